@@ -1,5 +1,5 @@
-// The two halves of the call path meet: a client's session and a worker over TCP. Bytes go in and
-// out unchanged, whatever their size and way; failures of answered calls reach the next fence.
+// Call path: a client's session and a worker over TCP. Bytes arrive unchanged, whatever their size
+// and path. Failures of answered calls reach the next fence.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using client::Session;
 constexpr int kInvalidValue = 1;
 constexpr int kInvalidHandle = 400;
 
-// By words: tests of many megabytes also run under sanitizers.
+// In words and not in bytes, because tests of many megabytes also run under sanitizers.
 Bytes pattern(std::size_t byte_count, std::uint64_t seed) {
   Bytes bytes(byte_count);
   std::uint64_t value = seed + 1;
@@ -66,7 +66,7 @@ TEST_F(CallPath, BytesComeBackAsTheyWent) {
   }
 }
 
-// How often this process's threads of that name have gone to sleep.
+// The number of times that this process's threads of that name have gone to sleep.
 std::uint64_t sleeps_of(const std::string& name) {
   std::uint64_t sleeps = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -82,9 +82,10 @@ std::uint64_t sleeps_of(const std::string& name) {
   return sleeps;
 }
 
-// A reply wakes the thread that waits for it and nobody before it (docs/performance.md: no thread
-// hop that can be avoided). On a busy machine some are there before that thread has come to read,
-// and wake the receiver thread, too (a third was seen, docs/adr/0029); if it read them, each would.
+// A reply wakes the thread that waits for it and nothing before it (docs/performance.md: no thread
+// hop that can be avoided). On a busy machine some replies arrive before that thread reads. They
+// also wake the receiver thread (docs/adr/0029). If the receiver thread read them, each reply would
+// wake it.
 TEST_F(CallPath, AFenceWakesOneThreadOfTheClient) {
   constexpr int kFences = 400;
   ASSERT_EQ(world_.synchronize(), 0);
@@ -93,7 +94,8 @@ TEST_F(CallPath, AFenceWakesOneThreadOfTheClient) {
   EXPECT_LT(sleeps_of("gpurun-receive") - before, kFences * 3 / 4);
 }
 
-// The worker knows a stream by the record's header: a client that ends another one is refused.
+// The record's header names the stream for the worker. A client that ends another stream is
+// refused.
 TEST_F(CallPath, AStreamIsEndedAsItselfOnly) {
   Handle first = world_.make_stream(), second = world_.make_stream();
   const auto end = [&](Handle of_header, Handle of_call, protocol::Order order) {
@@ -120,7 +122,7 @@ TEST_F(CallPath, PinnedCopiesArriveBeforeTheFenceReturns) {
   ASSERT_EQ(world_.synchronize(), 0);
   EXPECT_FALSE(world_.session().host_write_outstanding());
   EXPECT_TRUE(back == sent);
-  // As cuMemFreeHost(): the send may return, to a sanitizer's second look, after the answer.
+  // As in cuMemFreeHost(): to a sanitizer the send may return after the answer.
   world_.session().await_read(sent);
 }
 
@@ -131,7 +133,7 @@ TEST_F(CallPath, MoreTransfersThanTheWindowHoldsInOneStream) {
   const std::uint64_t device = world_.allocate(kCount * kSize);
   std::vector<Bytes> sent;
   for (std::uint32_t i = 0; i < kCount; ++i) sent.push_back(pattern(kSize, i));
-  for (std::size_t i = 0; i < kCount; ++i) {  // All at once, so that they share the window.
+  for (std::size_t i = 0; i < kCount; ++i) {  // All together, so that they share the window.
     ASSERT_EQ(copy_in(device + i * kSize, sent[i], stream, Session::Reading::kSoon), 0);
   }
   Bytes back(kCount * kSize);
@@ -166,10 +168,10 @@ TEST_F(CallPath, AFailedCopyIsToldAtTheNextFenceAndNothingHangs) {
   ASSERT_EQ(copy_in(0, bytes), 0);  // The device refuses address 0.
   EXPECT_EQ(world_.synchronize(), kInvalidValue);
   EXPECT_EQ(world_.synchronize(), 0);
-  // To a stream that is none: refused before a byte is looked at.
+  // A copy to a handle that is not a stream is refused before its bytes are read.
   ASSERT_EQ(copy_in(world_.allocate(bytes.size()), bytes, 0x5D18000000000077), 0);
   EXPECT_EQ(world_.synchronize(), kInvalidHandle);
-  // The window is whole again.
+  // The window is free again.
   const std::uint64_t device = world_.allocate(bytes.size());
   ASSERT_EQ(copy_in(device, bytes), 0);
   Bytes back(bytes.size());
@@ -189,7 +191,7 @@ TEST_F(CallPath, AFailedCopyOutIsToldAndLeavesNothingOutstanding) {
 }
 
 TEST_F(CallPath, ACreationThatFailsPoisonsItsHandle) {
-  // Posted, as creations are: the stream that it asks about is none.
+  // Posted, as creations are. The queried handle is not a stream.
   std::uint64_t no_stream = 0x5D18000000000077;
   std::uint64_t out = 0;
   void* place = &out;
@@ -203,7 +205,7 @@ TEST_F(CallPath, ACreationThatFailsPoisonsItsHandle) {
   EXPECT_EQ(world_.session().handles().check(minted, client::HandleKind::kContext), kInvalidHandle);
 }
 
-// A handler of the test's own, as the module handlers are.
+// A handler of the test, like the module handlers.
 constexpr std::uint16_t kImageOpcode = 4000;
 server::CallOutcome count_bytes(server::Call& call) {
   std::uint64_t facts[2] = {call.bulk_payload().size(), call.payload().size()};
@@ -240,12 +242,12 @@ TEST(CallPathBulk, AnImageReachesItsHandlerWhole) {
   }
 }
 
-// What the ordered-host thread got of an offer: bytes and their sum, or the CUresult.
+// What the ordered-host thread fetched of an offer: the byte count and the sum, or the CUresult.
 constexpr std::uint16_t kOfferOpcode = 4001;
 std::atomic<std::uint64_t> fetched_bytes, fetched_sum;
 std::atomic<int> fetch_result{-1};
 server::CallOutcome fetch_if_told(server::Call& call) {
-  EXPECT_TRUE(call.bulk_payload().empty());  // Not before it is wanted.
+  EXPECT_TRUE(call.bulk_payload().empty());  // Not fetched yet.
   if (call.payload().front() == std::byte{0}) return server::CallOutcome::done(0);
   fetch_result = call.fetch_bulk();
   std::uint64_t sum = 0;
@@ -276,8 +278,8 @@ TEST(CallPathBulk, AnOfferIsSentWhenItIsWantedAndFreedWhenNot) {
                 world.lane(), site, ByteView(),
                 std::make_shared<const Bytes>(client::Bulk::kOfferedBytesMax + 1), &offered),
             0);
-  EXPECT_FALSE(offered);                                 // Over the bound: nothing was done.
-  const Bytes more = pattern(std::size_t{96} << 20, 9);  // More than the window, behind the offer.
+  EXPECT_FALSE(offered);                                 // Over the bound: not offered.
+  const Bytes more = pattern(std::size_t{96} << 20, 9);  // More than the window, after the offer.
   for (const std::byte wanted : {std::byte{0}, std::byte{1}}) {
     fetched_bytes = fetched_sum = 0;
     offered = false;
@@ -287,13 +289,13 @@ TEST(CallPathBulk, AnOfferIsSentWhenItIsWantedAndFreedWhenNot) {
     ASSERT_TRUE(offered);
     const client::CallSite copy = world.site("cuMemcpyHtoDAsync_v2");
     ASSERT_EQ(world.session().copy_in(world.lane(), copy, device, more, Session::Reading::kNow), 0);
-    ASSERT_EQ(world.synchronize(), 0);  // Behind the offer's call.
+    ASSERT_EQ(world.synchronize(), 0);  // After the offer's call.
     if (wanted == std::byte{1}) {
       EXPECT_EQ(fetch_result, 0);
       EXPECT_EQ(fetched_bytes, image->size());
       EXPECT_EQ(fetched_sum, sum);
     }
-    // Nobody keeps it: the worker has said that it needs it no more.
+    // No one keeps it, because the worker has reported that it no longer needs it.
     while (image.use_count() != 1) std::this_thread::yield();
   }
 }
@@ -302,7 +304,7 @@ TEST(CallPathBulk, AWorkerThatWaitsForAnOfferEndsWithItsClient) {
   WorldOptions options;
   options.prepare = [](server::WorkerOptions& of) {
     of.handlers.by_opcode[kOfferOpcode] = [](server::Call& call) {
-      // Of another transfer than was offered: it never comes.
+      // A transfer that was not offered never arrives.
       std::shared_ptr<server::WholePayload> none;
       fetch_result =
           call.executor().bulk()->in().fetch_whole(1'000'000, call.header().sequence, &none);

@@ -1,5 +1,6 @@
-// Protects: the worker gives memory of windows exactly as far as the device has any, never the same
-// twice, and takes nothing on trust: whatever a client claims to own or to return is looked up.
+// Device windows: the worker grants window memory exactly as far as the device has any, and never
+// the same memory twice. It trusts nothing: it looks up whatever a client claims to own or to
+// return.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -25,9 +26,9 @@ constexpr int kInvalidValue = 1, kOutOfMemory = 2;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
-// The n-th place for a window that the kernel can give as it was wished, in builds with
-// ThreadSanitizer too, which watches few addresses: among those where the kernel puts what has no
-// wish, but far below what it has put there.
+// The n-th address for a window at which the kernel places a mapping on request. ThreadSanitizer
+// supports few addresses, so the result lies in the range that the kernel itself uses, but far
+// below the mappings that exist.
 std::uint64_t wish(unsigned n) {
   static const std::uint64_t first = [] {
     void* const taken = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -38,7 +39,7 @@ std::uint64_t wish(unsigned n) {
   return first - n * 64 * kGiB;
 }
 
-// The last ticket that the worker told, on the receiver's thread.
+// The last ticket that the worker reported. Written by the receiver thread.
 std::atomic<std::uint64_t> g_done{0};
 
 class DeviceWindows : public ::testing::Test {
@@ -48,7 +49,7 @@ class DeviceWindows : public ::testing::Test {
     world_.session().set_work_done([](std::uint64_t ticket) { g_done = ticket; });
   }
   ~DeviceWindows() override {
-    // The null device is the process's: nothing may stay for the next test.
+    // The null device belongs to the process, so nothing may remain for the next test.
     MemoryReturn all;
     all.kind = ReturnKind::kWindow;
     (void)give_back(all);
@@ -135,7 +136,7 @@ TEST_F(DeviceWindows, MemoryEndsExactlyWhereTheDevicesDoes) {
     ASSERT_EQ(result, kOutOfMemory);
   }
   EXPECT_EQ(given, free);
-  // What is given back is there again.
+  // Returned memory is available again.
   ASSERT_EQ(give_back(piece(last_piece)), 0);
   EXPECT_EQ(g_done, 77u);
   EXPECT_EQ(ask(request(kMiB), &grant), 0);
@@ -154,7 +155,8 @@ TEST_F(DeviceWindows, ReturnsAreOfPiecesThatThereAre) {
   other.device = ~0u;
   EXPECT_EQ(give_back(other), kInvalidValue);
   EXPECT_EQ(g_done, 0u);
-  EXPECT_EQ(give_back(piece(grant.piece), Order::kContext), kInvalidValue);  // It may block.
+  EXPECT_EQ(give_back(piece(grant.piece), Order::kContext), kInvalidValue);  // A return in context
+                                                                             // order may block.
   EXPECT_EQ(give_back(piece(grant.piece)), 0);
   EXPECT_EQ(give_back(piece(grant.piece)), kInvalidValue);
   MemoryReturn unknown;
@@ -167,14 +169,14 @@ TEST_F(DeviceWindows, PartsOfAPieceComeAndGoByThemselves) {
   ASSERT_EQ(ask(request(kMiB), &grant), 0);
   const std::uint64_t piece_end = grant.piece + grant.piece_bytes;
   ASSERT_EQ(grant.part_bytes, 2 * kMiB);
-  // The last one goes, and another comes there: behind what is idle.
+  // The last part is returned, and the next piece is placed there, directly behind idle memory.
   ASSERT_EQ(give_back(piece(piece_end - 2 * kMiB)), 0);
   CreditRequest behind = request(3 * kMiB);
   behind.behind = piece_end - 2 * kMiB;
   behind.behind_bytes = kMiB;
   ASSERT_EQ(ask(behind, &grant), 0);
   EXPECT_EQ(grant.piece, behind.behind);
-  // Where there is memory, or no room, or no window, it comes elsewhere.
+  // If that address holds memory, has no room or lies in no window, the piece goes elsewhere.
   for (const std::uint64_t at : {grant.piece + 2 * kMiB, grant.window + grant.window_bytes,
                                  grant.window - 2 * kMiB, grant.piece + kMiB, ~std::uint64_t{0}}) {
     behind.behind = at;
@@ -199,7 +201,7 @@ TEST_F(DeviceWindows, RequestsOverABoundAreRefused) {
                                     bytes_of(little), &reply),
               kInvalidValue);
   }
-  // Memory that nobody hears of is not given: the next fence tells.
+  // A request without a waiting caller grants no memory. The next fence reports the error.
   ASSERT_EQ(world_.session().post(world_.lane(), raw("cuMemAlloc_v2", Order::kContext),
                                   bytes_of(request(kMiB))),
             0);
@@ -211,7 +213,7 @@ TEST_F(DeviceWindows, WithoutAWindowMemoryIsTheDriversOwn) {
   CreditGrant grant;
   ASSERT_EQ(ask({kMiB, 0, 0}, &grant), 0);
   EXPECT_TRUE(grant.window == 0 && grant.piece == 0 && grant.plain != 0);
-  // A window, and its end.
+  // A window, and its return.
   ASSERT_EQ(ask(request(kMiB), &grant), 0);
   EXPECT_NE(grant.piece, 0u);
   MemoryReturn all;
@@ -222,8 +224,8 @@ TEST_F(DeviceWindows, WithoutAWindowMemoryIsTheDriversOwn) {
   EXPECT_TRUE(grant.window == 0 && grant.plain != 0);
 }
 
-// What comes with the attach: memory that needs no request, in a window that the first request
-// either shows to be held or wishes elsewhere; then nothing of the first is left.
+// Memory that comes with the attach needs no request. The first request either reports that its
+// window is held, or names another window. In the latter case nothing of the first window remains.
 TEST_F(DeviceWindows, WhatCameUnaskedIsKeptWhereTheClientHoldsIt) {
   server::DeviceWindow& window = *world_.state().window(0);
   CreditGrant first;
@@ -248,18 +250,18 @@ TEST_F(DeviceWindows, WhatCameUnaskedGoesWhereTheClientCannotHoldIt) {
   ASSERT_EQ(ask({kMiB, elsewhere, kWindow}, &grant), 0);
   EXPECT_EQ(grant.window, elsewhere);
   EXPECT_EQ(window.committed_bytes(), grant.piece_bytes);
-  // A request passes what is given back: of each part that comes late, and is no mistake, once.
+  // Returns that cross with that request are accepted once for each part.
   for (std::uint64_t at = 0; at < first.piece_bytes; at += first.part_bytes) {
     EXPECT_EQ(give_back(piece(first.piece + at)), 0);
     EXPECT_EQ(give_back(piece(first.piece + at)), kInvalidValue);
   }
   EXPECT_EQ(window.committed_bytes(), grant.piece_bytes);
-  // Only the first request decides.
+  // Only the first request decides about the window.
   ASSERT_EQ(ask({kMiB, first.window, kWindow}, &grant), 0);
   EXPECT_EQ(grant.window, elsewhere);
 }
 
-// What a client says that keeps no addresses, though it has been given some.
+// The request of a client that keeps no address ranges, although it was granted a window.
 TEST_F(DeviceWindows, WhatCameUnaskedGoesWhereTheClientWantsNoWindow) {
   server::DeviceWindow& window = *world_.state().window(0);
   CreditGrant first, grant;
@@ -272,7 +274,8 @@ TEST_F(DeviceWindows, WhatCameUnaskedGoesWhereTheClientWantsNoWindow) {
   EXPECT_EQ(grant.window, wish(0));
 }
 
-// A client that cannot hold it gives it back part by part, before it wishes others; or all at once.
+// A client that cannot hold the window returns it part by part before it names another one, or all
+// at once.
 TEST_F(DeviceWindows, WhatCameUnaskedCanBeGivenBack) {
   server::DeviceWindow& window = *world_.state().window(0);
   CreditGrant first, grant;
@@ -302,7 +305,7 @@ TEST_F(DeviceWindows, AFreeIsToldWhenItsTurnHasCome) {
   MemoryReturn freed;
   freed.ticket = 5;
   EXPECT_EQ(give_back(freed), 0);
-  EXPECT_EQ(g_done, 5u);  // Told before the reply.
+  EXPECT_EQ(g_done, 5u);  // Reported before the reply.
   freed.ticket = 6;
   ASSERT_EQ(world_.session().post(world_.lane(), raw("cuMemFree_v2", Order::kOrderedHost),
                                   bytes_of(freed)),

@@ -1,6 +1,6 @@
-// Work of graphs in the client lives as long as something may run it, and not longer: what an
-// executable was given anew, what its launches under way have, what is left of a change that the
-// driver refused half-way (docs/adr/0011-graphs-and-host-memory.md).
+// Graph operations in the client: they live exactly as long as something may run them. Covers new
+// parameters of an executable, its running launches, and a change that the driver refused half-way
+// (docs/adr/0011-graphs-and-host-memory.md).
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -24,9 +24,9 @@ using protocol::GraphNodePayload;
 using protocol::GraphWork;
 
 constexpr int kOutOfMemory = 2;
-constexpr std::size_t kBytes = 300'000;  // More than one item carries.
+constexpr std::size_t kBytes = 300'000;  // More than one item can carry.
 
-// A function of the program that stays until it is let go.
+// A function of the program that blocks until it is released.
 struct Gate {
   std::atomic<bool> reached{false};
   std::atomic<bool> open{false};
@@ -60,7 +60,8 @@ class Graphs : public ::testing::Test {
     return world_.session().handles().mint(kind, context, nullptr);
   }
   std::size_t operations() { return world_.session().graphs().operations(); }
-  // Those that the driver keeps go a moment after the launch: each fence gives it one.
+  // The driver frees the operations that it keeps shortly after the launch. Each fence gives it
+  // time.
   ::testing::AssertionResult comes_down_to(std::size_t count) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (operations() > count && std::chrono::steady_clock::now() < end) world_.synchronize();
@@ -103,7 +104,7 @@ class Graphs : public ::testing::Test {
     return work;
   }
 
-  // A function, then a copy from `from` to `memory`; and an executable of it.
+  // A graph of a function and then a copy from `from` to `memory`, and its executable.
   Built build(Handle context, std::uint64_t from, Bytes& memory) {
     Built built;
     std::uint64_t out = 0;
@@ -135,7 +136,7 @@ class Graphs : public ::testing::Test {
     return exec;
   }
 
-  // The executable's copy; without one, the graph's.
+  // Sets the copy of the executable or, without `in_exec`, of the graph.
   int set_out(const Built& built, bool in_exec, std::uint64_t from, Bytes& memory,
               Handle context = 0) {
     return send(in_exec ? "cuGraphExecMemcpyNodeSetParams" : "cuGraphMemcpyNodeSetParams", context,
@@ -178,7 +179,7 @@ class Graphs : public ::testing::Test {
     return options;
   }
 
-  Gate gate_;  // Outlives whoever stands at it.
+  Gate gate_;  // Outlives the threads that block in it.
   World world_{on_refusing_driver()};
   Handle other_context_ = 0;
   void (*refuse_)(int) = nullptr;
@@ -230,7 +231,7 @@ TEST_F(Graphs, AnExecutableMayBeDestroyedWhileItRunsInAnotherContext) {
   const std::size_t all_of_it = operations();
   ASSERT_EQ(launch(built.exec, other_context_), 0);
   gate_.reached.wait(false);
-  // From the first context, where nothing runs.
+  // In the first context, where nothing runs.
   ASSERT_EQ(destroy("cuGraphExecDestroy", built.exec), 0);
   ASSERT_EQ(world_.synchronize(), 0);
   EXPECT_EQ(operations(), all_of_it);

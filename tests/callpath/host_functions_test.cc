@@ -1,6 +1,6 @@
-// Protects the worker's part of host functions over the real path: a stream stands still until the
-// program's function has run, its questions and copies do not wait for more than that, and calls
-// behind one are bounded.
+// Host functions at the worker, over the real path: a stream pauses until the program's function
+// has run. Queries and copies wait for nothing else. The calls queued behind a function are
+// bounded.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ using protocol::HostFunctionStep;
 constexpr int kInvalidValue = 1;
 constexpr int kInvalidHandle = 400;
 
-// Where a function stands in a stream.
+// A call that puts a function into a stream.
 CallSite gate_site(World& world, Handle stream) {
   CallSite site = world.site("cuLaunchHostFunc", stream);
   site.form = protocol::Form::kRaw;
@@ -34,7 +34,7 @@ CallSite gate_site(World& world, Handle stream) {
   return site;
 }
 
-// Its further steps, which stand nowhere.
+// The later steps of the function, which belong to no stream.
 CallSite step_site() {
   CallSite site;
   site.opcode = driver_abi::find_row("cuLaunchHostFunc")->opcode;
@@ -71,7 +71,7 @@ TEST_F(HostFunctions, AStreamStandsUntilTheFunctionHasRun) {
   payload.step = HostFunctionStep::kWait;
   Reply reply;
   EXPECT_EQ(world_.session().call(world_.lane(), anywhere, bytes_of(payload), &reply), 0);
-  // Time for a stream that does not stand to give itself away.
+  // Time in which a stream that did not pause would be noticed.
   for (int i = 0; i < 50; ++i) {
     EXPECT_EQ(world_.session().call(world_.lane(), anywhere, bytes_of(payload), &reply), 0);
   }
@@ -81,8 +81,8 @@ TEST_F(HostFunctions, AStreamStandsUntilTheFunctionHasRun) {
   waiter.join();
 }
 
-// The copy in is called while the source is still to be written: by a copy out, then by the
-// function for which the stream stands.
+// The copy in is called before its source is complete. A copy out and then the function, at which
+// the stream pauses, write the source.
 TEST_F(HostFunctions, ACopyInTurnTakesWhatTheStreamHasLeftThere) {
   constexpr std::size_t kSize = 700'001;
   const Handle stream = world_.make_stream();
@@ -110,23 +110,24 @@ TEST_F(HostFunctions, ACopyInTurnTakesWhatTheStreamHasLeftThere) {
     Reply reply;
     ASSERT_EQ(world_.session().call(world_.lane(), anywhere, bytes_of(payload), &reply), 0);
     ASSERT_TRUE(between == sent);
-    between[kSize - 1] = std::byte{0xEE};  // The function's work.
+    between[kSize - 1] = std::byte{0xEE};  // Done by the function.
     payload.step = HostFunctionStep::kRelease;
     ASSERT_EQ(world_.session().post(world_.lane(), anywhere, bytes_of(payload)), 0);
     ASSERT_EQ(world_.session().copy_out(world_.lane(), world_.site("cuMemcpyDtoHAsync_v2", stream),
                                         back, second, true),
               0);
     EXPECT_TRUE(back == between) << round;
-    // As cuMemFreeHost(): the send may return, to a sanitizer's second look, after the answer.
+    // As in cuMemFreeHost(): to a sanitizer the send may return after the answer.
     world_.session().await_read(between);
   }
 }
 
-// Events of the driver end when a test says so: a stream that is not yet where a gate stands.
+// The driver's events complete when a test allows it. Until then the stream has not reached the
+// gate.
 std::atomic<bool> g_events_end{false};
 
-// Nobody has asked the client for anything while the stream has not come to the function: its calls
-// wait for room as behind any work, and the session lives.
+// The worker has requested nothing from the client while the stream has not reached the function.
+// Calls behind it wait for room, as behind any work, and the session lives.
 TEST(FullQueues, CallsBehindOneThatHasNotBegunWaitForRoom) {
   g_events_end = false;
   WorldOptions options;
@@ -148,7 +149,7 @@ TEST(FullQueues, CallsBehindOneThatHasNotBegunWaitForRoom) {
   ASSERT_EQ(world.session().post(lane, gate, bytes_of(payload)), 0);
   const CallSite fill = fill_site(world, stream);
   const protocol::MemsetPayload set{device, 0, 64, 1, 3, 1};
-  for (int i = 0; i < 1'000; ++i) {  // Each counts more than 1 KiB.
+  for (int i = 0; i < 1'000; ++i) {  // Each counts as more than 1 KiB.
     ASSERT_EQ(world.session().post(lane, fill, bytes_of(set)), 0);
   }
   const CallSite anywhere = step_site();
@@ -165,8 +166,8 @@ TEST(FullQueues, CallsBehindOneThatHasNotBegunWaitForRoom) {
   EXPECT_EQ(world.synchronize(), 0);
 }
 
-// The function waits for a thread that makes more calls than are queued elsewhere, and its end
-// comes behind them.
+// The function waits for a thread that makes more calls than other queues hold. The end of the
+// function comes behind these calls.
 TEST(FullQueues, CallsBehindOneGoOnUntilTheSessionSaysWhyNot) {
   WorldOptions options;
   options.prepare = [](server::WorkerOptions& of) {
@@ -184,7 +185,7 @@ TEST(FullQueues, CallsBehindOneGoOnUntilTheSessionSaysWhyNot) {
   ASSERT_EQ(world.session().post(lane, gate, bytes_of(payload)), 0);
   const CallSite fill = fill_site(world, stream);
   const protocol::MemsetPayload set{device, 0, 64, 1, 3, 1};
-  // Over the log's size and the first bound, and below the second.
+  // Over the log's size and the first bound, below the second bound.
   for (int i = 0; i < 3'000; ++i) {
     ASSERT_EQ(world.session().post(lane, fill, bytes_of(set)), 0);
   }

@@ -1,6 +1,6 @@
-// Protects: a worker takes nothing that a client says of shared memory on trust: payloads of
-// another size, memory that nobody has, requests that nobody waits for; and what one session has
-// open is bounded. Nor does it trust what another worker has said of what it shares.
+// Shared memory at the worker: a worker trusts neither the client nor other workers. It refuses
+// payloads of a wrong size, unknown memory, and requests without a waiting caller. It bounds what
+// one session has open.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -57,13 +57,14 @@ TEST_F(Interprocess, OtherPayloadsAreRefused) {
   EXPECT_EQ(ask("cuIpcGetMemHandle", ShareRequest{4096, 4096, ~0u, 0}), kInvalidValue);
   EXPECT_EQ(ask("cuIpcCloseMemHandle", CloseRequest{4096, 0, 0}), kInvalidValue);
   EXPECT_EQ(ask("cuIpcCloseMemHandle", CloseRequest{4096, 1, 0}), kInvalidValue);
-  EXPECT_EQ(ask("cuIpcGetMemHandle", ShareRequest{4096, 0, 0, 0}), 0);  // Nothing to withdraw.
+  EXPECT_EQ(ask("cuIpcGetMemHandle", ShareRequest{4096, 0, 0, 0}), 0);  // There is nothing to
+                                                                        // withdraw.
 }
 
 TEST_F(Interprocess, WhoWaitsForNothingOpensNothing) {
   EXPECT_EQ(
       world_.session().post(world_.lane(), raw("cuIpcOpenMemHandle_v2"), bytes_of(request(1))), 0);
-  EXPECT_EQ(world_.synchronize(), kInvalidValue);  // Told late.
+  EXPECT_EQ(world_.synchronize(), kInvalidValue);  // Reported late.
   EXPECT_EQ(world_.synchronize(), 0);
 }
 
@@ -72,10 +73,10 @@ TEST_F(Interprocess, OpeningsAreBounded) {
     ASSERT_EQ(ask("cuIpcOpenMemHandle_v2", request(number)), 0) << number;
   }
   EXPECT_EQ(ask("cuIpcOpenMemHandle_v2", request(limits::kSharedOpeningsMax)), kOutOfMemory);
-  EXPECT_EQ(ask("cuIpcOpenMemHandle_v2", request(7)), 0);  // Once more.
+  EXPECT_EQ(ask("cuIpcOpenMemHandle_v2", request(7)), 0);  // The same once more.
 }
 
-// What a worker says of memory that it shares: SharedFacts of interprocess.cc.
+// A worker's description of memory that it shares: SharedFacts of interprocess.cc.
 struct Facts {
   std::uint32_t kind = 2;  // 1: pieces, 2: the driver's memory, 3: an event.
   std::uint32_t pieces = 0;
@@ -86,8 +87,8 @@ struct Facts {
   std::uint64_t piece_bytes[40] = {};
 };
 
-// The exchange of a worker, on which everybody has shared what the test wants. The session
-// begins and ends with it.
+// A worker's exchange, which answers every request with the contents that the test sets. The
+// session begins and ends with it.
 class Liar {
  public:
   Liar() {
@@ -120,7 +121,7 @@ class Liar {
   }
   World& world() { return *world_; }
 
-  // Changed only while nothing is asked.
+  // Changed only while no request is under way.
   Bytes content;
   std::vector<int> files;
 
@@ -140,7 +141,7 @@ TEST(InterprocessOfALiar, WhatAnotherWorkerSaysIsCheckedBeforeTheDriverHearsIt) 
     const UniqueFd memory(memfd_create("lies", MFD_CLOEXEC));
     liar.files.assign(files, memory.get());
     OpenRequest open;
-    ++number;  // A handle is asked for once.
+    ++number;  // Each handle is requested once.
     std::memcpy(open.handle.data(), &number, sizeof number);
     open.flags = 1;
     client::CallSite site = world.site("cuIpcOpenMemHandle_v2");

@@ -1,6 +1,6 @@
-// Protects the worker's part of links over the real path: what its driver writes to logs and values
-// is told after each step, an image comes whole however large, only a state that lives reaches the
-// driver, and no session has more of them, or of their bytes, than its bounds.
+// Links at the worker, over the real path: each step reports what the driver wrote to logs and
+// values. An image arrives whole, however large. Only a live state reaches the driver. Each session
+// has a bound of links and of their bytes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -47,7 +47,7 @@ class Links : public ::testing::Test {
     return world_.session().handles().mint(HandleKind::kLinkState, world_.context(), nullptr);
   }
 
-  // The call's own failure, or the driver's in `last_`.
+  // Returns the call's own failure. The driver's result is in `last_`.
   int step(const CallSite& site, ByteView payload, ByteView bulk = {}) {
     Reply reply;
     const int result = world_.session().call_with_bulk(
@@ -107,7 +107,7 @@ TEST_F(Links, EachStepTellsWhatTheDriverHasWritten) {
   std::memcpy(&milliseconds, &last_.wall_time, sizeof milliseconds);
   EXPECT_EQ(milliseconds, 1);
   EXPECT_EQ(add(state, nullptr, "broken text"), kInvalidPtx);
-  EXPECT_EQ(last_.error_log, "nameless is bro");  // As much as there was room for.
+  EXPECT_EQ(last_.error_log, "nameless is bro");  // As much as fitted.
   EXPECT_EQ(last_.error_log_value, 15u);
   EXPECT_EQ(complete(state), 0);
   EXPECT_EQ(last_.info_log, "one: 8 bytes\n");
@@ -128,9 +128,10 @@ TEST_F(Links, AnImageComesInPartsAndWhole) {
   request.state = state;
   request.type = kPtx;
   const Bytes payload = protocol::pack(request);
-  EXPECT_EQ(step(raw("cuLinkAddData_v2"), payload), kInvalidValue);  // Neither there nor beside.
+  EXPECT_EQ(step(raw("cuLinkAddData_v2"), payload), kInvalidValue);  // Neither in the record nor
+                                                                     // beside it.
   ASSERT_EQ(step(raw("cuLinkAddData_v2"), payload, byte_view(text.data(), text.size())), 0);
-  EXPECT_EQ(complete(state, 1), kInvalidValue);  // Before there is one.
+  EXPECT_EQ(complete(state, 1), kInvalidValue);  // Before an image exists.
   ASSERT_EQ(complete(state), 0);
   const std::uint64_t whole = last_.image_bytes;
   Bytes image = part_;
@@ -152,7 +153,7 @@ TEST_F(Links, OnlyAStateThatLivesReachesTheDriver) {
   const Handle state = mint();
   EXPECT_EQ(add(state, nullptr, "text"), kInvalidHandle);
   ASSERT_EQ(create(state), 0);
-  EXPECT_EQ(create(state), kInvalidHandle);  // It is taken.
+  EXPECT_EQ(create(state), kInvalidHandle);  // The handle is in use.
   EXPECT_EQ(complete(state), 0);
   const Handle stream = world_.make_stream();
   for (const Handle wrong : {stream, world_.context(), Handle{0}, Handle{1}, ~Handle{0}}) {
@@ -163,7 +164,7 @@ TEST_F(Links, OnlyAStateThatLivesReachesTheDriver) {
       EXPECT_NE(destroy(wrong), 0);
     }
   }
-  // In no context, or without anybody who waits.
+  // Without a context, or without a waiting caller.
   CallSite site = raw("cuLinkAddData_v2");
   site.context = 0;
   EXPECT_EQ(step(site, input(state, nullptr, "text")), kInvalidHandle);
@@ -174,7 +175,7 @@ TEST_F(Links, OnlyAStateThatLivesReachesTheDriver) {
   EXPECT_EQ(step(site, protocol::pack(request)), kInvalidValue);
   EXPECT_EQ(world_.session().post(world_.lane(), raw("cuLinkComplete"), ByteView()), 0);
   EXPECT_EQ(world_.synchronize(), kInvalidValue);
-  // Files are the client's.
+  // The client reads files.
   EXPECT_EQ(step(raw("cuLinkAddFile_v2"), input(state, nullptr, "/etc/hostname")), kNotSupported);
   const Bytes noise(24, std::byte{0x5d});
   for (const char* symbol : {"cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkComplete"}) {
@@ -196,7 +197,7 @@ TEST_F(Links, AreBoundedInNumber) {
   EXPECT_EQ(create(beyond), kOutOfMemory);
   EXPECT_EQ(destroy(all.back()), 0);
   EXPECT_EQ(create(beyond), 0);
-  // They end with their context.
+  // Links end with their context.
   int ordinal = 0;
   EXPECT_EQ(world_.call("cuDevicePrimaryCtxRelease_v2", {&ordinal}), 0);
   const Handle context = world_.retain_primary_context(0);
@@ -211,7 +212,7 @@ TEST_F(Links, AreBoundedInBytes) {
   const Handle state = mint(), other = mint();
   ASSERT_EQ(create(state), 0);
   ASSERT_EQ(create(other), 0);
-  // As much as leaves room for two more, of which each counts for more than it has.
+  // Leaves room for two more inputs. An input counts for more than its bytes.
   server::LinkBook& book = state_of_worker->links();
   EXPECT_EQ(book.count_input(state, limits::kLinkBytesMax - 2 * limits::kLinkInputBytesMin), 0);
   EXPECT_EQ(add(other, nullptr, "a"), 0);

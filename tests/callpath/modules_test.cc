@@ -1,6 +1,6 @@
-// Protects the worker's part of modules over the real path: an image is named by its bytes and by
-// nothing else, a launch reaches the driver only with a block of the kernel's own layout, no record
-// of a wrong shape is read beyond its end.
+// Modules at the worker, over the real path: an image is named by its bytes alone. A launch reaches
+// the driver only with a block of the kernel's own layout. A record of a wrong shape is never read
+// beyond its end.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -54,7 +54,7 @@ class Modules : public ::testing::Test {
     return over_->session().handles().mint(kind, over_->context(), nullptr);
   }
 
-  // One awaited load of a module; `image` in the record, `bulk` beside it.
+  // One load of a module, waited for. `image` travels in the record, `bulk` beside it.
   ImageOutcome load(Handle handle, const Sha256Digest& digest, ByteView image, ByteView bulk = {}) {
     ImageLoad load;
     load.handle = handle;
@@ -97,7 +97,7 @@ class Modules : public ::testing::Test {
   int unload(Handle module) { return world_.call("cuModuleUnload", {&module}); }
 
   World world_;
-  World* over_ = &world_;  // Where loads go.
+  World* over_ = &world_;  // The target of loads.
 };
 
 TEST_F(Modules, ALoadTellsKernelsAndTheirLayouts) {
@@ -115,7 +115,7 @@ TEST_F(Modules, ALoadTellsKernelsAndTheirLayouts) {
   EXPECT_EQ(kernel.attributes.size(), protocol::kFunctionAttributes);
 }
 
-// What is in it is the driver's business.
+// Only the driver judges its contents.
 TEST_F(Modules, TileIrReachesTheDriver) {
   const std::string tile_ir = test::build_tile_ir({{2, "functions"}, {1, "strings"}});
   const driver_abi::Image image{
@@ -142,7 +142,7 @@ TEST_F(Modules, AnImageIsAskedForOnceAndThenKnownByItsDigest) {
   EXPECT_EQ(again.kernels.size(), 1u);
 }
 
-// Of the next World's worker.
+// For the worker of the next World.
 const char* images_path = nullptr;
 
 void keep_images(server::WorkerOptions& options) {
@@ -246,7 +246,8 @@ TEST_F(Modules, ALaunchNeedsTheLayoutOfItsKernel) {
   EXPECT_EQ(launch(function, hash, 12), 0);
   EXPECT_EQ(launch(function, hash + 1, 12), kInvalidValue);
   EXPECT_EQ(launch(function, hash, 8), kInvalidValue);
-  EXPECT_EQ(launch(function, 0, 16), 0);  // The program's own block is the driver's to judge.
+  EXPECT_EQ(launch(function, 0, 16), 0);  // The form decides how a record is read, whatever
+                                          // function it names.
   EXPECT_EQ(launch(module, hash, 12), kInvalidHandle);
   // The form decides what a record is, whatever function it says it is of.
   for (const char* other : {"cuMemFree_v2", "cuModuleUnload", "cuCtxSynchronize"}) {
@@ -298,7 +299,7 @@ TEST_F(Modules, RecordsOfAWrongShapeAreRefused) {
   EXPECT_EQ(world_.synchronize(), 0);
 }
 
-// Counts the worker's handles.
+// They end with the context.
 constexpr std::uint16_t kCountHandles = 4000;
 void count_handles(server::WorkerOptions& options) {
   options.handlers.by_opcode[kCountHandles] = [](server::Call& call) {

@@ -1,6 +1,5 @@
-// Protects: a launch that no other call follows starts on the device by itself. Every clock that a
-// session or a worker could wait for stands still here (its periods are an hour), so whatever
-// starts the launch is no timer.
+// Launches: a launch that no other call follows starts on the device without a timer. All periods
+// of the session and the worker are an hour here, so no timer can start it.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -18,7 +17,7 @@ using client::HandleKind;
 using client::Reply;
 
 constexpr auto kNever = 1h;
-constexpr auto kPatience = 20s;  // Of the test, for a machine that is busy.
+constexpr auto kPatience = 20s;  // The test's limit, for a busy machine.
 
 constexpr char kPtx[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry empty()\n{\n ret;\n}\n";
@@ -91,7 +90,7 @@ class NoTimer : public ::testing::Test {
 
 TEST_F(NoTimer, ALaunchThatNothingFollowsStartsByItself) {
   const Handle function = load_kernel();
-  // Again and again: the sender is asleep each time, and has to be woken, not to wake up.
+  // Repeated, because the sender sleeps each time and must be woken by the launch.
   for (int round = 0; round < 20; ++round) {
     std::promise<void> started;
     g_started = &started;

@@ -1,7 +1,7 @@
-// How a program tells the driver of refusing_driver.cc, which serves it on the other side of the
-// wire, to refuse calls: cuMemsetD32Async of device memory of its own, with a value that names the
-// function and the code; as many elements, as many of its calls are refused. Whoever synchronises
-// behind it knows that it has been told.
+// Refusals: lets a program make the driver of refusing_driver.cc refuse calls, across the wire. The
+// program fills its own device memory by cuMemsetD32Async. The value names the function and the
+// code. The element count is the number of calls to refuse. The request has arrived when the
+// program has synchronized.
 #pragma once
 
 namespace gpurun {
@@ -23,7 +23,7 @@ inline constexpr unsigned kRefusalMask = 0xff000000;
 inline constexpr unsigned kRefusalMark = 0x5e000000;
 inline constexpr unsigned kRefusalFunctionShift = 16;
 
-// `code`: a CUresult under 65,536.
+// `code` is a CUresult below 65,536.
 constexpr unsigned refusal_value(Refusable function, int code) {
   return kRefusalMark | function << kRefusalFunctionShift | static_cast<unsigned>(code);
 }

@@ -1,7 +1,7 @@
-// A driver for tests: the emulated device, which refuses what it is told to. What is not here, it
-// has of the device that it is linked with.
+// Refusing driver: the emulated device, except that it refuses calls when a test asks for that. It
+// takes all functions that are not here from the device that it is linked with.
 //
-// It is told by its own process (gpurun_test_refuse_host_nodes), or by a program of another one, as
+// A test asks in the same process (gpurun_test_refuse_host_nodes), or from another process as
 // tests/callpath/refusals.h says.
 #include "tests/callpath/refusals.h"
 
@@ -15,7 +15,7 @@
 
 namespace {
 
-std::atomic<int> g_refusals{0};  // So many calls are refused.
+std::atomic<int> g_refusals{0};  // The number of calls left to refuse.
 
 bool refuses() {
   int left = g_refusals.load();
@@ -30,7 +30,7 @@ struct Refusal {
 };
 Refusal g_by_function[gpurun::kRefusableCount];
 
-// 0, or what the call answers.
+// Returns 0, or the code with which to refuse this call.
 int refusal(gpurun::Refusable function) {
   Refusal& of = g_by_function[function];
   int left = of.left.load();
@@ -49,8 +49,7 @@ Function* next(const char* symbol, Function*) {
 EXPORTED void gpurun_test_refuse_host_nodes(int count);
 void gpurun_test_refuse_host_nodes(int count) { g_refusals = count; }
 
-// As NVIDIA's driver does: the value of a node that has gone with its graph is that of the next
-// one.
+// As with NVIDIA's driver: the next node gets the value of a node that ended with its graph.
 EXPORTED void gpurun_test_use_child_node_again();
 namespace {
 std::atomic<CUgraphNode> g_last_child{nullptr};
@@ -87,7 +86,7 @@ EXPORTED CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode nod
   return next(__func__, &cuGraphExecHostNodeSetParams)(exec, node, given);
 }
 
-// The device's own memset, too: the memory is the program's.
+// Also runs the device's own memset, because the memory belongs to the program.
 EXPORTED CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
   if ((value & gpurun::kRefusalMask) == gpurun::kRefusalMark) {
     const unsigned function = value >> gpurun::kRefusalFunctionShift & 0xff;

@@ -1,7 +1,6 @@
-// Protects: the memory that copies go through at the worker is registered with the driver before
-// the driver is given any of it, each part once in a session and by a thread that holds up no call;
-// a driver that refuses is asked once, told of once, and copies all the same. A session that copies
-// nothing registers nothing.
+// Staging memory at the worker: each part is registered with the driver once per session, before
+// the driver gets any of it, by a thread that delays no call. A driver that refuses is asked once,
+// reported once, and still copies. A session without copies registers nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,21 +26,21 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kPartsMax =
     (limits::kBulkWindowBytes + server::kStagingOutBytes) / Staging::kPartBytes;
 constexpr int kNotReady = 600;   // CUDA_ERROR_NOT_READY.
-constexpr auto kPatience = 20s;  // Of the test, for a machine that is busy.
+constexpr auto kPatience = 20s;  // The test's limit, for a busy machine.
 
-// The null device, and what it was asked for.
+// The null device, and the registrations and copies that it received.
 struct Device {
   server::DriverFunctions functions;
-  int answer = 0;                 // To a registration.
-  std::shared_future<void> gate;  // That it waits for, if valid.
+  int answer = 0;                 // The result of a registration.
+  std::shared_future<void> gate;  // A registration waits for it if it is valid.
 
   std::mutex mutex;                             // Guards all below.
-  std::map<std::uintptr_t, std::size_t> parts;  // Registered: start and bytes.
+  std::map<std::uintptr_t, std::size_t> parts;  // Registered memory: start and bytes.
   std::size_t asked = 0;
-  std::size_t twice = 0;         // Of these, of memory that was registered.
-  std::size_t copies = 0;        // Through staging memory.
-  std::size_t unregistered = 0;  // Of these, of memory that was not.
-  bool gave_up = false;          // Nobody opened the gate.
+  std::size_t twice = 0;         // Registrations of memory that was registered already.
+  std::size_t copies = 0;        // Copies through staging memory.
+  std::size_t unregistered = 0;  // Copies through memory that was not registered.
+  bool gave_up = false;          // The gate stayed closed.
 
   bool holds(std::uintptr_t start, std::size_t bytes) const {
     auto part = parts.upper_bound(start);
@@ -71,7 +70,7 @@ int register_memory(void* memory, std::size_t bytes, unsigned flags) {
   return device->functions.cuMemHostRegister(memory, bytes, flags);
 }
 
-// What comes in its record does not come through staging memory; it is at most 64 KiB.
+// Bytes in a copy's record are at most 64 KiB, and do not pass through staging memory.
 int copy_in(std::uint64_t to, const void* from, std::size_t bytes, void* stream) {
   if (bytes > 64 * 1024) device->copy(from, bytes);
   return device->functions.cuMemcpyHtoDAsync(to, from, bytes, stream);
@@ -121,7 +120,7 @@ class StagingPath : public ::testing::Test {
     site.order = protocol::Order::kStream;
     return world_->call_at(site, {&stream});
   }
-  // There and back; true if nothing changed on the way.
+  // Copies to the device and back. Returns whether the bytes are unchanged.
   bool bytes_come_back(std::size_t size, std::uint64_t seed) {
     const std::uint64_t memory = world_->allocate(size);
     const Bytes sent = pattern(size, seed);
@@ -141,7 +140,7 @@ TEST_F(StagingPath, IsRegisteredOnceAndBeforeTheDriverCopies) {
     EXPECT_TRUE(bytes_come_back(20 * kMiB, round));
     EXPECT_TRUE(bytes_come_back(100, round));
   }
-  // Several streams at once, deep into the window.
+  // Several streams in parallel, which use much of the window.
   std::vector<std::thread> threads;
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     threads.emplace_back([this, seed] {
@@ -170,7 +169,7 @@ TEST_F(StagingPath, IsRegisteredAsFarAsItIsUsed) {
   world_->allocate(kMiB);
   ASSERT_EQ(world_->synchronize(), 0);
   EXPECT_EQ(device_.asked, 0u);
-  // In its record, and back in a reply.
+  // In the record, and back in a reply.
   for (std::uint64_t round = 0; round < 100; ++round) {
     ASSERT_TRUE(bytes_come_back(1000, round));
   }
@@ -178,7 +177,7 @@ TEST_F(StagingPath, IsRegisteredAsFarAsItIsUsed) {
   EXPECT_EQ(device_.asked, 1u);
 }
 
-// Registration takes a driver a millisecond, and may wait: the copy waits for it, and nobody else.
+// Registration takes a driver a millisecond and may block. Only the copy waits for it.
 TEST_F(StagingPath, WaitsForItsRegistrationAlone) {
   std::promise<void> opened;
   device_.gate = opened.get_future().share();
@@ -221,7 +220,7 @@ TEST_F(StagingPath, ADriverThatRefusesIsAskedAndToldOfOnce) {
   }
   world_.reset();
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(device_.asked, 2u);  // For each way.
+  EXPECT_EQ(device_.asked, 2u);  // Once for each direction.
   const std::size_t told = said.find("does not register memory");
   ASSERT_NE(told, std::string::npos) << said;
   EXPECT_NE(said.find("801"), std::string::npos) << said;

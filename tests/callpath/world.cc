@@ -1,4 +1,4 @@
-// Joins client and worker by sockets of the loopback interface.
+// World: joins client and worker by sockets of the loopback interface.
 #include "tests/callpath/world.h"
 
 #include <dlfcn.h>
@@ -87,7 +87,7 @@ Status World::worker_end() {
 client::CallSite World::site(const char* symbol, std::uint64_t stream) const {
   client::CallSite site;
   site.opcode = driver_abi::find_row(symbol)->opcode;
-  // What makes the context current that others are called in is called in none.
+  // The call that makes the context current runs in no context.
   if (std::string_view(symbol) != "cuDevicePrimaryCtxRetain") site.context = context_;
   site.stream = stream;
   return site;

@@ -1,5 +1,5 @@
-// World: a client's session and a worker that meet over real TCP sockets, in one process, on the
-// null device or another one. For the tests and benches of the call path.
+// World: a client's session and a worker in one process, over real TCP sockets, on the null device
+// or another driver. For the tests and benches of the call path.
 #pragma once
 
 #include <chrono>
@@ -17,16 +17,16 @@
 namespace gpurun::callpath {
 
 struct WorldOptions {
-  const char* driver = nullptr;  // Path; nullptr: the null device.
+  const char* driver = nullptr;  // A path. nullptr: the null device.
   int bulk_connections = 1;
   client::SessionOptions session;
-  // Changes what the worker starts with (handlers of the test's own).
+  // Changes the worker's options, such as handlers of the test.
   void (*prepare)(server::WorkerOptions& options) = nullptr;
 };
 
 class World {
  public:
-  // Opens each device once per process and starts both ends; a test's failure when it cannot.
+  // Opens each device once per process and starts both ends. Fails the test if that fails.
   explicit World(const WorldOptions& options = {});
   // Ends the session, then the worker.
   ~World();
@@ -36,24 +36,24 @@ class World {
   client::Session& session() { return *session_; }
   client::Lane& lane() { return *client::Lane::current(); }
   client::Handle context() const { return context_; }
-  server::HandlerState& state() { return *state_; }  // The worker's.
-  // What run_worker() returned; waits for it. After end_session().
+  server::HandlerState& state() { return *state_; }  // The worker's state.
+  // Waits for run_worker() and returns its result. Call it after end_session().
   Status worker_end();
   void end_session() { session_.reset(); }
 
-  // In `stream` of the context.
+  // A call in `stream` of the context.
   client::CallSite site(const char* symbol, std::uint64_t stream = 0) const;
-  // Generated rows, awaited: arguments as libffi takes them.
+  // Calls a generated row and waits. The arguments are as libffi takes them.
   int call(const char* symbol, std::vector<void*> arguments,
            const std::vector<std::uint64_t>& minted = {});
-  // The same as `site` says; awaited, too.
+  // As call(), but at `site`.
   int call_at(const client::CallSite& site, std::vector<void*> arguments,
               const std::vector<std::uint64_t>& minted = {});
-  // Of the device of that number: mints its handle.
+  // Mints the handle of the context of device `ordinal`.
   client::Handle retain_primary_context(int ordinal);
   std::uint64_t allocate(std::size_t bytes);
   client::Handle make_stream();
-  // A fence behind everything: what is still to be told.
+  // A fence behind all calls. Returns a failure that is still to be reported.
   int synchronize();
 
  private:

@@ -1,6 +1,6 @@
-// What every transport promises in transport.h, checked on each of them and again through
-// harmless faults: order, no loss, deadlines that leave the connection good, and no waiter left
-// behind when a peer closes, dies or is shut down.
+// Transport conformance: the promises of transport.h, checked on every transport and again through
+// harmless faults. Covers order, loss, deadlines that leave the connection good, and waiters when a
+// peer closes, dies or is shut down.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ class TransportConformance : public testing::TestWithParam<WorldKind> {
   Pair pair_;
 };
 
-// The plainest promise: bytes arrive in order, whole, in both directions.
+// Bytes arrive in order, whole, in both directions.
 TEST_P(TransportConformance, BytesArriveInOrderBothWays) {
   const Bytes sent = pattern(70'000);
   ASSERT_TRUE(send_one(*pair_.client, sent).ok());
@@ -59,8 +59,8 @@ TEST_P(TransportConformance, BytesArriveInOrderBothWays) {
   EXPECT_EQ(*at_client, sent);
 }
 
-// A frame is many parts: more than the kernel takes in one call (IOV_MAX is 1024), empty ones
-// among them, and larger in all than any socket buffer. None may be lost, doubled or reordered.
+// A frame has many parts: more than the kernel takes in one call (IOV_MAX is 1024), some of them
+// empty, and together larger than any socket buffer. None may be lost, doubled or reordered.
 TEST_P(TransportConformance, ManyPartsLargerThanAnyBufferArriveWhole) {
   const Bytes whole = pattern(6 << 20);
   std::vector<ByteView> parts;
@@ -84,7 +84,7 @@ TEST_P(TransportConformance, ManyPartsLargerThanAnyBufferArriveWhole) {
   EXPECT_TRUE(got == whole);
 }
 
-// bytes_min above what one buffer holds: the receiver gets it whole, or not at all.
+// With bytes_min above the size of one buffer the receiver gets all of it or nothing.
 TEST_P(TransportConformance, ReceiveWaitsForBytesMin) {
   const Bytes whole = pattern(1 << 20);
   auto sender = std::async(std::launch::async, [&] { return send_one(*pair_.client, whole); });
@@ -103,7 +103,7 @@ TEST_P(TransportConformance, ReceiveOfNothingOrOfMoreThanTheBufferIsRefused) {
   }
 }
 
-// A deadline is not an error of the connection: what had come must not be lost, and both
+// A deadline is not an error of the connection. Bytes that arrived must not be lost, and both
 // directions go on.
 TEST_P(TransportConformance, ReceiveDeadlineKeepsWhatHadCome) {
   const Bytes sent = pattern(10);
@@ -118,8 +118,8 @@ TEST_P(TransportConformance, ReceiveDeadlineKeepsWhatHadCome) {
   EXPECT_EQ(*got, sent);
 }
 
-// Who looks again and again meets nothing, then what has come, with what a receive() had kept, and
-// in the end the end.
+// Polling returns 0, then the bytes that have arrived together with those that a receive() kept,
+// and at last the end.
 TEST_P(TransportConformance, ReceiveSomeTakesWhatHasComeAndDoesNotWait) {
   Bytes buffer(100);
   Result<std::size_t> got = pair_.server->receive_some(buffer, false);
@@ -145,7 +145,7 @@ TEST_P(TransportConformance, ReceiveSomeTakesWhatHasComeAndDoesNotWait) {
   EXPECT_EQ(got.status().code(), Code::kPeerGone);
 }
 
-// A peer that does not read must hold its sender (memory stays bounded), and a deadline that then
+// A peer that does not read must block its sender, so that memory stays bounded. A deadline that
 // cuts a message in half must not leave a connection that looks good but has lost its place.
 TEST_P(TransportConformance, SendIsHeldByASlowReaderAndItsCutIsFinal) {
   const Bytes whole = pattern(64 << 20);
@@ -155,7 +155,7 @@ TEST_P(TransportConformance, SendIsHeldByASlowReaderAndItsCutIsFinal) {
   EXPECT_EQ(send_one(*pair_.client, pattern(1)).code(), Code::kPeerGone);
 }
 
-// With the way already full nothing can be sent: that is kDeadline, and the connection is good.
+// Nothing can be sent while the path is full. The result is kDeadline, and the connection is good.
 TEST_P(TransportConformance, SendDeadlineWithNothingSentLeavesTheConnectionGood) {
   if (GetParam().name.find("faulty") != std::string::npos) {
     GTEST_SKIP() << "fills the way byte by byte, which planned delays stretch to minutes";
@@ -163,12 +163,12 @@ TEST_P(TransportConformance, SendDeadlineWithNothingSentLeavesTheConnectionGood)
   const Bytes piece = pattern(4096);
   std::size_t accepted = 0;
   Status status;
-  // Small messages until one does not fit. One cut in half is the other test's business.
+  // Small messages until one does not fit. Another test covers a message that is cut in half.
   while (
       (status = send_one(*pair_.client, ByteView(piece).first(1), Deadline::in(milliseconds(50))))
           .ok()) {
     ++accepted;
-    // Fill faster: bulk first, while there is surely room.
+    // Large messages first, while there is surely room, to fill the path faster.
     if (accepted == 1) {
       auto filler = std::async(std::launch::async,
                                [&] { return send_one(*pair_.client, pattern(128 << 10)); });
@@ -185,8 +185,8 @@ TEST_P(TransportConformance, SendDeadlineWithNothingSentLeavesTheConnectionGood)
   EXPECT_EQ(*got, pattern(5, 7));
 }
 
-// A client parked in receive() is an application hung inside a CUDA call, so the end of its peer
-// must wake it, and must not look like a slow server.
+// A client that blocks in receive() is an application that hangs in a CUDA call. The end of its
+// peer must wake it, and must not look like a slow server.
 TEST_P(TransportConformance, ReceiveFailsWithPeerGoneWhenPeerDies) {
   auto waiter = std::async(std::launch::async, [this] {
     Bytes buffer(1);
@@ -198,7 +198,7 @@ TEST_P(TransportConformance, ReceiveFailsWithPeerGoneWhenPeerDies) {
   EXPECT_EQ(pair_.client->receive(buffer, 1, Deadline::never()).status().code(), Code::kPeerGone);
 }
 
-// A sender held by a full way must be woken as well.
+// A sender that blocks on a full path must be woken as well.
 TEST_P(TransportConformance, SendFailsWithPeerGoneWhenPeerDies) {
   auto sender =
       std::async(std::launch::async, [this] { return send_one(*pair_.client, pattern(64 << 20)); });
@@ -207,7 +207,7 @@ TEST_P(TransportConformance, SendFailsWithPeerGoneWhenPeerDies) {
   EXPECT_EQ(sender.get().code(), Code::kPeerGone);
 }
 
-// What a peer said before it left must not be lost with it: refusals are sent that way.
+// Bytes that a peer sent before it closed must not be lost. Refusals are sent that way.
 TEST_P(TransportConformance, LastWordsOfAPeerArrive) {
   ASSERT_TRUE(send_one(*pair_.server, pattern(5000)).ok());
   pair_.server.reset();
@@ -217,7 +217,8 @@ TEST_P(TransportConformance, LastWordsOfAPeerArrive) {
   EXPECT_EQ(receive_exactly(*pair_.client, 1).status().code(), Code::kPeerGone);
 }
 
-// The way to stop a thread that waits, from another: both ends learn of it, whatever they wait for.
+// shut_down() from another thread stops a waiting thread. Both ends notice it, whatever they wait
+// for.
 TEST_P(TransportConformance, ShutDownFromAnotherThreadWakesBothEnds) {
   auto receive_one = [](Connection* connection) {
     Bytes buffer(1);
@@ -232,7 +233,7 @@ TEST_P(TransportConformance, ShutDownFromAnotherThreadWakesBothEnds) {
   EXPECT_EQ(send_one(*pair_.client, pattern(1)).code(), Code::kPeerGone);
 }
 
-// One thread sends while another receives, on both ends at once (what every session does).
+// One thread sends while another receives, on both ends at once, as in every session.
 TEST_P(TransportConformance, SendAndReceiveRunAtTheSameTime) {
   const Bytes whole = pattern(3 << 20);
   auto echo = [&](Connection* connection) {
@@ -253,7 +254,7 @@ TEST_P(TransportConformance, SendOfNothingSendsNothing) {
   EXPECT_EQ(*got, pattern(1, 9));
 }
 
-// Until the watch has told nothing by its deadline: it may tell once too often.
+// Returns whether a wait meets its deadline. A watch may report once too often.
 bool sleeps(Watch& watch) {
   for (int i = 0; i < 3; ++i) {
     if (watch.wait(Deadline::in(milliseconds(1))).code() == Code::kDeadline) return true;
@@ -261,7 +262,7 @@ bool sleeps(Watch& watch) {
   return false;
 }
 
-// One thread learns that bytes have come which it does not receive itself.
+// A thread notices that bytes have arrived that it does not receive itself.
 TEST_P(TransportConformance, AWatchTellsOfWhatWasNotReceived) {
   Result<std::unique_ptr<Watch>> watch = pair_.client->watch();
   ASSERT_TRUE(watch.ok()) << watch.status().to_string();
@@ -276,7 +277,7 @@ TEST_P(TransportConformance, AWatchTellsOfWhatWasNotReceived) {
   }
 }
 
-// While another thread receives the watcher is left alone; what that one leaves behind is told.
+// A paused watch does not wake while another thread receives. It reports the bytes that remain.
 TEST_P(TransportConformance, APausedWatchSleepsOnAndTellsOfTheRestAfterwards) {
   Result<std::unique_ptr<Watch>> watch = pair_.client->watch();
   ASSERT_TRUE(watch.ok()) << watch.status().to_string();
@@ -289,7 +290,7 @@ TEST_P(TransportConformance, APausedWatchSleepsOnAndTellsOfTheRestAfterwards) {
   (*watch)->resume();
   EXPECT_TRUE(sleeps(**watch)) << "somebody else still receives";
   (*watch)->resume();
-  // Either the connection says that it holds the second byte, or the watch does.
+  // Either the connection holds the second byte, or the watch reports it.
   if (!pair_.client->holds_received()) {
     EXPECT_TRUE((*watch)->wait(Deadline::in(kTestTimeout)).ok());
   }
@@ -310,7 +311,7 @@ TEST_P(TransportConformance, AWatchTellsOfTheEndWhoeverMakesIt) {
   }
 }
 
-// A receive that met its deadline keeps bytes that no watch tells of.
+// A receive() that met its deadline keeps bytes that no watch reports.
 TEST_P(TransportConformance, WhatAConnectionKeepsItSays) {
   EXPECT_FALSE(pair_.client->holds_received());
   ASSERT_TRUE(send_one(*pair_.server, pattern(3)).ok());
@@ -318,7 +319,7 @@ TEST_P(TransportConformance, WhatAConnectionKeepsItSays) {
   Status status;
   Result<std::unique_ptr<Watch>> watch = pair_.client->watch();
   ASSERT_TRUE(watch.ok()) << watch.status().to_string();
-  // They may be on their way still; or the connection left them where its watch sees them.
+  // The bytes may still be on their way, or the connection left them where its watch sees them.
   do {
     status = pair_.client->receive(more, more.size(), Deadline::in(milliseconds(1))).status();
     ASSERT_EQ(status.code(), Code::kDeadline);

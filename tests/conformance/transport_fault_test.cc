@@ -1,5 +1,5 @@
-// The faulty wrapper itself: other suites trust it to break what it says, at the same place for
-// the same seed, and nothing else.
+// Faulty transport: it injects exactly the faults that it was asked for, at the same place for the
+// same seed. Other suites rely on that.
 #include <gtest/gtest.h>
 
 #include "tests/conformance/worlds.h"

@@ -1,4 +1,4 @@
-// A world for each transport, and how it is made by its name.
+// Worlds: one for each transport, found by its name.
 #include "tests/conformance/worlds.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class TcpWorld : public World {
   std::unique_ptr<Listener> listener_;
 };
 
-// TLS over what another world has made, with a key that both ends know.
+// TLS over the connections of another world, with a key that both ends know.
 class TlsWorld : public World {
  public:
   explicit TlsWorld(std::unique_ptr<World> inner) : inner_(std::move(inner)) {
@@ -122,7 +122,7 @@ class FaultyWorld : public World {
 
  private:
   std::unique_ptr<World> inner_;
-  std::atomic<std::uint64_t> count_{0};  // Both ends may be dressed at once.
+  std::atomic<std::uint64_t> count_{0};  // Both ends may be wrapped at the same time.
 };
 
 std::unique_ptr<World> make_tcp4() { return std::make_unique<TcpWorld>("127.0.0.1"); }

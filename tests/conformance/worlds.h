@@ -1,4 +1,4 @@
-// The transports that the conformance suite runs on: how to get a listener and a peer of each.
+// Worlds: the transports that the conformance suite runs on, each with a listener and a peer.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace gpurun::transport {
 
-// Longer than any test should take; a wait that meets it has failed.
+// Longer than any test should take. A wait that takes so long has failed.
 inline constexpr std::chrono::seconds kTestTimeout{20};
 
 // One listener and the means to reach it.
@@ -19,9 +19,9 @@ class World {
   virtual ~World() = default;
   virtual Listener& listener() = 0;
   virtual Result<std::unique_ptr<Connection>> connect() = 0;
-  // The other end of what connect() makes, which may wait for this.
+  // The other end of a connection of connect(), which may wait for this call.
   virtual Result<std::unique_ptr<Connection>> accept();
-  // What tests may wrap around both ends; the plain world returns them as they are.
+  // Lets a test wrap both ends. The plain world returns them unchanged.
   virtual std::unique_ptr<Connection> dress(std::unique_ptr<Connection> connection) {
     return connection;
   }
@@ -32,16 +32,16 @@ struct WorldKind {
   std::unique_ptr<World> (*make)();
 };
 
-// "tcp4", "tcp6" (where the machine has it), "shm", "loopback", "tls" (over tcp4), and each again
-// over faulty with harmless faults; "tls_over_faulty" has the faults below TLS. GPURUN_TEST_SEED
-// fixes the seed, which is printed.
+// "tcp4", "tcp6" (if the machine has it), "shm", "loopback", "tls" (over tcp4), and each again over
+// faulty with harmless faults. "tls_over_faulty" has the faults below TLS. GPURUN_TEST_SEED fixes
+// the seed, which is printed.
 std::vector<WorldKind> worlds_on_this_machine();
 
 struct Pair {
   std::unique_ptr<Connection> client;
   std::unique_ptr<Connection> server;
 };
-// A connected pair of `world`; ends are null when that failed, which the test has then recorded.
+// Connects a pair of `world`. On failure the ends are null and the test has failed.
 Pair connect_pair(World& world);
 
 std::uint64_t test_seed();

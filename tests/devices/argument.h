@@ -1,4 +1,4 @@
-// Reading the arguments of a call by its row: what the null and the recording device share.
+// Arguments: reads the arguments of a call by its row, for the null and the recording device.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,8 @@ inline bool is_pointer(const driver_abi::Parameter& parameter) {
   }
 }
 
-// How many objects the pointer at `index` points to; 0 when its count is behind NULL.
+// The number of objects that the pointer at `index` points to. 0 if the pointer to the count is
+// NULL.
 inline std::uint64_t count_of(const driver_abi::Row& row, void* const* arguments,
                               std::size_t index) {
   const driver_abi::Parameter& parameter = row.parameters[index];

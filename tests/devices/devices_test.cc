@@ -1,7 +1,7 @@
-// The null and the recording device carry the benches and the tests of the call path, so what they
-// promise is checked: every symbol, distinct handles, working memory, kernels found with the layout
-// that PTX gives them, and a recording that tells arguments apart. Method: the libraries are opened
-// as a worker opens a driver.
+// Test devices: the null and the recording device keep the promises that benches and tests of the
+// call path rely on. Covers every symbol, distinct handles, working memory, kernels with their PTX
+// layout, and a recording that tells arguments apart. The test opens the libraries as a worker
+// opens a driver.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ class Device {
   void* library_;
 };
 
-// The name is only a type: nothing of CUDA is linked.
+// Only the type comes from cuda.h. The test does not link CUDA.
 #define CALL(device, name, ...) \
   (device).get(#name, static_cast<decltype(&::name)>(nullptr))(__VA_ARGS__)
 

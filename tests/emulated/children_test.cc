@@ -1,6 +1,6 @@
-// Launches from kernels, through the driver API and with PTX that calls what CUDA's device runtime
-// calls: order, completion, memory, errors and bounds. What the runtime's own functions make of it
-// is protected by tests/programs/behaviour/children.cu.
+// Launches from kernels, through the driver API and with PTX that calls the functions of CUDA's
+// device runtime. Covers order, completion, memory, errors and bounds.
+// tests/programs/behaviour/children.cu covers the runtime's own functions.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -27,8 +27,8 @@ Function* get(const char* name, Function*) {
 }
 #define CALL(name, ...) get(#name, static_cast<decltype(&::name)>(nullptr))(__VA_ARGS__)
 
-// What libcudadevrt declares; start() launches kernel(log, tag) with one block and returns the
-// runtime's error; note() appends a tag to a log, whose first word counts.
+// Declarations of libcudadevrt. start() launches kernel(log, tag) with one block and returns the
+// runtime's error. note() appends a tag to a log. The first word of the log is its length.
 constexpr char kHead[] = R"(.version 8.0
 .target sm_80
 .address_size 64
@@ -116,7 +116,7 @@ std::string start(const std::string& kernel, const std::string& stream, const st
 std::string append(const std::string& tag) {
   return "{ " + word("a", "%d0", 64) + word("b", tag, 32) + "call.uni append, (a, b); }\n";
 }
-// Calls __cuda_syscall_cnpv2NAME with arguments "64:%d1" or "32:7", and appends what it returns.
+// Calls __cuda_syscall_cnpv2NAME with arguments "64:%d1" or "32:7", and appends its result.
 std::string ask(const std::string& name, const std::vector<std::string>& arguments) {
   std::string text = "{ ", names;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -175,8 +175,8 @@ class EmulatedChildren : public testing::Test {
   CUdeviceptr log_ = 0;
 };
 
-// What is launched later in any stream runs later; a grid's descendants run before what follows it;
-// the tail stream after all of them, also where it was used first.
+// In each stream, launches run in order. A grid's descendants run before the work behind the grid.
+// The tail stream runs after all of them, even if it was used first.
 TEST_F(EmulatedChildren, RunInOrderAndBeforeWhatFollows) {
   ASSERT_EQ(
       load(kernel("twig", start("note", "3", "29") + start("note", "4", "21") +
@@ -191,7 +191,7 @@ TEST_F(EmulatedChildren, RunInOrderAndBeforeWhatFollows) {
   EXPECT_EQ(log(), (Log{0, 0, 100, 1, 2, 21, 22, 29, 3, 8, 2, 21, 22, 29, 9}));
 }
 
-// The host sees a launch complete only when its whole family is: by event, too.
+// The host sees a launch complete only when all its descendants are, also by event.
 TEST_F(EmulatedChildren, AreCompleteWhenTheirEventIs) {
   std::string chain;
   for (int i = 0; i < 20; ++i) chain += start("note", "0", std::to_string(i));
@@ -248,7 +248,7 @@ TEST_F(EmulatedChildren, KnowTheirStreamsAndEvents) {
   EXPECT_EQ(log(), (Log{1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 1, 0, 1}));
 }
 
-// What a kernel makes and never uses is bounded, and gone with its grid.
+// Handles and buffers that a kernel makes and never uses are bounded, and end with its grid.
 TEST_F(EmulatedChildren, HaveABoundOfHandlesAndBuffers) {
   const auto until_refused = [](const std::string& call, const std::string& refused) {
     static int label = 0;
@@ -277,7 +277,7 @@ TEST_F(EmulatedChildren, HaveABoundOfHandlesAndBuffers) {
   }
 }
 
-// The first form: function, buffer and dimensions are told at the launch.
+// The first form: the launch names function, buffer and dimensions.
 TEST_F(EmulatedChildren, TakeTheFirstFormOfALaunch) {
   const std::string launch =
       "st.local.u32 [place], 3; st.local.u32 [place+4], 1; st.local.u32 [place+8], 1;\n"
@@ -299,14 +299,15 @@ TEST_F(EmulatedChildren, AreBoundedByTheLimitOfPendingLaunches) {
   for (int i = 0; i < 5; ++i) five += start("note", "0", "77") + append("%r9");
   ASSERT_EQ(load(kernel("five", five)), CUDA_SUCCESS);
   ASSERT_EQ(CALL(cuCtxSetLimit, CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 3), CUDA_SUCCESS);
-  for (int round = 0; round < 2; ++round) {  // What is complete counts no more.
+  for (int round = 0; round < 2; ++round) {  // Completed launches no longer count.
     clear();
     ASSERT_EQ(run("five"), CUDA_SUCCESS);
     EXPECT_EQ(log(), (Log{0, 0, 0, 12, 12, 77, 77, 77}));
   }
 }
 
-// 24 levels below the host's; a tail launch takes its grid's place, so that it may go on for ever.
+// 24 levels below the host's launch. A tail launch replaces its grid, so a chain of them has no
+// bound.
 TEST_F(EmulatedChildren, NestTwentyFourLevelsDeep) {
   ASSERT_EQ(
       load(kernel("deeper", "add.u32 %r1, %r0, 1;\n" + append("%r0") + start("deeper", "0", "%r1") +
@@ -342,9 +343,9 @@ TEST_F(EmulatedChildren, EndTheContextWithTheirFault) {
   EXPECT_EQ(CALL(cuCtxDestroy_v2, other), CUDA_SUCCESS);
 }
 
-// A kernel that cannot be translated would run on a GPU: its launch is no error that a program
-// looks for. And a wild pointer for a result is a fault of the kernel, which leaves the device
-// usable.
+// A program does not check a launch that would succeed on a GPU. A launch of a kernel that cannot
+// be translated therefore ends the context. A wild pointer for a result is a fault of the kernel,
+// which leaves the device usable.
 TEST_F(EmulatedChildren, EndTheContextWhereTheyCannotRun) {
   ASSERT_EQ(load(".visible .entry odd() { tcgen05.wait::ld.sync.aligned; ret; }\n" +
                  kernel("parent", start("odd", "0", "0"))),
@@ -373,7 +374,7 @@ TEST_F(EmulatedChildren, NeedTheDeviceRuntime) {
   EXPECT_NE(said.find("without CUDA's device runtime"), std::string::npos) << said;
 }
 
-// Each thread has a last error of its own, and starts without one.
+// Each thread has its own last error, which starts as success.
 TEST_F(EmulatedChildren, KeepErrorsApartByThread) {
   const std::string set =
       "mov.u32 %r1, %tid.x; add.u32 %r2, %r1, 100;\n{ " + word("a", "%r2", 32) +
@@ -430,7 +431,7 @@ TEST_F(EmulatedChildren, HaveTheSharedMemoryThatTheHostAllows) {
   EXPECT_EQ(log(), (Log{7, 0, 1}));
 }
 
-// The watchdog's patience is with the whole family.
+// The watchdog measures a grid and its descendants together.
 TEST_F(EmulatedChildren, AreWatchedTogether) {
   ASSERT_EQ(load(kernel("again", start("again", "3", "0"))), CUDA_SUCCESS);
   testing::internal::CaptureStderr();

@@ -1,5 +1,5 @@
-// Protects what programs expect of converged lanes, as nvcc compiles it: counting with one atomic
-// for each coalesced group, and sums through volatile shared memory without __syncwarp().
+// Converged lanes, as nvcc compiles them: programs count with one atomic for each coalesced group,
+// and sum through volatile shared memory without __syncwarp().
 #include <cooperative_groups.h>
 
 #include <cstdio>
@@ -38,7 +38,7 @@ __global__ void sum(T* out) {
   if (threadIdx.x == 0) *out = values[0];
 }
 
-// Each lane finds the next one that holds a value, through generic pointers that a function gets.
+// Each lane finds the next lane with that value, through generic pointers that a function receives.
 __device__ __noinline__ int neighbour(volatile int* mine, volatile int* other, int value) {
   *mine = value;
   return *other;

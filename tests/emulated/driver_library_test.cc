@@ -1,5 +1,5 @@
-// The emulated device as a worker or a program loads it: libcuda.so.1 opened by its path, CUDA's
-// functions and nothing else exported, and state, streams, events and wrong calls behind them.
+// Emulated driver library: libcuda.so.1, opened by its path as a worker or a program opens it. It
+// exports CUDA's functions and nothing else. Covers state, streams, events and wrong calls.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ template <typename Function>
 Function* get(const char* name, Function*) {
   return reinterpret_cast<Function*>(dlsym(library(), name));
 }
-// The name is only a type: nothing of CUDA is linked.
+// Only the type comes from cuda.h. The test does not link CUDA.
 #define CALL(name, ...) get(#name, static_cast<decltype(&::name)>(nullptr))(__VA_ARGS__)
 
 // The words that `command` prints.
@@ -101,7 +101,7 @@ TEST_F(EmulatedDriver, CopiesOnTwoStreamsInOrderOfAnEvent) {
     ASSERT_EQ(CALL(cuEventCreate, event, 0), CUDA_SUCCESS);
   }
   std::vector<unsigned char> out(kBytes, 0x5a), back(kBytes, 0);
-  // In the stream that copies: a non-blocking stream does not wait for the legacy one.
+  // In the copying stream, because a non-blocking stream does not wait for the legacy one.
   EXPECT_EQ(CALL(cuMemsetD8Async, second, 0xff, kBytes, two), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuEventRecord, start, one), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuMemcpyHtoDAsync_v2, first, out.data(), kBytes, one), CUDA_SUCCESS);
@@ -111,7 +111,7 @@ TEST_F(EmulatedDriver, CopiesOnTwoStreamsInOrderOfAnEvent) {
   EXPECT_EQ(CALL(cuMemcpyDtoHAsync_v2, back.data(), second, kBytes, two), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuEventRecord, end, two), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuEventSynchronize, end), CUDA_SUCCESS);
-  out.back() = 0xff;  // The memset's, which the copy leaves alone.
+  out.back() = 0xff;  // From the memset. The copy must not change it.
   EXPECT_EQ(back, out);
   float milliseconds = -1;
   EXPECT_EQ(CALL(cuEventElapsedTime, &milliseconds, start, end), CUDA_SUCCESS);
@@ -196,7 +196,7 @@ TEST_F(EmulatedDriver, KnowsWhatCameWithCuda13_1To13_5) {
   EXPECT_EQ(CALL(cuMemFree_v2, memory), CUDA_SUCCESS);
 }
 
-// Tensor maps are encoded for hardware that is not there.
+// Tensor maps are encoded for hardware that is absent here.
 TEST_F(EmulatedDriver, SaysWhatItDoesNotImplement) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(CALL(cuTensorMapReplaceAddress, nullptr, nullptr), CUDA_ERROR_NOT_SUPPORTED);

@@ -1,5 +1,6 @@
-// A program of CUDA's runtime that works with graphs, as a stranger would write it: captured from
-// two streams, built by hand, launched again, changed, cloned. Prints "ok" when all is right.
+// Graphs: a program of CUDA's runtime, written without knowledge of gpurun. It captures graphs from
+// two streams, builds them by hand, launches them again, changes and clones them. Prints "ok" when
+// all is right.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -30,7 +31,7 @@ constexpr int kCount = 1000;
 
 void count_call(void* counter) { ++*static_cast<int*>(counter); }
 
-// Forks from one stream to another and joins again; the copy out sees both.
+// Forks from one stream to another and joins again. The copy out sees the work of both.
 int captured() {
   int *first = nullptr, *second = nullptr, *host = nullptr, calls = 0;
   CHECK(cudaMalloc(&first, kCount * sizeof(int)));
@@ -82,14 +83,15 @@ int captured() {
   EXPECT(calls == 3 && host[0] == 5 && host[kCount - 1] == 5);
   CHECK(cudaMemcpy(host, first, kCount * sizeof(int), cudaMemcpyDeviceToHost));
   EXPECT(host[0] == 3 && host[kCount - 1] == 3);
-  // Work of a side stream that nobody waits for is an error.
+  // Work of a side stream that is never joined is an error.
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
   CHECK(cudaEventRecord(forked, stream));
   CHECK(cudaStreamWaitEvent(side, forked));
   add<<<4, 256, 0, side>>>(second, kCount, 5);
   cudaGraph_t none;
   EXPECT(cudaStreamEndCapture(stream, &none) == cudaErrorStreamCaptureUnjoined);
-  // Nor is it forgotten with its stream; joined again, the stream may go before the capture ends.
+  // The error stays when the stream is destroyed. After a join the stream may end before the
+  // capture.
   for (const bool joins : {false, true}) {
     cudaStream_t passing;
     CHECK(cudaStreamCreateWithFlags(&passing, cudaStreamNonBlocking));
@@ -106,7 +108,7 @@ int captured() {
     EXPECT(ended == (joins ? cudaSuccess : cudaErrorStreamCaptureUnjoined));
     if (joins) CHECK(cudaGraphDestroy(none));
   }
-  // What a capture forbids invalidates it.
+  // A call that a capture forbids invalidates it.
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
   EXPECT(cudaStreamSynchronize(stream) == cudaErrorStreamCaptureUnsupported);
   EXPECT(cudaStreamEndCapture(stream, &none) == cudaErrorStreamCaptureInvalidated);
@@ -138,7 +140,7 @@ int built() {
   launch.blockDim = dim3(256);
   launch.kernelParams = arguments;
   CHECK(cudaGraphAddKernelNode(&kernel, graph, &clear, 1, &launch));
-  // The node tells the program's own kernel, and what it tells can be set again.
+  // The node reports the program's own kernel, and its report can be set again.
   cudaKernelNodeParams told = {};
   CHECK(cudaGraphKernelNodeGetParams(kernel, &told));
   EXPECT(told.func == launch.func && told.gridDim.x == 4 && told.blockDim.x == 256);
@@ -156,7 +158,7 @@ int built() {
   EXPECT(edges == 2 && roots == 1);
   cudaGraphExec_t exec;
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
-  what = 100;  // The node has a copy.
+  what = 100;  // The node holds a copy.
   CHECK(cudaGraphLaunch(exec, nullptr));
   CHECK(cudaDeviceSynchronize());
   EXPECT(host[0] == 7 && host[kCount - 1] == 7);
@@ -183,8 +185,8 @@ int built() {
 
 void set_flag(void* flag) { *static_cast<int*>(flag) = 1; }
 
-// Memory that a capture allocates has one address for every launch; an object of the program lives
-// as long as the last thing made of the graph.
+// Memory that a capture allocates has one address for every launch. A user object of the program
+// lives as long as the last thing made of the graph.
 int keeps() {
   cudaStream_t stream;
   int *inside = nullptr, *host = nullptr, ended = 0;
@@ -217,8 +219,8 @@ int keeps() {
   return 0;
 }
 
-// What a launch allocated and nobody freed is the program's, also once the graph has gone (PyTorch
-// frees its tensors after its graphs).
+// Memory that a launch allocated and did not free belongs to the program, even after the graph's
+// end (PyTorch frees its tensors after its graphs).
 int outlives() {
   cudaStream_t stream;
   int *inside = nullptr, *host = nullptr;
@@ -247,8 +249,9 @@ int outlives() {
 
 void write_two(void* place) { *static_cast<int*>(place) = 2; }
 
-// Pageable memory is read by the launch, pinned memory when the graph comes to it: whether the
-// function before the copy is seen. A captured launch reads when the graph that has it is launched.
+// A launch reads pageable memory at once, and pinned memory when the graph reaches the copy. A
+// function before the copy shows the difference. A captured launch reads when its graph is
+// launched.
 int reads() {
   int *device = nullptr, *pinned = nullptr, pageable = 0, seen = 0;
   CHECK(cudaMalloc(&device, sizeof(int)));

@@ -1,6 +1,6 @@
-// Protects when a fill or copy returns whose memory the host sees, too, pinned or managed: the
-// synchronous forms after it has been done, the Async ones before (manual, "API synchronization
-// behavior"). Prints "ok" when all is right.
+// Fills and copies of memory that the host also sees, pinned or managed: the synchronous forms
+// return after the work, and the Async forms before it (manual, "API synchronization behavior").
+// Prints "ok" when all is right.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -25,8 +25,8 @@ namespace {
 __managed__ unsigned char variable[4096];
 constexpr size_t kBytes = 4096;
 
-// Stands in front of the call. Ends when the call has returned, or after it has given the call
-// time to.
+// Runs in the stream before the call. Ends when the call has returned, or after enough time for
+// that.
 std::atomic<bool> returned, passed;
 void stand(void*) {
   for (int i = 0; i < 20000 && !returned.load(); ++i) sched_yield();
@@ -34,7 +34,7 @@ void stand(void*) {
 }
 
 int faults = 0;
-// Whether the call waited for what was in the stream before it.
+// Returns whether the call waited for earlier work of the stream.
 bool waits(const std::function<cudaError_t()>& call, cudaStream_t stream = nullptr) {
   returned = passed = false;
   if (cudaLaunchHostFunc(stream, stand, nullptr) != cudaSuccess) return false;
@@ -54,7 +54,7 @@ void expect(bool right, const char* what, const char* memory) {
 }
 
 CUdeviceptr number(const void* address) { return reinterpret_cast<CUdeviceptr>(address); }
-// A function of the driver, which the program is not linked with.
+// A driver function, which the program does not link.
 template <class Function>
 Function* driver_function(const char* name) {
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -67,7 +67,7 @@ cudaError_t driver(CUresult result) {
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown;
 }
 
-// Of memory that the host sees.
+// Fills of memory that the host sees.
 void fills(unsigned char* at, const char* memory, cudaStream_t stream) {
   expect(waits([=] { return cudaMemset(at, 1, kBytes); }) && at[kBytes - 1] == 1, "memset", memory);
   expect(waits([=] { return cudaMemset2D(at, 64, 2, 32, 64); }) && at[63 * 64 + 31] == 2,

@@ -1,5 +1,5 @@
-// Modules and launches of the emulated device as the driver API shows them: what is loaded, which
-// code each wrong launch gets, and how a kernel's fault stays with its context and goes with it.
+// Modules and launches of the emulated device, through the driver API. Covers what loads, the error
+// of each wrong launch, and a kernel's fault, which stays with its context and ends with it.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-// Two devices; a kernel that runs for a second is ended.
+// Two devices. The watchdog ends a kernel after one second.
 void* library() {
   static void* const opened = [] {
     setenv("GPURUN_EMULATED", "devices=2,memory=256MiB,watchdog=1,watchdog_kills=1,cache=off", 1);
@@ -92,7 +92,7 @@ class EmulatedLaunch : public testing::Test {
     EXPECT_EQ(CALL(cuMemcpyDtoH_v2, &value, address, sizeof value), CUDA_SUCCESS);
     return value;
   }
-  // Every call must return the error until the context is gone; a new context must work.
+  // Every call must return the error until the context is gone. A new context must work.
   void expect_sticky(CUresult error) {
     EXPECT_EQ(CALL(cuCtxSynchronize), error);
     CUdeviceptr more = 0;
@@ -178,7 +178,7 @@ TEST_F(EmulatedLaunch, RefusesWrongLaunchesWithCudasCodes) {
   config.numAttrs = 1;
   EXPECT_EQ(CALL(cuLaunchKernelEx, &config, function("small"), nullptr, nullptr),
             CUDA_ERROR_INVALID_CLUSTER_SIZE);
-  // It would run with clusters of one block and be wrong: refused, and named.
+  // With clusters of one block its result would be wrong, so it is refused with a message.
   config.gridDimX = 4;
   testing::internal::CaptureStderr();
   EXPECT_EQ(CALL(cuLaunchKernelEx, &config, function("small"), nullptr, nullptr),
@@ -188,7 +188,7 @@ TEST_F(EmulatedLaunch, RefusesWrongLaunchesWithCudasCodes) {
   cluster.value.clusterDim = {1, 1, 1};
   EXPECT_EQ(CALL(cuLaunchKernelEx, &config, function("small"), nullptr, nullptr), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuCtxSynchronize), CUDA_SUCCESS);
-  // With the attribute more dynamic shared memory is allowed, up to the device's limit.
+  // The attribute allows more dynamic shared memory, up to the device's limit.
   EXPECT_EQ(CALL(cuFuncSetAttribute, function("small"),
                  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 99 << 10),
             CUDA_SUCCESS);
@@ -203,13 +203,14 @@ TEST_F(EmulatedLaunch, RefusesImagesWhereTheyAreUsed) {
   CUfunction found = nullptr;
   EXPECT_EQ(CALL(cuModuleLoadData, &module, ".version 8.0\n.target sm_80\n.bogus x;\n"),
             CUDA_ERROR_INVALID_PTX);
-  // An unknown instruction is the matter of its kernel only, and is named.
+  // An unknown instruction affects only its kernel, and the message names it.
   testing::internal::CaptureStderr();
   EXPECT_EQ(CALL(cuModuleGetFunction, &found, module_, "odd"), CUDA_ERROR_INVALID_PTX);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("odd"), std::string::npos) << said;
   EXPECT_NE(said.find("tcgen05"), std::string::npos) << said;
-  // Who lists the kernels has not asked for this one; who asks for a library's hears it once, too.
+  // Listing the kernels prints no message about this one. Getting it from a library prints one
+  // message.
   CUlibrary all = nullptr;
   CUkernel kernels[6] = {};
   CUfunction functions[6] = {};
@@ -229,7 +230,7 @@ TEST_F(EmulatedLaunch, RefusesImagesWhereTheyAreUsed) {
   const std::string line = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
   EXPECT_EQ(CALL(cuLibraryUnload, all), CUDA_SUCCESS);
-  // The smallest ELF image: machine code loads, and has no kernel that runs here.
+  // The smallest ELF image. Machine code loads, but none of its kernels runs here.
   unsigned char elf[64] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0x33};
   elf[52] = 64;  // e_ehsize
   EXPECT_EQ(CALL(cuModuleLoadData, &module, elf), CUDA_SUCCESS);
@@ -245,7 +246,7 @@ TEST_F(EmulatedLaunch, RefusesImagesWhereTheyAreUsed) {
 }
 
 TEST_F(EmulatedLaunch, KeepsAFaultForEveryLaterCallOfTheContext) {
-  EXPECT_EQ(store(8), CUDA_SUCCESS);  // Found when it runs.
+  EXPECT_EQ(store(8), CUDA_SUCCESS);  // Detected when it runs.
   expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
@@ -254,7 +255,7 @@ TEST_F(EmulatedLaunch, ReportsATrap) {
   expect_sticky(CUDA_ERROR_LAUNCH_FAILED);
 }
 
-// What overruns its memory by one byte hits the guard behind it.
+// A store one byte beyond an allocation hits the guard behind it.
 TEST_F(EmulatedLaunch, CatchesTheStoreBehindAnAllocation) {
   EXPECT_EQ(store(memory_ + 4096), CUDA_SUCCESS);
   expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -274,7 +275,7 @@ TEST_F(EmulatedLaunch, EndsOtherKernelsOfTheContextWithTheFault) {
   EXPECT_EQ(CALL(cuStreamSynchronize, stream), CUDA_ERROR_LAUNCH_FAILED);
 }
 
-// A library is code without a context: its kernel runs in whichever is current.
+// A library is code without a context. Its kernel runs in the current context.
 TEST_F(EmulatedLaunch, LoadsALibraryIntoEachContext) {
   CUlibrary library_handle = nullptr;
   CUkernel kernel = nullptr;
@@ -311,8 +312,8 @@ TEST_F(EmulatedLaunch, LoadsALibraryIntoEachContext) {
   EXPECT_EQ(CALL(cuKernelGetFunction, &gone, kernel), CUDA_ERROR_INVALID_HANDLE);
 }
 
-// One kernel in turn in two contexts: in each it is the function of that context, whichever was
-// launched last, and after a context's end as before it.
+// One kernel in two contexts by turns: in each it is that context's function. The last launch and
+// the end of a context do not change that.
 TEST_F(EmulatedLaunch, KeepsTheFunctionsOfALibrarysKernelApartByContext) {
   CUlibrary library_handle = nullptr;
   CUkernel kernel = nullptr;
@@ -341,7 +342,7 @@ TEST_F(EmulatedLaunch, KeepsTheFunctionsOfALibrarysKernelApartByContext) {
   EXPECT_EQ(CALL(cuLibraryUnload, library_handle), CUDA_SUCCESS);
 }
 
-// Two texts that need each other, as a program links the PTX of a library to its own.
+// Two texts that need each other, as when a program links a library's PTX to its own.
 TEST_F(EmulatedLaunch, LinksPtxTexts) {
   static const char kCaller[] = R"(.version 8.0
 .target sm_80
@@ -388,7 +389,7 @@ TEST_F(EmulatedLaunch, LinksPtxTexts) {
   EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_NVVM, const_cast<char*>(kCallee), 8, "o", 0,
                  nullptr, nullptr),
             CUDA_ERROR_NO_BINARY_FOR_GPU);
-  // Text that cannot be right is refused where it is added.
+  // add refuses text that is not PTX.
   char broken[] = "this is no code at all";
   EXPECT_EQ(CALL(cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, broken, sizeof broken, "b", 0, nullptr,
                  nullptr),
@@ -406,7 +407,7 @@ TEST_F(EmulatedLaunch, LinksPtxTexts) {
   EXPECT_EQ(word(memory_), 42U);
 }
 
-// One log for the state's whole life, each refusal behind the ones before, as far as there is room.
+// The state has one log for its whole life. Each refusal is appended, as far as there is room.
 TEST_F(EmulatedLaunch, LinksFillTheirLogs) {
   char error[80], info[8] = "info";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,

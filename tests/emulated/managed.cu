@@ -1,6 +1,6 @@
-// A program with managed memory, as a stranger would write it: the host and the kernels of two
-// devices see the same variables and allocations. Prints "ok" when all is right. With an argument
-// the host leaves the variables alone, which is what gpurun can carry of them.
+// Managed memory: a program, written without knowledge of gpurun, in which the host and the kernels
+// of two devices see the same variables and allocations. Prints "ok" when all is right. With an
+// argument the host does not touch the variables, which is the part that gpurun can carry.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -32,7 +32,7 @@ __global__ void add(int what) {
 __global__ void read(int* out) { *out = counter; }
 __global__ void twice(int* values) { values[threadIdx.x] *= 2; }
 
-// Each device's kernels go on from what the host and the other device have left.
+// Each device's kernels continue from the values that the host and the other device left.
 int variables(int devices) {
   EXPECT(counter == 3 && table[63] == 0);  // Before any call of ours.
   int expected = 3;

@@ -1,5 +1,5 @@
-// NVML of the emulated device, as NCCL and PyTorch open it: it must agree with CUDA about the
-// devices' identity, and see the memory that processes use.
+// NVML of the emulated device, opened as NCCL and PyTorch open it: it agrees with CUDA about the
+// devices' identity, and reports the memory that processes use.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 class EmulatedNvml : public testing::Test {
  protected:
   void SetUp() override {
-    // The libraries read it once.
+    // The libraries read the variable once.
     static const int ledger = memfd_create("ledger", 0);
     ledger_ = ledger;
     const std::string text =
@@ -50,7 +50,7 @@ class EmulatedNvml : public testing::Test {
     unsigned long long total, free, used;
   };
 
-  // What NVML says of the visible device.
+  // The used memory that NVML reports for the visible device.
   unsigned long long used() {
     void* device = nullptr;
     Memory memory{};
@@ -76,7 +76,7 @@ TEST_F(EmulatedNvml, ShowsEveryDeviceWithItsCapability) {
   EXPECT_NE(call("nvmlDeviceGetHandleByIndex_v2", 2u, &device), 0);
 }
 
-// In a process that uses no CUDA itself (it stands before the test that does), as in one that does.
+// This process uses no CUDA yet, because this test comes before the one that does.
 TEST_F(EmulatedNvml, SeesWhatAnotherProcessUsesUntilItDies) {
   constexpr off_t kBytes = off_t{32} << 20;
   const unsigned long long before = used();

@@ -1,5 +1,5 @@
-// Protects programs that have an LLVM of their own (TensorFlow): the emulated device brings and
-// uses one that is hidden, whatever the program defines or has loaded.
+// Hidden LLVM: the emulated device brings and uses a hidden LLVM, whatever LLVM the program defines
+// or has loaded (as TensorFlow does).
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "driver_abi/cuda_abi.h"
 
-// Names of LLVM's that this program exports, so that whatever looks them up finds them here first.
+// Names of LLVM that this program exports, so that every look-up finds them here first.
 #define GPURUN_EXPORTED __attribute__((visibility("default"), used))
 extern "C" {
 GPURUN_EXPORTED void foreign_context() asm("_ZN4llvm11LLVMContextC1Ev");

@@ -1,6 +1,6 @@
-// What must go on at once on a device: kernels of two streams that wait for each other, a kernel
-// that waits for a copy of another stream, the order that the legacy stream imposes, and a thread
-// that waits for what another one copies. A device that runs one grid after the other hangs here.
+// Forward progress: work that must run concurrently on a device. Kernels of two streams wait for
+// each other. A kernel waits for a copy of another stream. The legacy stream imposes its order. A
+// thread waits for what another one copies. A device that runs one grid after the other hangs here.
 // Prints "ok".
 #include <cuda_runtime.h>
 
@@ -65,8 +65,8 @@ int main() {
   CHECK(cudaMemcpy(&host, seen, sizeof host, cudaMemcpyDeviceToHost));
   if (host != 42) return std::printf("flag: %d\n", host), 1;
 
-  // Blocking stream, then legacy stream, then the blocking stream again: each behind the other,
-  // although the first one is held up.
+  // Blocking stream, then legacy stream, then the blocking stream again: each waits for the one
+  // before, although the first one is blocked.
   int *gate = memory + 48, *value = memory + 64;
   wait_then_store<<<1, 1, 0, blocking>>>(gate, value);
   double_it<<<1, 1>>>(value);
@@ -77,8 +77,8 @@ int main() {
   CHECK(cudaMemcpy(&host, value, sizeof host, cudaMemcpyDeviceToHost));
   if (host != (1 * 2 + 5) * 2 + 5) return std::printf("order: %d\n", host), 1;
 
-  // A thread that waits for a stream keeps no other thread from setting it free. The questions give
-  // it time to wait; were it late, the result would be the same.
+  // A thread that waits for a stream does not keep another thread from releasing that stream. The
+  // queries give it time to wait. If it waits late, the result is the same.
   int *gate_of_thread = memory + 80, *seen_by_thread = memory + 96;
   wait_for_flag<<<1, 1, 0, one>>>(gate_of_thread, seen_by_thread);
   cudaError_t waited = cudaErrorUnknown;

@@ -1,5 +1,6 @@
-// A program of CUDA's runtime without a kernel, as a stranger would write it: devices, memory,
-// copies, streams. Prints "ok" and exits with 0 when every answer is right.
+// Runtime start: a program of CUDA's runtime without a kernel, written without knowledge of gpurun.
+// Uses devices, memory, copies and streams. Prints "ok" and exits with 0 when every answer is
+// right.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -44,7 +45,7 @@ int main() {
     CHECK(cudaStreamDestroy(stream));
     CHECK(cudaFree(first));
     CHECK(cudaFree(second));
-    // The runtime's state ends with the context and is made anew.
+    // The runtime's state ends with the context and is created again.
     CHECK(cudaDeviceReset());
     CHECK(cudaMalloc(&first, 64));
     CHECK(cudaDeviceSynchronize());

@@ -1,6 +1,6 @@
-// Textures, surfaces and arrays as a program of the runtime uses them: every kind of array, linear
-// and pitched memory, levels, gather, and surfaces written by one kernel and read as a texture by
-// the next. Compares with arithmetic on the host; prints "ok".
+// Textures, surfaces and arrays, as a program of the runtime uses them. Covers every kind of array,
+// linear and pitched memory, levels, gather, and surfaces written by one kernel and read as a
+// texture by the next. Compares with arithmetic on the host and prints "ok".
 #include <cuda_runtime.h>
 
 #include <algorithm>

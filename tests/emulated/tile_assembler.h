@@ -1,5 +1,5 @@
-// TileAssembler: images of Tile IR by hand, from what server/emulated/tile/operations.h and
-// driver_abi/tile_ir_layout.h say of the format. For tests and programs alike (C++17).
+// TileAssembler: builds images of Tile IR by hand, after server/emulated/tile/operations.h and
+// driver_abi/tile_ir_layout.h. For tests and programs alike (C++17).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace gpurun::test {
 
-// Of types in the bytecode.
+// Tags of types in the bytecode.
 enum TileTag : unsigned {
   kI1,
   kI8,
@@ -37,8 +37,8 @@ void put_fixed(std::string* out, T value) {
   }
 }
 
-// The operations of one function. Values are numbered as the bytecode numbers them; who opens a
-// region sets `values` back when it ends.
+// The operations of one function. Values are numbered as the bytecode numbers them. Code that opens
+// a region resets `values` when the region ends.
 class TileBody {
  public:
   explicit TileBody(unsigned parameters) : values(parameters) {}
@@ -46,13 +46,13 @@ class TileBody {
   void put(std::initializer_list<std::uint64_t> numbers) {
     for (const std::uint64_t number : numbers) put_varint(&bytes, number);
   }
-  // The operation's number and all behind it; the first of its results.
+  // Puts the operation's number and operands. Returns the first of its results.
   unsigned op(std::initializer_list<std::uint64_t> numbers, unsigned results = 1) {
     put(numbers);
     values += results;
     return values - results;
   }
-  // Arguments of a region's block: the first.
+  // Begins a region's block. Returns the first of its arguments.
   unsigned enter(unsigned arguments) {
     values += arguments;
     return values - arguments;
@@ -90,7 +90,7 @@ class TileAssembler {
     put_list(&bytes, strides);
     return type(bytes);
   }
-  // `padding` -1: none.
+  // `padding` -1: no padding.
   unsigned partition(const std::vector<std::int32_t>& tile, unsigned tensor_type,
                      const std::vector<std::int32_t>& dim_map, int padding) {
     std::string bytes("\x0f", 1);
@@ -103,7 +103,7 @@ class TileAssembler {
   }
   unsigned token() { return type(std::string("\x11", 1)); }
 
-  // The elements' bytes, all or one for all.
+  // `bytes` holds all elements, or one that all have.
   unsigned constant(const std::string& bytes) {
     std::string entry;
     put_varint(&entry, bytes.size());
@@ -134,7 +134,7 @@ class TileAssembler {
     put_varint(&functions_, text(name));
     put_varint(&functions_, type(signature));
     functions_.push_back('\x02');  // A kernel.
-    functions_.push_back('\0');    // From nowhere.
+    functions_.push_back('\0');    // No debug location.
     put_varint(&functions_, body.bytes.size());
     functions_ += body.bytes;
     ++function_count_;

@@ -1,5 +1,5 @@
-// Tile IR's operations that work element by element, against the host: integers of each width with
-// the numbers at which they overflow, floating point with NaN and infinities, conversions.
+// Tile IR's elementwise operations, compared with the host: integers of each width at the numbers
+// where they overflow, floating point with NaN and infinities, and conversions.
 #include <cmath>
 
 #include "server/emulated/tile/operations.h"
@@ -26,7 +26,7 @@ void edges(unsigned bits, bool divisors, TileSheet::Values* a, TileSheet::Values
   for (const std::uint64_t left : some) {
     for (std::uint64_t right : some) {
       if (divisors && right == 0) right = 3;
-      // No quotient that its type cannot hold: CUDA promises nothing there.
+      // Avoids quotients that the type cannot hold, for which CUDA promises nothing.
       if (divisors && left == top && right == all) right = 5;
       a->push_back(left);
       b->push_back(right);
@@ -157,7 +157,7 @@ TEST_P(TileIntegers, Conversions) {
 
 INSTANTIATE_TEST_SUITE_P(Widths, TileIntegers, testing::Values(kI8, kI16, kI32, kI64));
 
-// The nearest number with so many binary digits, ties to even.
+// The nearest number of `digits` binary digits, ties to even.
 double rounded(double value, int digits, int exponent_min) {
   if (value == 0 || !std::isfinite(value)) return value;
   int exponent = 0;
@@ -192,7 +192,7 @@ TEST_F(TileSheets, SingleArithmetic) {
           rule(static_cast<float>(float_of(x[0])), static_cast<float>(float_of(x[1]))));
     };
   };
-  constexpr double kExact = 1e-12;  // But for the bits of a NaN.
+  constexpr double kExact = 1e-12;  // Except the bits of a NaN.
   sheet.row("add", kAddF, kF32, {0, 0}, {a, b}, two([](float x, float y) { return x + y; }),
             kExact);
   sheet.row("sub", kSubF, kF32, {0, 0}, {a, b}, two([](float x, float y) { return x - y; }),
@@ -261,7 +261,7 @@ TEST_F(TileSheets, SingleFunctions) {
   check(sheet);
 }
 
-// f16 and bf16 are rounded once, also behind a fused product and sum.
+// f16 and bf16 are rounded once, also after a fused product and sum.
 TEST_F(TileSheets, NarrowArithmetic) {
   for (const TileTag tag : {kF16, kBF16}) {
     TileSheet wide;
@@ -332,7 +332,7 @@ TEST_F(TileSheets, DoubleAndEightBits) {
   TileSheet::Values values, eights;
   for (unsigned i = 0; i < kSheetElements; ++i) {
     values.push_back(bits_of_float(1.0 / (i + 1)));
-    eights.push_back(i + 8);  // Normal numbers of four or five bits of exponent.
+    eights.push_back(i + 8);  // Normal numbers with four or five exponent bits.
   }
   const unsigned a = sheet.input(kF32, values), b = sheet.input(kE4M3, eights);
   const auto bits_of_double = [](double value) {

@@ -1,4 +1,4 @@
-// Images of Tile IR that several tests use.
+// Tile images: images of Tile IR that several tests use.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace gpurun::test {
 
-// add(a, b, sum: pointers to f32, count: i32): each block adds 128 elements by tiles of pointers;
-// what is beyond `count` is neither read nor written.
+// add(a, b, sum: pointers to f32, count: i32): each block adds 128 elements by tiles of pointers.
+// It neither reads nor writes beyond `count`.
 inline std::string vector_add_image() {
   using namespace emulated::tile;
   TileAssembler code;
@@ -47,8 +47,8 @@ inline std::string vector_add_image() {
   return code.image();
 }
 
-// product(a, b: pointers to f16, out: pointer to f32, m, n, k: i32): out = a * b, all row by row; a
-// block makes 16 x 32 elements, 8 of k at a time, from views that give 0 outside of the tensors.
+// product(a, b: pointers to f16, out: pointer to f32, m, n, k: i32): out = a * b, all row by row. A
+// block makes 16 x 32 elements, 8 of k at a time. Its views give 0 outside the tensors.
 inline std::string product_image() {
   using namespace emulated::tile;
   TileAssembler code;
@@ -93,8 +93,8 @@ inline std::string product_image() {
   return code.image();
 }
 
-// steps(out: pointer to i32): out[block] = how many steps the rule "half of it, or three times it
-// and one" needs from block + 1 to 1, or -1 after 100: a loop that is left from two places.
+// steps(out: pointer to i32): out[block] is the number of steps that the rule "half of it, or three
+// times it and one" needs from block + 1 to 1. It is -1 after 100 steps. The loop has two exits.
 inline std::string control_image() {
   using namespace emulated::tile;
   TileAssembler code;
@@ -106,7 +106,7 @@ inline std::string control_image() {
   const unsigned one = body.op({kConstant, i32, code.number<std::int32_t>(1)});
   const unsigned zero = body.op({kConstant, i32, code.number<std::int32_t>(0)});
   const unsigned first = body.op({kAddI, i32, 0, block, one});
-  // Number and steps go round; eleven operations.
+  // The loop carries the number and the steps, and has eleven operations.
   body.put({kLoop, 1, i32, 2, first, zero, 1, 1, 2, i32, i32, 11});
   const unsigned outside = body.values;
   const unsigned value = body.enter(2), steps = value + 1;

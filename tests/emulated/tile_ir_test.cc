@@ -1,5 +1,5 @@
-// Tile IR on the emulated device, through its libcuda: kernels that use most kinds of operations
-// give the numbers that the host computes, whatever lies at the tensors' edges.
+// Tile IR on the emulated device, through its libcuda: kernels with most kinds of operations give
+// the numbers that the host computes, whatever lies at the tensors' edges.
 #include <cmath>
 
 #include "tests/emulated/tile_images.h"
@@ -17,7 +17,7 @@ using TileIr = TileWorld;
 
 TEST_F(TileIr, AddsVectorsByTilesOfPointers) {
   ASSERT_EQ(load(vector_add_image()), CUDA_SUCCESS);
-  constexpr int kCount = 300;  // Two blocks and a half of 128.
+  constexpr int kCount = 300;  // Two blocks of 128 and a half.
   std::vector<float> a(kCount), b(kCount), sum(kCount + 100, -1);
   for (int i = 0; i < kCount; ++i) {
     a[i] = static_cast<float>(i);
@@ -32,7 +32,7 @@ TEST_F(TileIr, AddsVectorsByTilesOfPointers) {
   for (std::size_t i = kCount; i < sum.size(); ++i) ASSERT_EQ(sum[i], -1) << i;
 }
 
-// One thread computes, and the others of a block that has them do not.
+// In a block of several threads one thread computes and the others do not.
 TEST_F(TileIr, ABlockOfManyThreadsComputesOnce) {
   TileAssembler code;
   const unsigned i32 = code.tile(kI32, {}), pointer = code.pointer_tile(kI32, {});
@@ -146,7 +146,7 @@ TEST_F(TileIr, CarriedTilesChangePlaces) {
   }
 }
 
-// One element is a register of 32 bits: what its type has no room for must not be seen later.
+// One element is a register of 32 bits. Bits beyond its type must not show later.
 TEST_F(TileIr, ScalarsOfFewBitsWrap) {
   TileAssembler code;
   const unsigned i8 = code.tile(kI8, {}), i32 = code.tile(kI32, {});
@@ -172,7 +172,7 @@ TEST_F(TileIr, ScalarsOfFewBitsWrap) {
             (std::vector<int>{(a + b) & 255, (b - a) & 255, (a * b) & 255, 156, 0, 100}));
 }
 
-// What each turn of a loop needs of before it is not overwritten by what the turn makes of it.
+// A turn of a loop does not overwrite outer values that later turns need.
 TEST_F(TileIr, OuterTilesOutliveEachTurn) {
   TileAssembler code;
   const unsigned i32 = code.tile(kI32, {}), tile = code.tile(kI32, {32});
@@ -206,8 +206,8 @@ TEST_F(TileIr, OuterTilesOutliveEachTurn) {
   for (int i = 0; i < 32; ++i) EXPECT_EQ(got[i], 4 * i * i * i * i) << i;
 }
 
-// A tile of 2 x 4 of a tensor of 3 x 5, whose dimensions the view exchanges: what lies outside is
-// NaN when read and untouched when written.
+// A tile of 2 x 4 of a tensor of 3 x 5. Its view exchanges the dimensions. Outside the tensor reads
+// give NaN, and writes change nothing.
 TEST_F(TileIr, ViewsExchangeDimensionsAndPad) {
   TileAssembler code;
   const unsigned i32 = code.tile(kI32, {}), pointer = code.pointer_tile(kF32, {});

@@ -9,7 +9,7 @@ using namespace emulated::tile;
 
 class TileShapes : public TileWorld {
  protected:
-  // The places of a tensor that a kernel's parameter points to, with sizes that are known.
+  // A view of a whole tensor that a kernel's parameter points to, with known sizes.
   unsigned whole(TileBody& body, unsigned parameter, TileTag tag,
                  const std::vector<std::int32_t>& shape) {
     std::vector<std::int64_t> sizes(shape.begin(), shape.end()), strides(shape.size());
@@ -41,7 +41,7 @@ class TileShapes : public TileWorld {
   unsigned zero_of(TileBody& body) {
     return body.op({kConstant, code_of_.tile(kI32, {}), code_of_.number<std::int32_t>(0)});
   }
-  // Runs what is in `body`, of one parameter of i32 in and one out.
+  // Runs `body`, which has one parameter of i32 in and one out.
   std::vector<int> result(TileBody& body, const std::vector<int>& in, std::size_t count) {
     body.put({kReturn, 0, 0});
     const unsigned pointer = code_of_.pointer_tile(kI32, {});
@@ -131,7 +131,7 @@ TEST_F(TileShapes, ReduceTwoTilesAtOnce) {
   }
 }
 
-// Rows first: what is inside of the reduced dimension stays beside each other.
+// Rows first: elements inside the reduced dimension stay adjacent.
 TEST_F(TileShapes, ReduceTheMiddleDimension) {
   TileBody body(2);
   const unsigned i32 = code_of_.tile(kI32, {});
@@ -214,7 +214,7 @@ TEST_F(TileShapes, ProductsOfBytes) {
   }
 }
 
-// What a later version of the bytecode has added, with its flags.
+// Additions of later bytecode versions, with their flags.
 TEST_F(TileShapes, LaterVersionsSayMore) {
   for (const int minor : {1, 2, 3}) {
     TileAssembler code;

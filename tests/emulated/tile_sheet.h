@@ -1,4 +1,4 @@
-// TileSheet: many operations, element by element, in one kernel, and what each must give.
+// TileSheet: many elementwise operations in one kernel, and the expected result of each.
 #pragma once
 
 #include <cmath>
@@ -35,7 +35,7 @@ inline std::uint64_t bits_of_float(double value) {
 
 class TileSheet {
  public:
-  using Values = std::vector<std::uint64_t>;  // Bits, kSheetElements of them.
+  using Values = std::vector<std::uint64_t>;  // Bit patterns, kSheetElements of them.
   using Rule = std::function<std::uint64_t(const std::vector<std::uint64_t>&)>;
 
   unsigned input(TileTag tag, Values values) {
@@ -43,8 +43,8 @@ class TileSheet {
     inputs_.push_back({tag, std::move(values)});
     return static_cast<unsigned>(inputs_.size() - 1);
   }
-  // `head`: what stands in the bytecode between the result's type and the operands. `tolerance`: of
-  // f32, relative.
+  // `head`: the numbers between the result's type and the operands in the bytecode. `tolerance`:
+  // relative, for f32.
   void row(const std::string& name, unsigned code, TileTag out, std::vector<std::uint64_t> head,
            std::vector<unsigned> operands, Rule right, double tolerance = 0) {
     rows_.push_back(

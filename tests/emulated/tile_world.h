@@ -1,4 +1,4 @@
-// The emulated device's libcuda with one context, for tests that load Tile IR.
+// TileWorld: the emulated device's libcuda with one context, for tests that load Tile IR.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 
 namespace gpurun::test {
 
-// Its path, which the build knows: tile_ir_test.cc.
+// The path of the library, which the build passes to tile_ir_test.cc.
 extern const char* const kEmulatedCuda;
 
 inline void* emulated_library() {

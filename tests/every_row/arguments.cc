@@ -1,4 +1,4 @@
-// Draws arguments.
+// Arguments: draws the values.
 #include "tests/every_row/arguments.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using driver_abi::Shape;
 
 constexpr std::size_t kStorageBytes = 256;  // A by-value structure, or a word.
 
-// At least 3: tensor maps have arrays that are two shorter.
+// At least 3, because tensor maps have arrays that are two shorter.
 std::uint64_t small_count(std::size_t index) { return 3 + index % 3; }
 
 void write_word(unsigned char* place, std::uint64_t value) {

@@ -1,5 +1,5 @@
-// Arguments for a call, drawn from each parameter's valid domain: sizes small and all different,
-// handles alive, every byte of every buffer telling where it should go.
+// Arguments: values for a call, drawn from each parameter's valid domain. Sizes are small and all
+// different, handles are live, and every byte of a buffer shows where it should go.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace gpurun::every_row {
 
-// Places of every array of handles.
+// The length of every array of handles.
 inline constexpr std::size_t kHandlesInArray = 64;
 
-inline constexpr std::size_t kBufferBytes = 4096;  // Each pointer's, far more than any row needs.
-inline constexpr unsigned char kUntouched = 0xee;  // What outputs hold before the call.
+inline constexpr std::size_t kBufferBytes = 4096;  // For each pointer, far more than any row needs.
+inline constexpr unsigned char kUntouched = 0xee;  // The contents of outputs before the call.
 
-// Whether another parameter of the row is counted by this one.
+// Whether this parameter is the count of another one.
 bool is_a_count(const driver_abi::Row& row, std::size_t index);
 
 class Arguments {
@@ -29,9 +29,9 @@ class Arguments {
 
   void* const* get() const { return pointers_.data(); }
   std::size_t size() const { return pointers_.size(); }
-  // What parameter `index` points to.
+  // The target of parameter `index`.
   unsigned char* buffer(std::size_t index) const { return buffers_[index].get(); }
-  // The call wrote there.
+  // Whether the call wrote there.
   bool is_changed(std::size_t index) const;
   // Passes NULL for a pointer, or a value for a handle.
   void replace(std::size_t index, std::uint64_t value);
@@ -40,8 +40,8 @@ class Arguments {
   void make(const driver_abi::Row& row, std::size_t index, const HandleSource& handle);
 
   std::vector<std::unique_ptr<unsigned char[]>> storage_;  // The argument itself.
-  std::vector<std::unique_ptr<unsigned char[]>> buffers_;  // What it points to.
-  std::vector<std::vector<unsigned char>> drawn_;          // The same before the call.
+  std::vector<std::unique_ptr<unsigned char[]>> buffers_;  // Its target.
+  std::vector<std::vector<unsigned char>> drawn_;          // The targets before the call.
   std::vector<void*> pointers_;
 };
 

@@ -1,4 +1,4 @@
-// Compares two calls.
+// Carrier: compares two calls.
 #include "tests/every_row/carrier.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using driver_abi::Shape;
 
 namespace {
 
-// Driver's values that are easy to know in a recording.
+// The driver's values, which are easy to recognise in a recording.
 constexpr std::uint64_t kDriverMark = 0xd0000000;
 
 bool is_handle_output(const Parameter& p) {
@@ -56,7 +56,7 @@ std::vector<const Row*> generated_rows() {
   return all;
 }
 
-// "cuX(a=1, b=out) = 0 b=[01]" -> what came before the result.
+// "cuX(a=1, b=out) = 0 b=[01]" -> the part before the result.
 std::string inputs_of(const std::string& line) { return line.substr(0, line.rfind(") = ") + 1); }
 
 std::uint64_t Carrier::driver_handle(HandleKind kind, std::size_t n) {
@@ -87,8 +87,8 @@ Arguments Carrier::driver_arguments(const Row& row) {
   return Arguments(row, [](HandleKind kind, std::size_t n) { return driver_handle(kind, n); });
 }
 
-// The device makes up other nodes for each call: none may be NULL or a stranger to the client.
-// Other kinds come to nobody in arrays but NULL where they are strangers.
+// The device makes up other nodes for each call. None may be NULL or unknown to the client. In
+// arrays of other kinds unknown handles become NULL.
 bool Carrier::all_known(const Parameter& parameter, const void* array, std::size_t count) {
   if (!protocol::holds_spares(parameter)) return true;
   for (std::size_t i = 0; i < std::min(count, kHandlesInArray); ++i) {
@@ -105,7 +105,7 @@ std::string Carrier::output_difference(const Row& truth, const Arguments& direct
     const Parameter& parameter = truth.parameters[i];
     if (!devices::is_pointer(parameter)) continue;
     if (parameter.direction == Direction::kIn) {
-      // Somebody who knows better wrote where the row says that nobody does.
+      // The program's input changed, although the row calls it an input.
       if (direct.is_changed(i) || forwarded.is_changed(i))
         return std::string("input ") + parameter.name;
       continue;
@@ -117,7 +117,7 @@ std::string Carrier::output_difference(const Row& truth, const Arguments& direct
       continue;
     }
     if (!is_handle_output(parameter)) {
-      // Of a list, what the device says it wrote; the room behind it is nobody's.
+      // Compares a list as far as the device says it wrote. Bytes behind that are undefined.
       const std::size_t bytes =
           parameter.count_parameter == driver_abi::kNoParameter
               ? kBufferBytes
@@ -127,7 +127,8 @@ std::string Carrier::output_difference(const Row& truth, const Arguments& direct
       }
       continue;
     }
-    // The device mints another handle for each call: the client's must stand for the one recorded.
+    // The device mints another handle for each call. The client's handle must stand for the
+    // recorded one.
     std::uint64_t handle;
     std::memcpy(&handle, forwarded.buffer(i), sizeof handle);
     char expected[64];

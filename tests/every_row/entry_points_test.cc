@@ -1,7 +1,7 @@
-// Whatever a program passes by mistake must come back as the table's code, from hand-written
-// functions too, and must not crash the program. Method: this program runs under gpurun without
-// knowing it, takes every served function from the client library by its name, and passes NULL
-// where none is allowed, and handles that are dead, of another kind or no handles at all.
+// Entry points: a wrong argument returns the table's code, also from hand-written functions, and
+// never crashes the program. This program runs under gpurun without knowing it. It takes every
+// served function from the client library by name. It passes NULL where the row forbids it, and
+// handles that are dead, of another kind or invalid.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ class EntryPoints : public testing::Test {
     return found == live_.end() ? 0 : found->second;
   }
 
-  // Functions that nobody has written yet: refused, whatever they are passed.
+  // Functions that are not implemented yet: refused, whatever the arguments.
   static std::set<std::string> not_yet() {
     std::ifstream list(NOT_YET_LIST);
     std::set<std::string> names;
@@ -100,7 +100,7 @@ class EntryPoints : public testing::Test {
     }
     return found;
   }
-  // All handles but `spoiled` can be given.
+  // Whether there are live handles for all parameters except `spoiled`.
   static bool can_give(const Row& row, std::size_t spoiled) {
     for (std::size_t i = 0; i < row.parameters.size(); ++i) {
       const Parameter& p = row.parameters[i];
@@ -117,9 +117,9 @@ class EntryPoints : public testing::Test {
     Arguments arguments(row, handle);
     for (std::size_t i = 0; i < row.parameters.size(); ++i) {
       const Parameter& p = row.parameters[i];
-      // Structures of pointers: all of them NULL.
+      // Structures of pointers, all of them NULL.
       if (p.shape == Shape::kOpaque) std::memset(arguments.buffer(i), 0, kBufferBytes);
-      // Flags and enumerations that are right, so that one thing is wrong in each call.
+      // Valid flags and enumerations, so that each call has exactly one error.
       if (p.shape == Shape::kScalar && p.element_bytes == 4 && !is_a_count(row, i)) {
         const std::string name = p.name;
         arguments.replace(i, name == "blockSize" || name == "numBlocks" ? 32 : 0);

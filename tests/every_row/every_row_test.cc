@@ -1,10 +1,11 @@
-// Every generated row is served by nobody's code: a row that is wrong corrupts a call, and only a
-// test that makes each call can tell. Method: arguments from each parameter's valid domain go to
-// the recording device by two ways, once forwarded and once directly through cuda.h's prototype;
-// the device must see the same, and the program must get the same. Forwarded twice over: over TCP
-// through the client library's wall and session and a whole worker, and through the codec and the
-// dispatch alone. Then invalid arguments, and faults planted into every row, each of which must be
-// noticed.
+// Generated rows: each row's description serves its calls correctly. No code is specific to a row,
+// so only a test that makes each call finds a wrong row.
+//
+// The test draws arguments from each parameter's valid domain. The call reaches the recording
+// device forwarded, and directly through cuda.h's prototype. The device and the program must see
+// the same in both cases. Calls are forwarded in two ways: over TCP through the client library's
+// wall and session and a whole worker, and through the codec and the dispatch alone. Further tests
+// pass invalid arguments, and inject a fault into every row that must be noticed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -38,10 +39,10 @@ void expect_many(std::size_t number, std::size_t least) {
   EXPECT_GE(number, least);
 }
 
-// How calls travel.
+// The path of forwarded calls.
 enum class By { kCodec, kWire };
 
-// Both ways share the device, which opens its file once.
+// Both paths share the device, which opens its file once.
 class Ways : public testing::Environment {
  public:
   void SetUp() override {
@@ -84,7 +85,7 @@ class EveryRow : public testing::TestWithParam<By> {
   Carrier* path_ = nullptr;
 };
 
-// Only the codec takes another row than the table's.
+// Only the codec accepts a row that differs from the table's.
 class EveryRowSpoiled : public EveryRow {};
 
 INSTANTIATE_TEST_SUITE_P(By, EveryRow, testing::Values(By::kCodec, By::kWire),
@@ -92,8 +93,8 @@ INSTANTIATE_TEST_SUITE_P(By, EveryRow, testing::Values(By::kCodec, By::kWire),
 INSTANTIATE_TEST_SUITE_P(By, EveryRowSpoiled, testing::Values(By::kCodec),
                          [](const auto&) { return "Codec"; });
 
-// Rows whose drawn arguments the recording device refuses: no drawn address is that of a
-// reservation, no drawn size whole granules.
+// Rows with drawn arguments that the recording device refuses: no drawn address belongs to a
+// reservation, and no drawn size is whole granules.
 const char* const kRefusedByTheDevice[] = {"cuMemAddressFree", "cuMemAddressReserve", "cuMemMap",
                                            "cuMemRelease", "cuMemUnmap"};
 
@@ -107,7 +108,7 @@ TEST_P(EveryRow, ReachesTheDeviceAsADirectCallDoes) {
     if (!succeeded) refused.push_back(row->symbol);
   }
   expect_many(rows, kGeneratedMin);
-  // The device answered these with an error, which forwarded and direct calls share.
+  // The device answered these with an error, forwarded and directly.
   EXPECT_THAT(refused, testing::IsSubsetOf(kRefusedByTheDevice));
 }
 
@@ -176,7 +177,7 @@ TEST_P(EveryRow, RefusesHandlesThatAreDeadOrOfAnotherKind) {
   expect_many(tried, kGeneratedMin);
 }
 
-// A copy of a row that a test may spoil.
+// A copy of a row, into which a test may inject a fault.
 struct SpoiledRow {
   explicit SpoiledRow(const Row& truth)
       : parameters(truth.parameters.begin(), truth.parameters.end()), row(truth) {
@@ -213,8 +214,8 @@ TEST_P(EveryRowSpoiled, NoticesTwoSwappedParameters) {
     for (std::size_t i = 0; i + 1 < row->parameters.size(); ++i) {
       const Parameter& a = row->parameters[i];
       const Parameter& b = row->parameters[i + 1];
-      // Two scalars or two handles that differ: what is swapped must matter for the wire. (A count
-      // is too small to tell four bytes from eight.)
+      // Two scalars or two handles that differ, so that the swap changes the wire. (A count is too
+      // small to distinguish four bytes from eight.)
       const bool scalars = a.shape == Shape::kScalar && b.shape == Shape::kScalar &&
                            a.element_bytes != b.element_bytes && !is_a_count(*row, i) &&
                            !is_a_count(*row, i + 1);

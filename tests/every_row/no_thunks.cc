@@ -1,4 +1,4 @@
-// Where no cuda.h of CUDA 13 or newer is installed.
+// Direct calls on machines without a cuda.h of CUDA 13 or newer: there are none.
 #include "tests/every_row/thunks.h"
 
 int call_by_cuda_h(std::uint16_t, void*, void* const*) { return -1; }

@@ -1,5 +1,5 @@
-// Rows that came after this machine's cuda.h: types and their order come from our own header, which
-// tests/apigen compares with newer ones.
+// Direct calls of rows that are newer than this machine's cuda.h. Types and their order come from
+// our own header, which tests/apigen compares with newer ones.
 #include "driver_abi/cuda_abi.h"
 #include "tests/every_row/thunk_call.h"
 #include "tests/every_row/thunks.h"

@@ -1,4 +1,4 @@
-// Carries one call.
+// Path: carries one call.
 #include "tests/every_row/path.h"
 
 #include <cstddef>
@@ -36,7 +36,7 @@ Path::Path(const std::string& driver_path, std::string recording) : Carrier(std:
   dispatch_ = std::move(*dispatch);
 }
 
-// Bound again where a call has ended it.
+// Binds the handle again if a call has ended it.
 std::uint64_t Path::client_handle(HandleKind kind, std::size_t n) {
   if (is_server_value(kind)) return driver_handle(kind, n);
   const std::uint64_t handle = handle_of(kind, n + 1, 1);
@@ -80,7 +80,8 @@ int Path::forward(const Row& row, void* const* arguments) {
                                           this};
   const int result = dispatch_->issue(row, unpacked, handles_, streams);
   if (result != 0) return result;
-  if (row.completion == Completion::kAsync) {  // The client does not wait for what it minted.
+  if (row.completion == Completion::kAsync) {  // The client does not wait for the handles that it
+                                               // minted.
     std::size_t next = 0;
     for (std::size_t i = 0; i < row.parameters.size(); ++i) {
       if (!comes_out_minted(row.parameters[i])) continue;

@@ -1,5 +1,6 @@
-// The path of a generated row's call without sockets: packed as the client packs, unpacked and
-// issued to a driver as the worker does, and the reply back into the program's memory.
+// Path: the path of a generated row's call without sockets. The call is packed as the client packs
+// it, and unpacked and issued to a driver as the worker does it. The reply returns into the
+// program's memory.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@
 
 namespace gpurun::every_row {
 
-// One thread. The driver is the recording device.
+// Used by one thread. The driver is the recording device.
 class Path final : public Carrier {
  public:
   Path(const std::string& driver_path, std::string recording);
 
   std::uint64_t client_handle(driver_abi::HandleKind kind, std::size_t n) override;
   std::uint64_t driver_value(std::uint64_t client_handle, driver_abi::HandleKind kind) override;
-  // `row` may differ from the table's (a planted fault).
+  // `row` may differ from the table's row (an injected fault).
   int forward(const driver_abi::Row& row, void* const* arguments) override;
   void* function(std::uint16_t opcode) const override { return driver_->function(opcode); }
 

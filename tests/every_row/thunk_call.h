@@ -1,4 +1,4 @@
-// A call with the types of a prototype, of whichever header declares it.
+// Thunk call: a call with the types of a prototype, from the header that declares it.
 #pragma once
 
 #include <cstddef>

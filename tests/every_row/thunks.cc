@@ -1,4 +1,4 @@
-// Nothing here knows the table: types and their order come from cuda.h.
+// Thunks: types and their order come from cuda.h. Nothing here may use the table.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <cudaProfiler.h>

@@ -1,4 +1,4 @@
-// Connects client and worker, and puts handles into the worker's table.
+// Wire: connects client and worker, and puts handles into the worker's table.
 #include "tests/every_row/wire.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ using driver_abi::HandleKind;
 using driver_abi::Row;
 
 constexpr auto kWait = std::chrono::seconds(20);
-// The test's own call: an opcode that no client sends, because its row is refused.
+// The opcode of the test's own call. No client sends it, because its row is refused.
 constexpr char kTestCall[] = "cuCheckpointProcessLock";
 enum What : std::uint64_t { kBind, kLookUp, kNothing };
 
@@ -47,7 +47,7 @@ server::CallOutcome answer_question(server::Call& call) {
   return server::CallOutcome::done(0);
 }
 
-// Where the connector leaves what it made: it takes no argument.
+// The results of the connector, which takes no argument.
 std::unique_ptr<transport::Listener> g_listener;
 Bytes g_snapshot;
 
@@ -105,7 +105,7 @@ void Wire::start_worker(const std::string& driver_path) {
     if (!log.ok() || !bulk.ok()) return;
     channels.log = *std::move(log);
     channels.bulk.push_back(*std::move(bulk));
-    // How it ends does not matter: the session of this process is never closed in order.
+    // The result does not matter: this process never closes its session in order.
     static_cast<void>(server::run_worker(options, std::move(channels)));
   });
 }
@@ -133,7 +133,7 @@ int Wire::ask(std::uint64_t what, std::uint64_t handle, HandleKind kind, std::ui
   return result;
 }
 
-// What belongs to a context, as streams do, says which by its handle.
+// The handle of a context's object, such as a stream, names its context.
 std::uint64_t Wire::current_context() { return client::Lane::current()->context(); }
 
 std::uint64_t Wire::client_handle(HandleKind kind, std::size_t n) {
@@ -162,13 +162,13 @@ std::uint64_t Wire::driver_value(std::uint64_t client_handle, HandleKind kind) {
 }
 
 int Wire::forward(const Row& row, void* const* arguments) {
-  // Any values are carried: the rules on what they mean are skipped.
+  // Skips the rules about argument values, because the values are arbitrary.
   const int result = client::interpose::call_custom(row, [&] {
     return static_cast<CUresult>(
         client::interpose::run_generated(row, arguments, client::interpose::Rules::kSkip));
   });
   if (result != 0 || row.completion != Completion::kAsync) return result;
-  // A fence is told what failed after the program had gone on.
+  // The fence returns failures that occurred after the call had returned.
   return ask(kNothing, 0, HandleKind::kNone, 0, nullptr);
 }
 

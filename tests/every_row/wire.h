@@ -1,5 +1,6 @@
-// The whole way: the client library's wall and session, TCP, the worker's decoder, queues and
-// dispatch, the recording device. Client and worker are threads of the test's process.
+// Wire: the whole path through the client library's wall and session, TCP, the worker's decoder,
+// queues and dispatch, to the recording device. Client and worker are threads of the test's
+// process.
 #pragma once
 
 #include <deque>
@@ -17,7 +18,7 @@
 
 namespace gpurun::every_row {
 
-// One thread; at most one object in a process, because the client has one session.
+// Used by one thread. At most one object in a process, because the client has one session.
 class Wire final : public Carrier {
  public:
   Wire(const std::string& driver_path, std::string recording);
@@ -31,7 +32,8 @@ class Wire final : public Carrier {
  private:
   static std::uint64_t current_context();
   void start_worker(const std::string& driver_path);
-  // A fence that asks the worker's handle table; see wire.cc. The CUresult, and the reply's word.
+  // A fence that queries the worker's handle table. See wire.cc. Returns the CUresult, and the
+  // reply's word in `*answer`.
   int ask(std::uint64_t what, std::uint64_t handle, driver_abi::HandleKind kind,
           std::uint64_t value, std::uint64_t* answer);
 
@@ -39,7 +41,7 @@ class Wire final : public Carrier {
   std::unique_ptr<server::HandlerState> state_;
   std::thread worker_;
   client::interpose::Process* process_ = nullptr;
-  std::deque<client::interpose::Context> contexts_;  // What a context's handle must stand for.
+  std::deque<client::interpose::Context> contexts_;  // Targets of the contexts' handles.
   std::map<std::pair<driver_abi::HandleKind, std::size_t>, std::uint64_t> handles_;
 };
 

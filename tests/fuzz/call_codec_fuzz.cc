@@ -1,5 +1,5 @@
-// Generated rows on both sides of the wire: a call as the worker unpacks it, a reply as the client
-// does, whose outputs lie in memory of exactly the size that the call named.
+// Call codec: generated rows on both sides of the wire. The worker unpacks a call, and the client
+// unpacks a reply. The reply's outputs lie in memory of exactly the size that the call named.
 #include <array>
 #include <cstring>
 #include <memory>
@@ -12,10 +12,10 @@
 namespace gpurun {
 namespace {
 
-// In a row's number: what follows is a length, a call of that length, and a reply to it.
+// A flag in a row's number: a length, a call of that length, and a reply to it follow.
 constexpr std::uint16_t kWithReply = 0x8000;
 
-// Private and aligned, as a record's payload is.
+// Private and aligned memory, like a record's payload.
 class Payload {
  public:
   explicit Payload(ByteView bytes) : words_((bytes.size() + 7) / 8), size_(bytes.size()) {
@@ -28,8 +28,8 @@ class Payload {
   const std::size_t size_;
 };
 
-// The program that made `call`: what it points to are pieces of memory of their own, so that a byte
-// too many in any of them is seen.
+// The program that made `call`. Its pointers lead to separate pieces of memory, so that the
+// sanitizer sees a byte too many in any of them.
 class Program {
  public:
   Program(const driver_abi::Row& row, protocol::UnpackedCall& call) {
@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const bool with_reply = (number & kWithReply) != 0;
   const driver_abi::Row& row = rows[(number & ~kWithReply) % rows.size()];
   const Payload called(with_reply ? input.take(input.number<std::uint16_t>()) : input.rest());
-  static protocol::UnpackedCall call;  // Reused, as the worker does.
+  static protocol::UnpackedCall call;  // Reused, as in the worker.
   if (!call.unpack(row, called.view()).ok()) return 0;
   if (with_reply) {
     const Program program(row, call);

@@ -1,4 +1,5 @@
-// What a stranger says first where TLS is spoken: the daemon's own reader, and the name in it.
+// ClientHello: the first bytes of an untrusted client inside TLS. Covers the daemon's own reader
+// and the name in the message.
 #include "transport/tls/client_hello.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Control frames and their messages, as either end may be sent them before anything is proved, and
-// what both ends do with what they were told.
+// Control messages: frames and messages that either end may receive before any proof, and the
+// checks that both ends apply to them.
 #include "protocol/control.h"
 #include "protocol/rows_agreement.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -18,7 +18,7 @@ void agree(const ControlMessage& message) {
     static_cast<void>(agree_on_features(our_features(Sender::kClient), kRelease, accept->features,
                                         accept->release, "server"));
   } else if (const auto* attach = std::get_if<Attach>(&message)) {
-    // Of another version nothing else was read: the daemon says which side to update, and no more.
+    // Of another version nothing else was read. The daemon says which side to update, and no more.
     if (!check_version(attach->version, "client").ok()) return;
     GPURUN_FUZZ_CHECK(attach->index < attach->count && attach->count <= kConnectionsMax);
   } else if (const auto* listing = std::get_if<Listing>(&message)) {
@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Result<ControlMessage> message = decode(bytes);
   if (!message.ok()) return 0;
   agree(*message);
-  // What we understood we can say again, and understand the same.
+  // A decoded message encodes again, to a message with the same meaning.
   const Bytes again = encode(*message);
   const Result<ControlMessage> heard = decode(again);
   GPURUN_FUZZ_CHECK(heard.ok() && heard->index() == message->index());

@@ -1,4 +1,5 @@
-// gpurund's TOML file: an operator's slip is an error with a line, never an end without words.
+// Daemon configuration: a mistake in gpurund's TOML file is an error with a line number, never a
+// crash.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Code images as programs and strangers bring them: containers, their entries, ELF files, PTX.
+// Code images from programs and untrusted clients: containers, their entries, ELF files, PTX.
 #include "driver_abi/fatbin.h"
 #include "driver_abi/image_length.h"
 #include "driver_abi/ptx_selection.h"

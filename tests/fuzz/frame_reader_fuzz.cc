@@ -1,4 +1,5 @@
-// The byte stream of a log channel, cut anywhere: frames, and the records and replies inside.
+// Frame reader: the byte stream of a log channel, cut anywhere, with its frames and the records and
+// replies inside.
 #include "protocol/frame_reader.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace gpurun::protocol {
 namespace {
 
-// As the receiving end of a bulk lane does, with nothing but these bytes to come.
+// As the receiving end of a bulk connection, with no bytes after these.
 void read_packed(const BulkHeader& header, ByteView bytes) {
   const std::size_t chunk_bytes = chunk_bytes_at(header);
   const std::size_t packed_bytes = bytes.size() - kPackedHeadBytes;

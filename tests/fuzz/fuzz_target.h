@@ -1,4 +1,4 @@
-// What every fuzz target defines, and libFuzzer or corpus_main.cc calls.
+// Fuzz target: the function that every target defines, and that libFuzzer or corpus_main.cc calls.
 #pragma once
 
 #include <cstddef>
@@ -6,19 +6,18 @@
 
 #include "base/bytes.h"
 
-// Returns 0. Whatever the input, it may end in nothing but that: no crash, no hang, no report of a
-// sanitizer.
+// Returns 0 for every input: it never crashes, never hangs, and causes no report of a sanitizer.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace gpurun::fuzz {
 
-// A thing that must hold whatever was sent, in every build.
+// A condition that must hold for every input, in every build.
 #define GPURUN_FUZZ_CHECK(condition)    \
   do {                                  \
     if (!(condition)) __builtin_trap(); \
   } while (false)
 
-// Takes an input apart from its front; zeros when it has no more.
+// Reads an input from its front. Returns zeros after its end.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : rest_(byte_view(data, size)) {}

@@ -1,6 +1,6 @@
-// A gpurund and whoever comes to its port: with any bytes, with any message that is proved, with
-// any attach to a lease that it holds, and with any proof of a user's token. Afterwards the door
-// must still open.
+// Handshake: a gpurund against untrusted clients. They send any bytes, any message with a valid
+// proof, any attach to a lease that they hold, and any proof of a user's token. Afterwards the
+// daemon must still accept clients.
 #include <sys/socket.h>
 
 #include <cstdlib>
@@ -19,12 +19,12 @@ namespace {
 
 using protocol::Sender;
 
-// A thread of the daemon's may wait so long for its turn on a busy machine.
+// On a busy machine a daemon's thread may wait this long for its turn.
 constexpr std::chrono::seconds kLong{60};
 Deadline soon() { return Deadline::in(kLong); }
 Bytes secret() { return Bytes(16, std::byte{0x5a}); }
 
-// No session gets further than here.
+// No session gets beyond this point.
 class NoWorkers final : public WorkerSpawner {
  public:
   Result<std::unique_ptr<Worker>> start(WorkerOrder& order) override {
@@ -34,7 +34,7 @@ class NoWorkers final : public WorkerSpawner {
   }
 };
 
-// Lives as long as the process, and ends before what the daemon's threads use.
+// Lives as long as the process, and ends before the objects that the daemon's threads use.
 struct Door {
   Door() {
     auto listener = transport::listen("tcp://127.0.0.1:0");
@@ -64,7 +64,7 @@ struct Door {
     link.reset();
     daemon->stop();
     thread.join();
-    daemon.reset();  // It writes what it still holds.
+    daemon.reset();  // The daemon writes what it still holds.
     std::filesystem::remove_all(folder);
   }
   NoWorkers spawner;
@@ -85,7 +85,7 @@ void send(transport::Connection& to, ByteView bytes) {
   static_cast<void>(to.send({&bytes, 1}, soon()));
 }
 
-// Until the daemon hangs up: whatever it says is well formed.
+// Reads until the daemon hangs up. All that it sends is well formed.
 void hear_out(transport::Connection& from) {
   for (;;) {
     const auto frame = protocol::receive_control(from, limits::kFrameBytesMax, soon());
@@ -97,7 +97,7 @@ void hear_out(transport::Connection& from) {
   }
 }
 
-// Who knows the secret, and then says what he likes.
+// A client that knows the secret, and then sends any payload.
 void proved_client(transport::Connection& to, ByteView payload) {
   const protocol::Hello hello{protocol::our_version(Sender::kClient), {}};
   static_cast<void>(protocol::send_control(to, hello, soon()));
@@ -111,11 +111,11 @@ void proved_client(transport::Connection& to, ByteView payload) {
   send(to, protocol::control_frame(payload, protocol::frame_tag(key, Sender::kClient, 0, payload)));
 }
 
-// Who says that he has a token, and then proves it, or not.
+// A client that names a token, and then sends a valid proof or any other.
 void token_holder(transport::Connection& to, fuzz::Input& input) {
   protocol::Token token = door().token;
   const auto kind = input.number<std::uint8_t>();
-  token.id[0] = kind & 1u;  // Known, or not.
+  token.id[0] = kind & 1u;  // A known one or not.
   const protocol::Hello hello{protocol::our_version(Sender::kClient), {}, token.id};
   static_cast<void>(protocol::send_control(to, hello, soon()));
   const auto frame = protocol::receive_control(to, limits::kHelloBytesMax, soon());
@@ -136,7 +136,7 @@ void token_holder(transport::Connection& to, fuzz::Input& input) {
   send(to, protocol::control_frame(payload, protocol::frame_tag(key, Sender::kClient, 0, payload)));
 }
 
-// Who has a ticket, and attaches as he likes.
+// A client with a ticket, and any attach.
 void ticket_holder(transport::Connection& to, fuzz::Input& input) {
   const client::SessionData& session = door().session;
   protocol::Attach attach;
@@ -179,8 +179,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     default:
       token_holder(**connection, input);
   }
-  // Nothing more will come of us: without it the daemon would wait for the rest of a frame.
+  // No more bytes will come. Without it the daemon would wait for the rest of a frame.
   ::shutdown((*connection)->fd(), SHUT_WR);
-  if (which % 4 != 2) hear_out(**connection);  // A session that gathers is kept until its deadline.
+  // A session that is gathering its connections is kept until its deadline.
+  if (which % 4 != 2) hear_out(**connection);
   return 0;
 }

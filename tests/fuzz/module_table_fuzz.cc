@@ -1,4 +1,5 @@
-// Requests for modules, kernels and links, what answers them, and code images as they travel.
+// Module calls: requests for modules, kernels and links, their replies, and code images as they
+// travel.
 #include <cstring>
 #include <memory>
 #include <new>
@@ -13,13 +14,13 @@ namespace {
 using namespace gpurun;
 using namespace gpurun::protocol;
 
-// What is taken is as long as what would be sent.
+// An accepted payload has the length of its own encoding.
 template <typename T>
 void check(const Result<T>& unpacked, ByteView payload) {
   if (unpacked.ok()) GPURUN_FUZZ_CHECK(pack(*unpacked).size() == payload.size());
 }
 
-// Numbers that are none of the other kinds of message.
+// Uses numbers that no other kind of message has.
 bool take_link(std::uint8_t which, ByteView payload) {
   switch (which) {
     case 0xfc:
@@ -44,7 +45,7 @@ bool take_link(std::uint8_t which, ByteView payload) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const std::uint8_t which = input.number<std::uint8_t>();
-  // Private, aligned, and not a byte longer than it says.
+  // Private and aligned memory of exactly that size.
   const std::size_t bytes = input.rest().size();
   const std::unique_ptr<std::byte[], void (*)(std::byte*)> memory(
       static_cast<std::byte*>(::operator new (bytes, std::align_val_t{16})),

@@ -1,4 +1,4 @@
-// PTX text, which anybody may write: the index of a module, and every function that it has.
+// PTX text, which anyone may write: the index of a module, and every function of it.
 #include <string>
 
 #include "server/emulated/ptx/index.h"

@@ -1,4 +1,4 @@
-// What a server says of its own numbers and events, and the files that gpuctl reads.
+// Recordings: a server's statistics and events, and the files that gpuctl reads.
 #include "protocol/observation.h"
 #include "protocol/recording.h"
 #include "tests/fuzz/fuzz_target.h"

@@ -1,5 +1,6 @@
-// Writes first inputs for the fuzz targets, made of what our own encoders make: FOLDER/TARGET/NAME.
-// For whoever changes a format: the old ones stay, as what an older peer sends.
+// fuzz_seeds: writes first inputs for the fuzz targets as FOLDER/TARGET/NAME, made by our own
+// encoders. Run it after a change of a format. Keep the old inputs, because an older peer sends
+// them.
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 
@@ -98,7 +99,7 @@ void control_messages() {
     write("handshake", std::string("proved_") + name, with_head({1}, payload));
     write("handshake", std::string("token_") + name, with_head({3, 0}, payload));
   }
-  // All at once, as inside TLS; nothing is proved.
+  // All messages together, as inside TLS. None is proved.
   Bytes at_once = with_head({0}, {});
   for (std::size_t index : {1, 2, 4}) {
     const Bytes frame = protocol::control_frame(protocol::encode(all[index].second), std::nullopt);
@@ -111,7 +112,7 @@ void control_messages() {
         protocol::control_frame(protocol::encode(attach), protocol::Tag{}));
 }
 
-// What OpenSSL says first for a control link, for a session and for another's key.
+// OpenSSL's first message for a control link, for a session, and for another server's key.
 void client_hellos() {
   using transport::tls::PreSharedKey;
   protocol::SessionIdentity identity;
@@ -186,7 +187,7 @@ void frames() {
   std::memcpy(chunk.data(), &bulk, sizeof bulk);
   write("frame_reader", "chunk", with_head({16}, frame(protocol::FrameKind::kChunk, chunk)));
   protocol::PackedHead head;
-  head.pages = 2;  // Of two pages the second.
+  head.pages = 2;  // The second of two pages.
   bulk.total = 2 * protocol::kPageBytes;
   const auto packed = [&](ByteView bytes) {
     Bytes all(sizeof bulk + sizeof head);
@@ -196,7 +197,7 @@ void frames() {
     return with_head({255}, frame(protocol::FrameKind::kChunkPacked, all));
   };
   write("frame_reader", "chunk_without_zeros", packed(Bytes(protocol::kPageBytes, std::byte{7})));
-  // One literal, the same 271 times more, and five literals, with which each block ends.
+  // One literal, 271 more copies of it, and the five literals with which each block ends.
   head = {protocol::Packing::kLz4, 0, 0};
   bulk.total = 277;
   const std::array<unsigned char, 11> block = {0x1f, 'a', 1, 0, 252, 0x50, 'a', 'b', 'c', 'd', 'e'};
@@ -205,7 +206,7 @@ void frames() {
         with_head({3}, frame(protocol::FrameKind::kGoodbye, text("enough"))));
 }
 
-// One awaited call of the worker's log as worker_log_fuzz.cc reads it.
+// One call in the worker's log that the client waits for, as worker_log_fuzz.cc reads it.
 void append_call(Bytes& log, std::uint16_t row, unsigned form, unsigned order, unsigned context,
                  ByteView payload) {
   const Bytes call = with_head(
@@ -228,10 +229,10 @@ void write_reply(const driver_abi::Row& row, std::size_t index, ByteView call) {
   write("call_codec", std::string(row.symbol) + "_reply", both);
 }
 
-// Every generated row that takes zeros, and a worker that is asked for it in a context.
+// Every generated row that takes zeros, and a worker that receives it in a context.
 void calls() {
   static std::uint64_t zeros[4096] = {};
-  // Room for a structure passed by value; as a pointer it leads to zeros.
+  // Room for a structure passed by value. As a pointer it leads to zeros.
   static std::uint64_t storage[256] = {reinterpret_cast<std::uintptr_t>(zeros)};
   std::vector<void*> arguments(protocol::kParametersMax, storage);
   const std::uint64_t context = protocol::Id{}.size();  // Any value: the worker refuses it.

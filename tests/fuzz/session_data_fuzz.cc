@@ -1,5 +1,5 @@
-// What a client process is told before it calls: its session data, and the snapshot of a server's
-// devices.
+// Session data: the data that a client process receives before its first call, and the snapshot of
+// a server's devices.
 #include <string>
 
 #include "client/device_snapshot.h"
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto session = client::parse_session_data(text); session.ok()) {
     GPURUN_FUZZ_CHECK(!session->servers.empty());
   }
-  // The list of visible devices is the program's own; a stranger's, for what it may do here.
+  // The list of visible devices is the program's own. Here it comes from the untrusted input too.
   const std::string visible = text.substr(0, text.find('\0'));
   const ByteView message = byte_view(data, size);
   static_cast<void>(client::DeviceSnapshot::parse(message, nullptr));

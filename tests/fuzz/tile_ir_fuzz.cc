@@ -1,5 +1,5 @@
-// Tile IR, which a library makes at run time and anybody may write: where it ends, and what the
-// emulated device makes of it, which must be PTX.
+// Tile IR, which a library makes at run time and anyone may write. Covers its length, and the
+// emulated device's translation, which must be PTX.
 #include "driver_abi/image_length.h"
 #include "driver_abi/tile_ir_layout.h"
 #include "server/emulated/ptx/index.h"

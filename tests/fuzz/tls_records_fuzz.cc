@@ -1,5 +1,5 @@
-// A peer of a TLS connection of ours who has shaken hands, and then seals what he likes: any kind
-// of record, of any content, with changes of key and bytes that are sealed by nobody.
+// TLS records: a peer that has completed the handshake and then seals anything. It sends any kind
+// of record, with any content, changes of key, and bytes that are not sealed.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -21,16 +21,16 @@ Channel channel() {
   return one;
 }
 
-// What a client says of `input`: a byte for each record tells its kind and how much it holds.
+// The client's bytes for `input`. A byte for each record gives its kind and its size.
 Bytes said_by(fuzz::Input& input, std::size_t* plain_bytes) {
   auto sealer = *Protection::create(channel().client_traffic, true);
   Bytes said;
-  bool told = true;  // All of it so far can be opened.
+  bool told = true;  // Whether all bytes so far can be opened.
   while (!input.empty()) {
     const auto way = input.number<std::uint8_t>();
     const ByteView content =
         input.take(input.number<std::uint8_t>() * std::size_t{way & 64u ? 64u : 1u});
-    if (way % 16 == 15) {  // Sealed by nobody.
+    if (way % 16 == 15) {  // Not sealed.
       said.insert(said.end(), content.begin(), content.end());
       told = told && content.empty();
       continue;
@@ -41,7 +41,8 @@ Bytes said_by(fuzz::Input& input, std::size_t* plain_bytes) {
     const std::size_t at = said.size();
     said.resize(at + sealed_record_bytes(content.size()));
     GPURUN_FUZZ_CHECK(sealer->seal(kind, {&content, 1}, said.data() + at).ok());
-    if (way & 128u) GPURUN_FUZZ_CHECK(sealer->update().ok());  // Whether he said so or not.
+    // Whether it has announced the new key or not.
+    if (way & 128u) GPURUN_FUZZ_CHECK(sealer->update().ok());
     if (told && kind == Content::kApplicationData) *plain_bytes += content.size();
   }
   return said;
@@ -53,7 +54,7 @@ Bytes said_by(fuzz::Input& input, std::size_t* plain_bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace gpurun;
   using namespace gpurun::transport;
-  if (size > 8192) return 0;  // What comes of it fits into what the pair holds.
+  if (size > 8192) return 0;  // The records then fit into the pair's buffers.
   fuzz::Input input(data, size);
   tls::TlsOptions options;
   const auto shape = input.number<std::uint8_t>();
@@ -79,12 +80,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     GPURUN_FUZZ_CHECK(*got > 0 && *got <= room);
     heard += *got;
-    // He may have asked for a new key.
+    // The peer may have asked for a new key.
     const Bytes answer(16);
     const ByteView words(answer);
     static_cast<void>((*connection)->send({&words, 1}, tls::soon()));
   }
-  // Nothing that he did not seal.
+  // Nothing that the peer did not seal.
   GPURUN_FUZZ_CHECK(heard <= plain_bytes);
   return 0;
 }

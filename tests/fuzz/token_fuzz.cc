@@ -1,5 +1,5 @@
-// A token's line as a user may paste it, and the file of tokens as a slip, a full disk or another
-// release may leave it: refused with a sentence, or understood so that writing it gives it back.
+// Tokens: a token's line as a user may paste it, and a file of tokens after a mistake, a full disk
+// or another release. The reader refuses it with a message, or writing it gives the same text.
 #include "protocol/token.h"
 
 #include <string>
@@ -15,7 +15,7 @@ using namespace gpurun::protocol;
 void line(std::string_view text) {
   const Result<Token> token = parse_token(text);
   if (!token.ok()) {
-    // Nothing of what may be a secret.
+    // No part of a possible secret.
     GPURUN_FUZZ_CHECK(token.status().message().find("gpurun1_0") == std::string::npos);
     return;
   }
@@ -38,7 +38,7 @@ void file(std::string_view text) {
   GPURUN_FUZZ_CHECK(format_token_file(*heard) == again);
 }
 
-// A line with the right sum, around what was given, so that what comes behind it is reached.
+// A line with the right sum around the input, so that the checks after the sum are reached.
 void summed_line(std::string_view text) {
   const std::string head = "gpurun1_" + std::string(text);
   const Sha256Digest digest = sha256(byte_view(head.data(), head.size()));

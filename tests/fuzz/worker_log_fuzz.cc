@@ -1,10 +1,9 @@
-// A worker on the null device and a client that has proved its ticket and then says what it likes:
-// well-formed records of any call with any payload, beside them any bulk. (Ill-formed ones end at
-// the readers of frames and records: frame_reader_fuzz.cc.)
+// Worker log: a worker on the null device, and a client that has proved its ticket and then sends
+// any well-formed records with any payload, and any bulk beside them. (frame_reader_fuzz.cc covers
+// ill-formed ones, which end at the readers of frames and records.)
 //
-// The null device does what it is told, where a driver looks at addresses first: so copies and
-// fills stay in kMemoryBytes of this process, and those that bring an address of their own are left
-// out.
+// The null device does not check addresses as a driver does. Copies and fills therefore stay within
+// kMemoryBytes of this process, and calls that bring an address of their own are left out.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -59,7 +58,8 @@ void append_frame(Bytes& to, FrameKind kind, std::uint64_t sequence, ByteView pa
   append(to, payload);
 }
 
-// Few values, so that calls meet each other's handles: kind in the upper four bits, index below.
+// Few values, so that calls meet each other's handles. The kind is in the upper four bits, the
+// index below.
 std::uint64_t handle(std::uint8_t from) {
   if (from == 0) return 0;
   return protocol::kHandleTag << protocol::kHandleTagShift |
@@ -69,13 +69,13 @@ std::uint64_t handle(std::uint8_t from) {
 constexpr std::size_t kMemoryBytes = std::size_t{64} << 10;
 constexpr std::size_t kPieceBytes = kMemoryBytes / 4;
 
-// Within the memory, with room for kPieceBytes behind it.
+// Maps `address` into the memory, with room for kPieceBytes behind it.
 std::uint64_t inside(std::uint64_t address) {
   static std::byte memory[kMemoryBytes];
   return reinterpret_cast<std::uintptr_t>(memory) + address % (kMemoryBytes - kPieceBytes);
 }
 
-// A box of a size that fits, and memory of that size.
+// Gives the box a size that fits, and memory of that size.
 void stay_inside(protocol::BoxCopyPayload& box) {
   box.width = 1 + box.width % 64;
   box.lines = 1 + box.lines % 8;
@@ -123,7 +123,8 @@ bool brings_an_address(const driver_abi::Row& row) {
   return symbol.starts_with("cuMemcpy") || symbol.starts_with("cuMemset");
 }
 
-// One record from the input, with a number that fits; its bytes are the input's as far as they go.
+// One record from the input, with the right number. Its bytes come from the input as far as it
+// goes.
 void append_record(Bytes& log, fuzz::Input& input, std::uint64_t sequence) {
   RecordHeader header;
   const auto rows = driver_abi::rows();
@@ -160,7 +161,7 @@ void append_record(Bytes& log, fuzz::Input& input, std::uint64_t sequence) {
 void append_chunk(Bytes& bulk, fuzz::Input& input) {
   protocol::BulkHeader header;
   const auto first = input.number<std::uint8_t>();
-  const bool packed = (first & 8u) != 0;  // Its head is the input's, as its bytes are.
+  const bool packed = (first & 8u) != 0;  // The head comes from the input, as the bytes do.
   header.transfer = first & 7u;
   header.offset = packed ? 0 : input.number<std::uint16_t>();
   header.total = input.number<std::uint16_t>();
@@ -194,13 +195,14 @@ void send(transport::Connection& to, const Bytes& bytes) {
   if (!bytes.empty()) static_cast<void>(to.send({&part, 1}, soon()));
 }
 
-// Of the run that is under way.
+// The state of the current run.
 HandlerState* g_state = nullptr;
 
-// A worker's process ends itself here; we go on, and so must what waits for the client's functions.
+// A worker's process would end here. This process goes on, so threads that wait for the client's
+// functions must go on too.
 void ended(const Status&) { g_state->gates().stop(); }
 
-// Reads all that comes, so that nobody waits for us.
+// Reads all replies, so that no thread waits for this end.
 std::thread reader_of(transport::Connection& connection) {
   return std::thread([&connection] {
     Bytes into(std::size_t{64} << 10);
@@ -212,8 +214,8 @@ std::thread reader_of(transport::Connection& connection) {
 }  // namespace
 }  // namespace gpurun::server
 
-// What a client made in the driver is left to the end of a worker's process
-// (server/worker/worker.h), and the null device keeps what it was given: here that lives on.
+// A client's objects in the driver are left to the end of a worker's process
+// (server/worker/worker.h). The null device keeps them in this process, so leaks are not checked.
 extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return 1; }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

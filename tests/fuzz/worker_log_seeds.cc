@@ -1,5 +1,6 @@
-// The words of worker_log_fuzz.cc: a record is a byte that is no multiple of 8 and 13 that its
-// header is made of, a chunk a byte that is one; then come their bytes.
+// Worker log seeds: the input format of worker_log_fuzz.cc. A record begins with a byte that is not
+// a multiple of 8, followed by 13 bytes for its header. A chunk begins with a byte that is a
+// multiple of 8. Then follow their bytes.
 #include "tests/fuzz/worker_log_seeds.h"
 
 #include <cstdio>
@@ -31,7 +32,7 @@ constexpr std::string_view kPtx =
     ".version 9.0\n.target sm_90\n.address_size 64\n.global .align 4 .b8 table[16];\n"
     ".visible .entry add(.param .u64 a, .param .u32 n)\n{\nret;\n}\n";
 
-// A handle as a byte, and as worker_log_fuzz.cc makes it of that.
+// A handle as one byte, and the handle that worker_log_fuzz.cc makes of it.
 constexpr std::uint8_t short_of(HandleKind kind, unsigned index) {
   return static_cast<std::uint8_t>(static_cast<unsigned>(kind) << 4 | index);
 }
@@ -85,7 +86,7 @@ class Life {
   void hot(const char* symbol, Form form, ByteView payload, const Head& head = {}) {
     record(symbol, form, Order::kStream, payload, head);
   }
-  // A generated row; `arguments` as libffi takes them.
+  // A generated row. The arguments are as libffi takes them.
   void row(const char* symbol, std::vector<void*> arguments,
            const std::vector<std::uint64_t>& minted = {}, Order order = Order::kContext,
            const Head& head = {}) {
@@ -95,7 +96,7 @@ class Life {
     if (!status.ok()) std::fprintf(stderr, "%s: %s\n", symbol, status.to_string().c_str());
     if (status.ok()) record(symbol, Form::kCall, order, packed.bytes(), head);
   }
-  // Makes the object of a handle.
+  // Creates the object of a handle.
   void make(const char* symbol, std::uint64_t made, Order order = Order::kImmediate) {
     std::uint64_t word = 0;
     std::uint64_t* place = &word;

@@ -1,5 +1,5 @@
-// First inputs for fuzz_worker_log that reach what stands behind a worker's tables: each is a short
-// life of a client, so that handles live and transfers have bytes when a mutation meets them.
+// Worker log seeds: first inputs for fuzz_worker_log that reach the code behind a worker's tables.
+// Each is a short life of a client, so that a mutation meets live handles and transfers with bytes.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace gpurun::fuzz {
 
-// Hands each over with its name.
+// Calls `write` for each one with its name.
 void worker_log_lives(const std::function<void(const std::string&, const Bytes&)>& write);
 
 }  // namespace gpurun::fuzz

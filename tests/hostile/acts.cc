@@ -1,4 +1,4 @@
-// Payloads as a client of ours would make them, but for what they are told.
+// Acts: payloads as our client would make them, except for the given values.
 #include "tests/hostile/acts.h"
 
 namespace gpurun::hostile {

@@ -1,5 +1,5 @@
-// What many malicious sessions do on their way: calls that are well-formed as far as the worker's
-// readers look. Each waits for its answer, and answers nothing when the session has ended.
+// Acts: calls that many malicious sessions make, well-formed as far as the worker's readers check.
+// Each waits for its reply, and returns none when the session has ended.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace gpurun::hostile {
 
-// Somewhere in a process, at its edges, and where sums wrap.
+// Addresses inside a process, at its edges, and where sums overflow.
 inline constexpr std::uint64_t kAddresses[] = {0,
                                                0x1000,
                                                0x400000,
@@ -20,12 +20,12 @@ inline constexpr std::uint64_t kAddresses[] = {0,
                                                0xffff'ffff'ffff'f000,
                                                0xffff'ffff'ffff'fff8};
 
-// A module of the kernels `poke`, which writes where it is told, and `forever`.
+// A module with the kernels `poke`, which writes to a given address, and `forever`.
 extern const std::string_view kPtx;
 
-// False when it was done, or the session is over.
+// Whether the call was refused. False when it was done, or the session is over.
 bool refused(const std::optional<Stranger::Reply>& reply);
-// A context, kPtx, and its kernel of that name as Stranger::kFunction.
+// Makes a context, loads kPtx, and finds that kernel of it as Stranger::kFunction.
 bool prepared(Stranger& of, const char* kernel);
 
 struct Launch {
@@ -35,11 +35,11 @@ struct Launch {
   std::uint32_t shared = 0;
   Bytes parameters = Bytes(8);
   std::uint64_t layout_hash = 0;
-  std::uint32_t attribute_count = 0;  // As it says,
-  Bytes attributes = {};              // and what comes.
+  std::uint32_t attribute_count = 0;  // The count in the header,
+  Bytes attributes = {};              // and the bytes that follow.
 };
 std::optional<Stranger::Reply> launch(Stranger& of, const Launch& with);
-// In the legacy stream; `form` is one of a copy.
+// In the legacy stream. `form` is a copy's form.
 std::optional<Stranger::Reply> copy(Stranger& of, Form form, std::uint64_t to, std::uint64_t from,
                                     std::uint64_t bytes, std::uint64_t transfer = 0);
 std::optional<Stranger::Reply> fill(Stranger& of, const protocol::MemsetPayload& words);

@@ -1,5 +1,5 @@
-// Arrays, textures and surfaces that are not there, are no more, or are too small for what is asked
-// of them.
+// Array sessions: arrays, textures and surfaces that do not exist, no longer exist, or are too
+// small for the request.
 #include <cstring>
 
 #include "driver_abi/cuda_abi.h"
@@ -16,14 +16,14 @@ constexpr std::uint64_t kArray = handle(HandleKind::kArray, 21);
 constexpr std::uint64_t kMipmapped = handle(HandleKind::kMipmappedArray, 22);
 constexpr std::uint64_t kLevel = handle(HandleKind::kArray, 23);
 constexpr std::uint64_t kWidthBytes = 64, kLines = 8, kSlices = 4;
-// What a client may call an array that has none.
+// Values that a client without an array may pass as one.
 constexpr std::uint64_t kNoArrays[] = {handle(HandleKind::kArray, 77),
                                        kMipmapped,
                                        Stranger::kContext,
                                        0x1000,
                                        0x7fff'ffff'f000,
                                        ~0ull};
-// Where sums wrap.
+// Sizes for which sums overflow.
 constexpr std::uint64_t kFar[] = {1ull << 32, 1ull << 62, 1ull << 63, ~0ull, ~0ull - 63};
 
 bool done(const std::optional<Stranger::Reply>& reply) {
@@ -65,7 +65,7 @@ bool make_levels(Stranger& of) {
          done(of.ask_row("cuMipmappedArrayGetLevel", {&place, &whole, &level}, {kLevel}));
 }
 
-// 0: refused.
+// Returns 0 when refused.
 std::uint64_t make_texture(Stranger& of, unsigned type, std::uint64_t named) {
   CUDA_RESOURCE_DESC resource{};
   std::memcpy(&resource.resType, &type, sizeof resource.resType);
@@ -96,7 +96,7 @@ BoxCopyPayload box_of(std::uint64_t width, std::uint64_t lines, std::uint64_t sl
   return box;
 }
 
-// Into, out of and within arrays, the array in all its places.
+// Whether copies into, out of and within arrays are refused, with the array in each place.
 bool all_refused(Stranger& of, const BoxSide& side, const BoxCopyPayload& like) {
   BoxCopyPayload in = like, out = like, within = like;
   in.destination = out.source = within.destination = within.source = side;
@@ -115,7 +115,7 @@ bool name_arrays_that_nobody_made(Stranger& of) {
       if (make_texture(of, type, wrong) != 0) return false;
     }
   }
-  return make_texture(of, 1, kArray) == 0;  // One that lives, of another kind.
+  return make_texture(of, 1, kArray) == 0;  // A live handle of another kind.
 }
 
 bool reach_beyond_an_array(Stranger& of) {
@@ -135,7 +135,7 @@ bool reach_beyond_an_array(Stranger& of) {
   return all_refused(of, side, box_of(kWidthBytes, kLines, kSlices + 1));
 }
 
-// Memory on the other side, of which only its first byte is the client's.
+// Memory on the other side. Only its first byte belongs to the client.
 bool reach_beyond_memory(Stranger& of) {
   const std::uint64_t mine = of.make_context() ? of.allocate(4096) : 0;
   if (mine == 0 || !make_array(of)) return false;

@@ -1,4 +1,4 @@
-// Images and PTX that are none or without end, and launches that no device can make.
+// Code sessions: invalid or endless images and PTX, and launches that no device can make.
 #include <algorithm>
 #include <string>
 
@@ -40,7 +40,7 @@ bool load_what_is_no_image(Stranger& of) {
          not_loaded(load_bundle(of, noise, false));
 }
 
-// Containers whose counts and lengths say more than is there.
+// Containers with counts and lengths that exceed their bytes.
 bool load_fat_binaries_that_lie(Stranger& of) {
   if (!of.make_context()) return false;
   for (const auto form : {driver_abi::ImageForm::kContainer, driver_abi::ImageForm::kElf}) {
@@ -71,7 +71,7 @@ bool load_programs_without_end(Stranger& of) {
       head + ".visible .entry " + std::string(28'000, 'x'),
   };
   for (const std::string& body : bodies) {
-    // Bodies are looked at when they are wanted.
+    // The body is compiled when it is first used.
     const bool loaded = of.load(body) == 0;
     if (loaded && of.find_kernel("f") && !refused(launch(of, {.parameters = {}}))) return false;
     std::uint64_t module = Stranger::kModule;
@@ -80,7 +80,7 @@ bool load_programs_without_end(Stranger& of) {
   return true;
 }
 
-// Registers that nobody uses cost nothing; the compiler must not make them.
+// Unused registers cost nothing, so the compiler must not create them.
 bool launch_a_kernel_of_countless_registers(Stranger& of) {
   const std::string text =
       ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -98,7 +98,7 @@ bool launch_with_wrong_parameters(Stranger& of) {
       !refused(launch(of, {.function = Stranger::kModule}))) {
     return false;
   }
-  // What is more than the kernel takes is not looked at.
+  // Bytes beyond the kernel's parameters are ignored.
   return launch(of, {.parameters = Bytes(9)}).has_value() &&
          launch(of, {.parameters = Bytes(limits::kKernelParameterBytesMax)}).has_value();
 }
@@ -112,7 +112,7 @@ bool launch_shapes_that_no_device_has(Stranger& of) {
          refused(launch(of, {.shared = 1 << 30}));
 }
 
-// The kernel is stopped, and its context is lost: nothing else.
+// Only the kernel stops and its context is lost.
 bool write_where_no_device_memory_is(Stranger& of, std::uint64_t address) {
   if (!prepared(of, "poke")) return false;
   Launch poke;
@@ -154,7 +154,7 @@ Launch with_attribute(const protocol::LaunchAttribute& one) {
   return made;
 }
 
-// Clusters of sizes that wrap or that no grid has, at launches and in the questions about them.
+// Cluster sizes that overflow or that no grid has, in launches and in queries about them.
 bool launch_clusters_that_no_device_has(Stranger& of) {
   constexpr std::uint32_t kCluster = 4, kPreferred = 11;  // CU_LAUNCH_ATTRIBUTE_..._DIMENSION.
   if (!prepared(of, "poke")) return false;
@@ -175,7 +175,7 @@ bool launch_clusters_that_no_device_has(Stranger& of) {
         }
         const auto question = Stranger::in_context(symbol, Form::kRaw, Order::kContext);
         if (!of.ask(question, payload).has_value()) return false;
-        // Cut off, and with more said than comes.
+        // A payload that is shorter than its counts say.
         payload.resize(payload.size() - 8);
         if (!refused(of.ask(question, payload))) return false;
       }
@@ -184,7 +184,7 @@ bool launch_clusters_that_no_device_has(Stranger& of) {
   return true;
 }
 
-// Attributes that hold handles of nobody or pointers, or that nobody knows.
+// Attributes that are unknown, or that hold pointers or handles that do not exist.
 bool launch_with_attributes_that_lie(Stranger& of) {
   if (!prepared(of, "poke")) return false;
   constexpr std::uint32_t kProgrammaticEvent = 7, kCompletionEvent = 12;

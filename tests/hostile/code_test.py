@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Protects what is outside a worker from native code inside it: files, network, other processes,
-users, memory (docs/security.md). The code is hostile_device.cc's; each deed is done under each kind
-of confinement, while an honest program holds a context on the same server. That the deeds are real
-is seen without confinement, where they are let be done."""
+"""A worker's confinement keeps hostile native code inside: files, network, other processes, users and memory
+are out of its reach (docs/security.md). The code is that of hostile_device.cc. Each deed is tried under
+each kind of confinement, while an honest program holds a context on the same server. Without confinement
+the deeds succeed, which shows that they are real."""
 import contextlib
 import errno
 import os
@@ -21,8 +21,8 @@ UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE: the worker is gone.
 FORBIDDEN = "ended"  # The worker: one line names the call.
 MEMORY_MIB = 1024
 
-# What becomes of each deed: under the strict list of calls; under that for any driver, where it
-# differs; where nothing confines. Numbers are errno, 0 done.
+# The outcome of each deed: under the strict list of calls, then under the list for any driver if it differs,
+# then without confinement. Numbers are errno, 0 is success.
 DEEDS = {
     "read_secret": (errno.EACCES, (errno.EACCES, errno.ENOENT), 0),
     "read_any_file": (errno.EACCES, 0, 0),
@@ -50,8 +50,8 @@ DEEDS = {
     "open_rdma_device": (FORBIDDEN, errno.ENOENT, 0),
 }
 
-# What a machine has where it has RDMA: a folder of nodes that every user may open. Where there is none,
-# the server and its workers get a /dev of their own with a file in place of the node.
+# A machine with RDMA has a folder of nodes that every user may open. On other machines the server and its
+# workers get their own /dev, with a file in place of the node.
 RDMA_FOLDER = """
 set -e
 if [ ! -e /dev/infiniband ]; then
@@ -73,13 +73,13 @@ exec "$@"
 """
 
 
-# The kernel ends these by itself, and nothing in the worker can say what it was: another machine's
-# call, and one that is made with all signals blocked.
+# The kernel ends these itself, and the worker cannot name the call: a call of another architecture, and one
+# that is made with all signals blocked.
 UNNAMED = ("other_machine", "start_program")
 
 
 class Stranger:
-    """A server whose driver is hostile, beside it a process of its user, and an honest program."""
+    """A server with a hostile driver, with a process of its user and an honest program beside it."""
 
     def __init__(self, *words, strict=True, before=()):
         self.words, self.before, self.strict = words, before, strict
@@ -124,7 +124,7 @@ class Stranger:
         return re.search("workers are confined by: (.*)", self.server.log()).group(1)
 
     def ask(self, deed, argument=None):
-        """What became of it, and what the client and the log were told of it."""
+        """Returns the deed's outcome, and the messages to the client and in the log."""
         if argument is None:
             argument = self.server.port() if deed == "reach_network" else self.victim.pid
         before = len(self.server.log())
@@ -151,7 +151,7 @@ class Stranger:
 
 
 def of_users(first, last):
-    """Processes that run as a user of these numbers."""
+    """The processes of users in this range of numbers."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -164,7 +164,7 @@ class HostileCode(unittest.TestCase):
     def try_all(self, stranger, column):
         for deed, wanted in DEEDS.items():
             with self.subTest(deed=deed):
-                # A list for any driver leaves the files that the user of the worker may see.
+                # The list for any driver allows the files that the worker's user may see.
                 came, said, log = stranger.ask(deed)
                 allowed = wanted[column] if isinstance(wanted[column], tuple) else (wanted[column],)
                 self.assertIn(came, allowed, (said, log))
@@ -178,7 +178,7 @@ class HostileCode(unittest.TestCase):
         self.assertTrue(stranger.neighbour_ends_well())
 
     def limits(self, stranger):
-        """What it may take of the machine ends somewhere, and the honest program goes on."""
+        """The worker's use of the machine is bounded, and the honest program goes on."""
         had, _, _ = stranger.ask("take_memory", 16 * MEMORY_MIB)
         self.assertGreater(had, MEMORY_MIB // 4)
         self.assertLessEqual(had, MEMORY_MIB)
@@ -256,7 +256,7 @@ class HostileCode(unittest.TestCase):
     @unittest.skipUnless(os.geteuid() == 0 and world.can_lend_users(), "needs root")
     def test_what_a_worker_has_started_ends_with_it_and_nothing_else_of_its_number(self):
         first, last = 2_000_000_300, 2_000_000_303
-        # As another daemon's workers, which cannot know of this one's claims.
+        # Like another daemon's workers, which do not know of this daemon's claims.
         others = [subprocess.Popen(["sleep", "1000"], user=uid, group=uid, extra_groups=[])
                   for uid in range(first, last + 1)]
         try:

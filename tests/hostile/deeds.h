@@ -1,4 +1,5 @@
-// What hostile_device.cc does when it is asked to, by number: what strangers' native code would.
+// Deeds: the numbers of what hostile_device.cc does on request, as a stranger's native code might
+// do it.
 #pragma once
 
 namespace gpurun::hostile {
@@ -13,8 +14,8 @@ inline constexpr const char* kDeeds[] = {
     "take_descriptors", "use_inherited",        "flood_the_log", "hold_up_a_close",
     "kill_by_x32",      "open_rdma_device"};
 
-// cuCtxGetLimit(kFirstDeed + number) does it; cuCtxSetLimit(kArgument, n) says whom or what it is
-// about. CUDA's own limits are below.
+// cuCtxGetLimit(kFirstDeed + number) does it. cuCtxSetLimit(kArgument, n) sets its target or
+// amount. CUDA's own limits have lower numbers.
 inline constexpr int kArgument = 64;
 inline constexpr int kFirstDeed = 65;
 

@@ -1,4 +1,4 @@
-// More of everything than a worker can hold, and host functions that never run.
+// Flood sessions: more of everything than a worker can hold, and host functions that never run.
 #include "base/planted_flaw.h"
 #include "protocol/host_function.h"
 #include "tests/hostile/acts.h"
@@ -7,7 +7,7 @@
 namespace gpurun::hostile {
 namespace {
 
-// Floods are small where each step costs ten times as much.
+// Floods are small in builds where each step costs ten times as much.
 #ifdef GPURUN_PLANTED_FLAWS
 constexpr std::size_t kMany = 500;
 #else

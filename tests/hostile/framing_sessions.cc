@@ -1,4 +1,4 @@
-// Frames, records and chunks that no client of ours would send.
+// Framing sessions: frames, records and chunks that our client never sends.
 #include <cstring>
 #include <limits>
 
@@ -22,7 +22,7 @@ constexpr std::size_t kChunk = limits::kBulkChunkBytes;
 
 Bytes garbage(std::size_t bytes) { return Bytes(bytes, std::byte{0xa5}); }
 
-// A frame whose header was changed after it was made.
+// A frame with a change to its header after it was made.
 template <typename Change>
 bool changed_frame(Stranger& stranger, Change change) {
   FrameHeader header;
@@ -31,7 +31,7 @@ bool changed_frame(Stranger& stranger, Change change) {
   return true;
 }
 
-// A well-formed record whose header was changed after it was made.
+// A well-formed record with a change to its header after it was made.
 template <typename Change>
 bool changed_record(Stranger& stranger, Change change) {
   RecordHeader header;
@@ -63,8 +63,8 @@ bool send_packed_records(Stranger& stranger, PackedRecordsHead head, ByteView bl
   return true;
 }
 
-// An LZ4 block: a literal, copies of what lies `back` bytes before, and five literals; `bytes` in
-// all.
+// An LZ4 block of `bytes` bytes in all: a literal, copies of the bytes `back` before them, and five
+// literals.
 Bytes many_of_one_byte(std::size_t bytes, unsigned char back = 1) {
   Bytes block = {std::byte{0x1f}, std::byte{0xa5}, std::byte{back}, std::byte{0}};
   std::size_t left = bytes - 1 - 19 - 5;
@@ -80,7 +80,7 @@ bool send_bulk(Stranger& stranger, FrameKind kind, const BulkHeader& header, std
   return true;
 }
 
-// A chunk of a transfer of two, said to be packed: its head, and so many bytes.
+// A chunk of a transfer of two chunks, marked as packed: its head, and `bytes` bytes.
 bool send_packed(Stranger& stranger, const PackedHead& head, std::size_t bytes,
                  std::uint64_t offset = 0) {
   const BulkHeader header{1, offset, 2 * kChunk, 0};
@@ -98,7 +98,7 @@ bool overflow_staging(Stranger& stranger) {
   return true;
 }
 
-// Nothing is remembered of them for ever, and nobody waits.
+// The worker keeps nothing about them for ever, and no call waits for them.
 bool abandon_many(Stranger& stranger) {
   for (std::uint64_t transfer = 1; transfer <= 20'000; ++transfer) {
     stranger.chunk(FrameKind::kChunkAbandoned, {transfer, 0, kChunk, 0}, 0);

@@ -1,4 +1,4 @@
-// Handles that are not the client's or not there any more, and each row of the table with them.
+// Handle sessions: handles that are not the client's or no longer exist, in each row of the table.
 #include <algorithm>
 #include <iterator>
 #include <string_view>
@@ -24,11 +24,11 @@ bool name_handles_that_nobody_made(Stranger& of) {
     if (!refused(of.ask(header, bytes_of(payload)))) return false;
     header = Stranger::in_stream("cuEventRecord", Form::kEventRecord);
     header.context = foreign;
-    header.subject = Stranger::kContext;  // One that is there, of another kind.
+    header.subject = Stranger::kContext;  // A live handle of another kind.
     if (!refused(of.ask(header, bytes_of(payload)))) return false;
     if (!refused(launch(of, {.function = foreign}))) return false;
   }
-  // One that lives, in places of another kind.
+  // A live handle, in places for another kind.
   RecordHeader header = Stranger::in_stream("cuEventRecord", Form::kEventRecord);
   header.subject = Stranger::kContext;
   if (!refused(of.ask(header, bytes_of(payload)))) return false;
@@ -91,7 +91,7 @@ bool ask_for_every_row(Stranger& of, Form form, std::size_t bytes) {
   const Bytes noise(bytes, std::byte{0x5a});
   for (const driver_abi::Row& row : driver_abi::rows()) {
     const std::string_view symbol = row.symbol;
-    // The context is for the other rows.
+    // The other rows need the context.
     if (symbol.find("PrimaryCtx") != std::string_view::npos) continue;
     RecordHeader header = Stranger::in_context(row.symbol, form, Order::kContext);
     header.flags = protocol::kFlagFence;
@@ -106,8 +106,8 @@ bool ask_for_every_row(Stranger& of, Form form, std::size_t bytes) {
   return true;
 }
 
-// Each row as a program might call it, in turn with what there is: handles that live, and what
-// pointers lead to filled with `filling`. What destroys comes last.
+// Calls each row as a program might, with live handles. Memory behind pointers is filled with
+// `filling`. Rows that destroy come last.
 bool call_every_row_with_live_handles(Stranger& of, std::byte filling) {
   const std::uint64_t mine = prepared(of, "poke") ? of.allocate(1 << 20) : 0;
   if (mine == 0) return false;

@@ -1,6 +1,6 @@
-// A CUDA program that has its driver do one of tests/hostile/deeds.h and prints the outcome:
-// hostile_client DEED ARGUMENT. When the call fails it says so and waits for a line. Exit status:
-// the result of the call.
+// hostile_client: a CUDA program that makes its driver do one of tests/hostile/deeds.h, and prints
+// the outcome. Usage: hostile_client DEED ARGUMENT. When the call fails it prints that and waits
+// for a line. Exit status: the result of the call.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
-  // Not among the enumerators: the compiler is not to know.
+  // Not one of the enumerators. `volatile` hides the value from the compiler.
   volatile int argument = gpurun::hostile::kArgument;
   CUcontext context = nullptr;
   if (cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   } else {
     std::puts("failed");
     std::fflush(stdout);
-    std::getchar();  // Until whoever started this has heard why.
+    std::getchar();  // Until the test has read the reason.
   }
   return result;
 }

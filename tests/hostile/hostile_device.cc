@@ -1,8 +1,9 @@
-// A driver library whose calls do what a stranger's native code would: the null device, but
-// cuCtxGetLimit(deed) does the deed and gives its outcome, and cuCtxSetLimit(kArgument, n) says
-// whom or what it is about. An outcome of 0 means that it was let do it; else it is errno, or a
-// count where the deed says so. It passes for the emulated device unless GPURUN_EMULATED is
-// "other", so that the strict list of system calls is what it meets.
+// Hostile device: a driver library that behaves like a stranger's native code. It is the null
+// device, except that cuCtxGetLimit(deed) does the deed and returns its outcome.
+// cuCtxSetLimit(kArgument, n) sets the deed's target or amount. An outcome of 0 means that the deed
+// succeeded. Otherwise it is errno, or a count if the deed says so. The library passes for the
+// emulated device unless GPURUN_EMULATED is "other", so the strict list of system calls applies to
+// it.
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <dlfcn.h>
@@ -36,7 +37,7 @@
 namespace {
 
 constexpr timespec kHour = {3600, 0};
-std::size_t g_argument = 0;  // A process, a port, a number of MiB.
+std::size_t g_argument = 0;  // A process, a port, or a number of MiB.
 
 std::size_t outcome(long result) { return result < 0 ? static_cast<std::size_t>(errno) : 0; }
 pid_t victim() { return static_cast<pid_t>(g_argument); }
@@ -44,14 +45,14 @@ std::string of_victim(const char* file) {
   return "/proc/" + std::to_string(g_argument) + "/" + file;
 }
 
-// A file of the daemon's user that others may not read: its secret lies where TMPDIR says.
+// A private file of the daemon's user: the secret in the folder TMPDIR.
 std::size_t read_secret() {
   return outcome(open((std::string(getenv("TMPDIR")) + "/secret").c_str(), O_RDONLY));
 }
 std::size_t read_any_file() { return outcome(open("/etc/passwd", O_RDONLY)); }
 std::size_t list_root() { return opendir("/") != nullptr ? 0 : static_cast<std::size_t>(errno); }
 std::size_t write_shared_memory() {
-  // Not a name that other tests would take for one that gpurun has left.
+  // A name that other tests do not take for a leftover of gpurun.
   const std::string path = "/dev/shm/hostile-device-" + std::to_string(g_argument);
   const int file = open(path.c_str(), O_CREAT | O_WRONLY, 0600);
   if (file >= 0) unlink(path.c_str());
@@ -77,7 +78,8 @@ std::size_t signal_thread_of_other() { return outcome(syscall(SYS_tgkill, victim
 std::size_t read_memory_of_other() {
   char byte = 0;
   iovec here = {&byte, 1};
-  iovec there = {reinterpret_cast<void*>(&outcome), 1};  // Whatever: EFAULT is an answer, too.
+  iovec there = {reinterpret_cast<void*>(&outcome), 1};  // Any address: EFAULT is a valid outcome
+                                                         // too.
   const ssize_t got = process_vm_readv(victim(), &here, 1, &there, 1, 0);
   return got < 0 && errno == EFAULT ? 0 : outcome(got);
 }
@@ -85,14 +87,15 @@ std::size_t limit_other() {
   rlimit limit = {64, 64};
   return outcome(prlimit(victim(), RLIMIT_NOFILE, &limit, nullptr));
 }
-// The kernel sends signals for a descriptor to whoever its owner names.
+// The kernel sends signals for a descriptor to the process that its owner names.
 std::size_t signal_by_descriptor() {
   int ends[2];
   if (pipe(ends) != 0) return outcome(-1);
   return outcome(fcntl(ends[0], F_SETOWN, victim()));
 }
 
-// Whoever closes a socket that lingers waits for it: the daemon, which workers send descriptors to.
+// Closing a lingering socket blocks. Here the daemon would close it, because workers send
+// descriptors to it.
 std::size_t hold_up_a_close() {
   int type = 0;
   socklen_t length = sizeof type;
@@ -104,7 +107,7 @@ std::size_t hold_up_a_close() {
 
 std::size_t start_child() {
   const pid_t child = fork();
-  if (child == 0) {  // One that would outlive this worker.
+  if (child == 0) {  // A child that would outlive this worker.
     setsid();
     sleep(static_cast<unsigned>(g_argument));
     _exit(0);
@@ -124,7 +127,7 @@ std::size_t make_ring() {
   char parameters[256] = {};
   return outcome(syscall(SYS_io_uring_setup, 4, parameters));
 }
-// A handler of its own would let it live on; the call is not done either way.
+// With its own handler the worker would live on. The call is not done in either case.
 std::size_t catch_the_signal() { return outcome(signal(SIGSYS, SIG_IGN) == SIG_ERR ? -1 : 0); }
 std::size_t other_machine() {
 #if defined(__x86_64__)
@@ -136,7 +139,7 @@ std::size_t other_machine() {
 #endif
 }
 
-// The number of kill() for x32, a machine that x86-64's kernels may serve, too.
+// The number of kill() for x32, an architecture that x86-64 kernels may serve, too.
 std::size_t kill_by_x32() {
 #if defined(__x86_64__)
   return outcome(syscall(0x40000000 | SYS_kill, victim(), SIGKILL));
@@ -144,10 +147,10 @@ std::size_t kill_by_x32() {
   return ENOSYS;
 #endif
 }
-// Its nodes are open to all users, and its network is no part of a namespace.
+// Its nodes are open to all users, and network namespaces do not confine it.
 std::size_t open_rdma_device() { return outcome(open("/dev/infiniband/uverbs0", O_RDWR)); }
 
-// Counts: of MiB that could be had, at most g_argument.
+// Counts MiB that could be allocated, at most g_argument.
 std::size_t take_memory() {
   constexpr std::size_t kMiB = std::size_t{1} << 20;
   for (std::size_t taken = 0; taken < g_argument; taken += 16) {
@@ -165,7 +168,7 @@ std::size_t allocate() {
   }
   return g_argument;
 }
-// Counts: of threads that could be started, at most g_argument.
+// Counts threads that could be started, at most g_argument.
 std::size_t start_threads() {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -179,14 +182,14 @@ std::size_t start_threads() {
   }
   return g_argument;
 }
-// Counts: descriptors that could be had, at most g_argument.
+// Counts descriptors that could be opened, at most g_argument.
 std::size_t take_descriptors() {
   for (std::size_t count = 0; count < g_argument; ++count) {
     if (dup(STDERR_FILENO) < 0) return count;
   }
   return g_argument;
 }
-// Counts: inherited descriptors by which something outside could be reached.
+// Counts inherited descriptors that reach something outside.
 std::size_t use_inherited() {
   std::size_t count = 0;
   for (int fd = 0; fd < 1024; ++fd) {
@@ -271,7 +274,7 @@ EXPORTED CUresult cuGetExportTable(const void** table, const CUuuid* id) {
   return CUDA_ERROR_NOT_FOUND;
 }
 
-// Two, so that an honest program has one; a lease's worker sees its own.
+// Two devices, so that an honest program gets one. A lease's worker sees only its own.
 EXPORTED CUresult cuDeviceGetCount(int* count) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   *count = visible == nullptr || std::strchr(visible, ',') != nullptr ? 2 : 1;

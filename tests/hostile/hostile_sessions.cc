@@ -1,6 +1,6 @@
-// Started by gpurun, this attaches once for each malicious session, lets it act, and says how it
-// ended: a line "NAME: right: end" or "NAME: WRONG: how". Words: the names, or nothing for all.
-// Exit status: how many were wrong.
+// hostile_sessions: started by gpurun, attaches once for each malicious session, lets it act, and
+// prints its end in a line "NAME: right: end" or "NAME: WRONG: how". Arguments: the names of
+// sessions, or nothing for all. Exit status: the number of wrong ones.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -24,7 +24,7 @@ bool matches(const std::string& text, std::string_view wanted) {
   return false;
 }
 
-// False: not as it must. `how` is its end then, too.
+// Returns false for a wrong end. `how` describes the end in both cases.
 bool try_one(const Session& session, const client::SessionData& data, std::string* how) {
   Result<client::Attached> attached = client::attach(data, {});
   if (!attached.ok()) {

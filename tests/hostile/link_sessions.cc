@@ -1,5 +1,5 @@
-// Links without end, of other kinds, with inputs that are nothing or lie about their length, and
-// images that nobody has made.
+// Link sessions: endless links, links of other kinds, invalid inputs or inputs with a false length,
+// and images that do not exist.
 #include "driver_abi/cuda_abi.h"
 #include "protocol/link_calls.h"
 #include "tests/hostile/acts.h"
@@ -25,7 +25,7 @@ int outcome(const std::optional<Stranger::Reply>& reply) {
 int create(Stranger& of, std::uint64_t state) {
   protocol::LinkCreate request;
   request.state = state;
-  // Places in the worker's memory, where the driver would write.
+  // Addresses in the worker's memory, to which the driver would write.
   for (const int id : {2, 3, 5, 18, 19, 20}) request.options.push_back({id, 0x7fff'ffff'f000});
   request.info_log_bytes = request.error_log_bytes = protocol::kJitLogBytesMax;
   return outcome(ask_link(of, "cuLinkCreate_v2", protocol::pack(request)));
@@ -77,7 +77,7 @@ bool name_links_that_are_none(Stranger& of) {
          !destroy(of, kLink);
 }
 
-// Types that there are not, headers without what they announce, archives cut anywhere.
+// Unknown types, headers without the parts that they announce, and archives cut anywhere.
 bool add_what_is_no_input(Stranger& of) {
   if (!of.make_context() || create(of, kLink) != 0) return false;
   constexpr std::string_view kStarts[] = {
@@ -91,7 +91,8 @@ bool add_what_is_no_input(Stranger& of) {
   for (const std::uint32_t type : {0u, 2u, 3u, 4u, 5u, 6u, 99u, ~0u}) {
     for (const std::string_view start : kStarts) {
       for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, std::size_t{200}}) {
-        if (start.starts_with('!') && bytes < 200) continue;  // Empty, or all but: adds nothing.
+        // An almost empty archive adds nothing.
+        if (start.starts_with('!') && bytes < 200) continue;
         const std::string data = std::string(start) + std::string(bytes, '\xff');
         if (add(of, kLink, type, data) == 0) return false;
       }
@@ -123,7 +124,7 @@ bool name_the_workers_files(Stranger& of) {
   std::uint64_t* place = &word;
   const char* path = "/etc/passwd";
   const auto loaded = of.ask_row("cuModuleLoad", {&place, &path}, {Stranger::kModule});
-  // Not a word on whether there is such a file.
+  // The answer must not reveal whether the file exists.
   return refused(ask_link(of, "cuLinkAddFile_v2", protocol::pack(input))) && loaded.has_value() &&
          loaded->result == CUDA_ERROR_NOT_SUPPORTED;
 }

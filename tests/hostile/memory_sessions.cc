@@ -1,4 +1,5 @@
-// Memory of others, sums that wrap, transfers of two calls, more than there is.
+// Memory sessions: memory of others, sums that overflow, transfers used by two calls, and more
+// memory than there is.
 #include "protocol/device_memory.h"
 #include "protocol/graph_host.h"
 #include "tests/hostile/acts.h"
@@ -38,7 +39,7 @@ bool name_a_transfer_twice(Stranger& of) {
   header.lane = 1;
   header.stream = protocol::kStreamPerThread;
   const protocol::CopyPayload words{mine, 0, 4096};
-  of.call(header, bytes_of(words));  // Waits for bytes that never come.
+  of.call(header, bytes_of(words));  // Waits for bytes that never arrive.
   header.lane = 2;
   return mine != 0 && refused(of.ask(header, bytes_of(words)));
 }
@@ -47,7 +48,8 @@ bool send_another_size_than_was_said(Stranger& of) {
   const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
   of.chunk(FrameKind::kChunk, {6, 0, 8192, 0}, 8192);
   const auto reply = copy(of, Form::kCopyIn, mine, 0, 4096, 6);
-  // The call may come before the chunk, on another connection: then the chunk ends the session.
+  // The call may arrive before the chunk, which uses another connection. Then the chunk ends the
+  // session.
   return mine != 0 && (!reply.has_value() || refused(reply));
 }
 
@@ -83,8 +85,7 @@ bool ask_for_more_than_there_is(Stranger& of) {
   return refused(of.ask(header, bytes_of(window)));
 }
 
-// What a batch of copies comes down to: many in a row, each to where the one before has just given
-// memory back.
+// As in a batch of copies: many in a row, each to memory that the previous step has just freed.
 bool copy_in_batches_to_memory_that_goes(Stranger& of) {
   const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
   if (mine == 0) return false;
@@ -100,7 +101,7 @@ bool copy_in_batches_to_memory_that_goes(Stranger& of) {
   return true;
 }
 
-// Nodes that copy to and from what is not theirs, with shapes whose products wrap.
+// Nodes that copy to and from memory of others. The products of their shapes overflow.
 bool add_copy_nodes_that_lie(Stranger& of) {
   constexpr std::uint64_t kGraph = handle(HandleKind::kGraph, 9);
   if (!of.make_context()) return false;
@@ -122,7 +123,7 @@ bool add_copy_nodes_that_lie(Stranger& of) {
       node.width = node.lines = node.slices = many;
       node.source.address = node.destination.address = kAddresses[3];
       if (!refused(of.ask(header, bytes_of(node)))) return false;
-      // More nodes to depend on than come.
+      // More dependencies than the payload holds.
       node.width = node.lines = node.slices = 1;
       node.dependency_count = 0xffff'ffff;
       if (!refused(of.ask(header, bytes_of(node)))) return false;

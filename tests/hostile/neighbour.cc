@@ -1,5 +1,6 @@
-// An honest program that computes until its input ends, and checks each result. It says "ready"
-// after the first and how many there were at the end. Exit status 0: all were right.
+// neighbour: an honest program that computes until its input ends, and checks each result. It
+// prints "ready" after the first result, and the number of results at the end. Exit status 0: all
+// were right.
 #include <poll.h>
 
 #include <cstdio>
@@ -21,7 +22,7 @@ constexpr const char* kPtx =
     "st.global.u32 [%a], %v;\nret;\n}\n";
 
 constexpr unsigned kCount = 16'384;
-// Between rounds: it shall be there all the time, not take it all.
+// A pause between rounds, so that it is always there but leaves the machine to others.
 constexpr int kPauseMs = 5;
 
 void must(CUresult code, const char* what) {

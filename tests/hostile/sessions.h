@@ -1,4 +1,4 @@
-// What malicious clients do, by name, and how it must end.
+// Sessions: the acts of malicious clients by name, and their expected end.
 #pragma once
 
 #include <span>
@@ -8,16 +8,16 @@
 namespace gpurun::hostile {
 
 struct Session {
-  const char* name;  // Says what it does.
+  const char* name;  // Describes the act.
   // "served": the calls were refused or did no harm, and the session still answers. "gone": the
-  // client went by itself. Else what is in the worker's goodbye; several with | between.
+  // client closed it. Otherwise a text in the worker's goodbye, or several with | between.
   const char* wanted;
-  // False: an answer was not what it must be.
+  // Returns false for a wrong answer.
   bool (*act)(Stranger& stranger);
 };
 
-std::span<const Session> framing_sessions();  // Frames, records, bulk.
-// Calls that are well-formed, and mean ill.
+std::span<const Session> framing_sessions();  // Frames, records and bulk.
+// Well-formed calls with malicious contents.
 std::span<const Session> handle_sessions();
 std::span<const Session> memory_sessions();
 std::span<const Session> code_sessions();

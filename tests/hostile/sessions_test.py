@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Protects everybody else from a client that has a true ticket and means ill: each of the sessions
-of hostile_sessions ends only its own worker, or is refused what it asks; the daemon and a program
-that computes beside them go on and are right, the log names what ended a session, and nothing of
-them is left: no process, no descriptor, no memory."""
+"""A malicious client with a valid ticket harms nobody else. Each session of hostile_sessions ends only its
+own worker, or its requests are refused. The daemon and a program that computes beside them go on without
+errors. The log names what ended a session. No process, descriptor or memory of the sessions is left."""
 import os
 import re
 import subprocess
@@ -56,7 +55,7 @@ class HostileSessions(unittest.TestCase):
         wrong = [line for line in sessions if line[1] != "right"]
         self.assertEqual((done.returncode, wrong), (0, []), self.server.log()[-4000:])
         self.assertGreaterEqual(len(sessions), SESSIONS_MIN)
-        # The end of the lease takes all of them, a kernel that never ends among them.
+        # The end of the lease ends all kernels, also one that never ends by itself.
         until(lambda: len(self.server.workers()) == 1, "nothing but the neighbour's worker is left")
         until(lambda: descriptors(daemon.pid) <= open_before, "the daemon's descriptors are closed")
         self.assertLess(resident_kib(daemon.pid) - kib_before, DAEMON_GROWTH_KIB_MAX)

@@ -1,4 +1,4 @@
-// The framing of what a stranger says, and a reader for what it is told.
+// Stranger: frames what it sends, and reads what the worker answers.
 #include "tests/hostile/stranger.h"
 
 #include <cstring>
@@ -112,7 +112,7 @@ std::optional<Stranger::Reply> Stranger::ask_row(const char* symbol, std::vector
   return ask(in_context(symbol, Form::kCall, order), packed.bytes());
 }
 
-// An event that nobody made: its record fails, and says so.
+// The event does not exist, so its record fails and reports it.
 bool Stranger::answers() {
   RecordHeader header;
   header.opcode = opcode("cuEventRecord");

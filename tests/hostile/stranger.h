@@ -1,6 +1,6 @@
-// Stranger: a client that has a true ticket, has attached, and then says what it likes: frame by
-// frame, over the connections of its own session. One thread; a reader of its own collects what the
-// worker answers, and nothing of that is ever acknowledged. Every wait is bounded.
+// Stranger: a client with a valid ticket that has attached and then sends anything, frame by frame,
+// over the connections of its own session. Used by one thread. Its reader thread collects the
+// worker's answers, and never acknowledges any. Every wait is bounded.
 #pragma once
 
 #include <condition_variable>
@@ -29,7 +29,7 @@ using protocol::Order;
 using protocol::RecordHeader;
 
 std::uint16_t opcode(const char* symbol);
-// A handle as a client of ours would mint it.
+// A handle in the form in which our client mints it.
 constexpr std::uint64_t handle(HandleKind kind, std::uint64_t index) {
   return protocol::kHandleTag << protocol::kHandleTagShift |
          static_cast<std::uint64_t>(kind) << protocol::kHandleKindShift |
@@ -48,7 +48,8 @@ class Stranger {
   Stranger(const Stranger&) = delete;
   Stranger& operator=(const Stranger&) = delete;
 
-  // Bytes as they are, on the log or the first bulk lane. The worker may be gone: no failure.
+  // Sends raw bytes, on the log or on the first bulk connection. It does not fail if the worker is
+  // gone.
   void say(ByteView bytes) { send(*channels_.log, bytes); }
   void say_bulk(ByteView bytes) { send(*channels_.bulk.front(), bytes); }
   static Bytes frame(FrameKind kind, std::uint64_t sequence, ByteView payload);
@@ -56,23 +57,23 @@ class Stranger {
   // A bulk frame.
   void chunk(FrameKind kind, const protocol::BulkHeader& header, std::size_t bytes);
 
-  // Well-formed records with the next number, in a frame each. Its number.
+  // Sends a well-formed record with the next number, in its own frame. Returns the number.
   std::uint64_t call(RecordHeader header, ByteView payload);
-  // One whose answer is waited for. nullopt: the session has ended.
+  // Sends a record and waits for its answer. nullopt: the session has ended.
   std::optional<Reply> ask(RecordHeader header, ByteView payload);
-  // Many alike in as few frames as may be: what `header` says, `count` times.
+  // Sends `count` equal records with that header, in as few frames as possible.
   void flood(RecordHeader header, ByteView payload, std::size_t count);
-  // A generated row, awaited: its arguments as libffi takes them.
+  // Calls a generated row and waits. The arguments are as libffi takes them.
   std::optional<Reply> ask_row(const char* symbol, std::vector<void*> arguments,
                                const std::vector<std::uint64_t>& minted = {},
                                Order order = Order::kContext);
-  // Whether a fence behind all that was said is still answered.
+  // Whether the worker still answers a fence behind all that was sent.
   bool answers();
 
-  // Honest steps, so that what comes next is about something. False: they failed.
+  // Honest steps, which give the next acts something to act on. False: they failed.
   bool make_context();                          // kContext, a handle.
-  std::uint64_t allocate(std::uint64_t bytes);  // 0: no.
-  int load(std::string_view ptx);               // Into kModule; the CUresult.
+  std::uint64_t allocate(std::uint64_t bytes);  // 0: none.
+  int load(std::string_view ptx);               // Into kModule. Returns the CUresult.
   bool find_kernel(const char* name);           // Into kFunction.
   static constexpr std::uint64_t kContext = handle(HandleKind::kContext, 1);
   static constexpr std::uint64_t kModule = handle(HandleKind::kModule, 2);
@@ -80,10 +81,10 @@ class Stranger {
   static RecordHeader in_context(const char* symbol, Form form, Order order);
   static RecordHeader in_stream(const char* symbol, Form form);
 
-  // Goes without a word.
+  // Closes without a goodbye.
   void cut();
-  // How the session ended, by its own or because nothing more is said: the worker's goodbye;
-  // "closed" without one; "lives" when it has not ended in `patience`.
+  // How the session ended, by itself or because nothing more is sent. That is the worker's goodbye,
+  // "closed" without one, or "lives" if the session has not ended within `patience`.
   std::string end(std::chrono::milliseconds patience);
 
  private:

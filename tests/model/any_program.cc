@@ -1,4 +1,4 @@
-// What the client may send, and nothing else.
+// any_program(): only steps that the client may send.
 #include "tests/model/any_program.h"
 
 #include "tests/model/model.h"
@@ -8,8 +8,8 @@ namespace {
 
 constexpr const char* kStreams = "0pqbcnm";
 
-// The last step, an await, is made where its event was recorded last: the client makes none
-// elsewhere than in a stream that waits for no other by itself.
+// Puts the last step, an await, into the stream of its event's last record. The client sends an
+// await only in a stream that does not wait for others by itself.
 bool place_await(CudaProgram* program) {
   CudaStep& step = program->back();
   const CudaStep* const record = record_before(*program, program->size() - 1);
@@ -35,7 +35,7 @@ CudaProgram any_program() {
     CudaStep step = places[choose(3)];
     step.kind = kinds[choose(5)];
     if (!step.of_stream() || step.kind == CudaStep::kCopy) step.stream = '0';
-    // The client knows only of these that nothing else stands there.
+    // Only in these streams the client knows that no other work is queued.
     if (step.kind == CudaStep::kEarly) step.stream = choose(2) == 0 ? 'n' : 'm';
     if (step.of_event()) step.event = choose(4) == 3 ? 1 : 0;
     program.push_back(step);

@@ -1,11 +1,12 @@
-// Small CUDA programs at random, for the order model.
+// Random programs: small CUDA programs at random, for the order model.
 #pragma once
 
 #include "tests/model/cuda_program.h"
 
 namespace gpurun::model {
 
-// 2 to 10 steps, of few places and kinds, so that they meet. By choose().
+// A program of 2 to 10 steps, chosen by choose(). It has few places and kinds, so that steps
+// interact.
 CudaProgram any_program();
 
 }  // namespace gpurun::model

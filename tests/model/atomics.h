@@ -1,4 +1,4 @@
-// What an atomic operation does in the model. Called for each of the instrumentation's.
+// Atomic operations in the model, called for each instrumented operation.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ enum class Order : int { kRelaxed, kConsume, kAcquire, kRelease, kAcquireRelease
 
 std::uint64_t atomic_load(const void* address, unsigned bytes, Order order, const void* pc);
 void atomic_store(void* address, unsigned bytes, std::uint64_t value, Order order, const void* pc);
-// `change` says whether there is a next value. Returns what it said.
+// `change` returns whether there is a next value. atomic_update() returns that result.
 bool atomic_update(void* address, unsigned bytes, Order order, const void* pc, std::uint64_t* old,
                    const std::function<bool(std::uint64_t old, std::uint64_t* next)>& change);
 void fence(Order order);

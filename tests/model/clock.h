@@ -1,4 +1,4 @@
-// Vector clocks: how far each thread had come in what this one knows of.
+// Vector clocks: how much of each thread's progress this thread knows.
 #pragma once
 
 #include <array>
@@ -9,10 +9,11 @@ namespace gpurun::model {
 inline constexpr int kThreadsMax = 16;
 
 struct Clock {
-  // What happens before, as C++ defines it.
+  // The happens-before order of C++.
   std::array<std::uint32_t, kThreadsMax> at{};
-  // And what must have come before physically: a peer's answer comes after what it answers, though
-  // nothing in this process says so. Loads see at least this; races go by `at`.
+  // Also includes what must have come before physically. A peer's answer, for example, comes after
+  // its question, though nothing in this process orders them. Loads see at least this. Races are
+  // judged by `at`.
   std::array<std::uint32_t, kThreadsMax> known{};
 
   void join(const Clock& other) {

@@ -1,5 +1,5 @@
-// Texts and rules. Sources: CUDA Programming Guide, "Streams", "Default Stream", "Implicit
-// Synchronization", "Events"; CUDA Driver API, "Stream synchronization behavior", "API
+// CudaProgram: texts and rules. Sources: CUDA Programming Guide, "Streams", "Default Stream",
+// "Implicit Synchronization", "Events". CUDA Driver API, "Stream synchronization behavior", "API
 // synchronization behavior", cuEventRecord, cuStreamWaitEvent, cuMemFree.
 #include "tests/model/cuda_program.h"
 
@@ -20,14 +20,14 @@ bool same_stream(const CudaStep& a, const CudaStep& b) {
 }
 
 // "The legacy default stream ... synchronizes with other streams in the same CUcontext except for
-// non-blocking streams"; the per-thread ones are no exception.
+// non-blocking streams". Per-thread streams are no exception.
 bool through_legacy(const CudaStep& a, const CudaStep& b) {
   if (a.context != b.context) return false;
   const auto synchronises = [](char stream) { return stream != 'n' && stream != 'm'; };
   return (a.stream == '0' && synchronises(b.stream)) || (b.stream == '0' && synchronises(a.stream));
 }
 
-// The record that a wait looks at: "the most recent call to cuEventRecord".
+// The record that a wait refers to: "the most recent call to cuEventRecord".
 bool is_record_of(const CudaProgram& program, std::size_t record, std::size_t wait) {
   if (program[record].kind != CudaStep::kRecord) return false;
   for (std::size_t i = record + 1; i < wait; ++i) {
@@ -55,16 +55,15 @@ bool directly_before(const CudaProgram& program, std::size_t i, std::size_t j) {
   const CudaStep& a = program[i];
   const CudaStep& b = program[j];
   const bool early = a.early();
-  // A free returns when the work of its context is complete; what is called later comes after that.
+  // A free returns when the work of its context is complete. Later calls come after that.
   if (a.kind == CudaStep::kFree) return b.kind != CudaStep::kLoad;
   if (!a.on_device() && !early) return false;
-  // Whoever has waited may end what the work before has used, whatever its context.
+  // A thread that has waited may end what the earlier work used, whatever its context.
   const bool ends = b.kind == CudaStep::kFree || b.kind == CudaStep::kEnd;
   if (early && ends) return true;
   if (b.kind == CudaStep::kFree) return a.context == b.context;  // Its memory may be in use.
   if (!b.of_stream()) return false;
-  // The call returned when the copy was complete, or what was waited for, and whatever is called
-  // later comes after that.
+  // The call returned after the copy or the awaited work was complete. Later calls come after that.
   if (a.kind == CudaStep::kCopy || early) return true;
   if (b.kind == CudaStep::kAwait) return is_record_of(program, i, j);
   if (same_stream(a, b)) return true;
@@ -137,16 +136,17 @@ bool may_wait(const CudaProgram& program, std::size_t later, std::size_t earlier
   const CudaStep& a = program[earlier];
   const CudaStep& b = program[later];
   if (a.kind == CudaStep::kCopy || a.early()) return true;
-  if (a.kind == CudaStep::kEnd) return false;  // Its client awaits it.
+  if (a.kind == CudaStep::kEnd) return false;  // Its client waits for it.
   if (a.kind == CudaStep::kFree) return true;
   if (a.of_stream() && b.of_stream()) {
     if (same_stream(a, b) || through_legacy(a, b)) return true;
-    // Records and their users, in the order of the calls: each looks at the last one.
+    // Records of an event and their users keep the order of calls, because each refers to the last
+    // record.
     const bool records = a.kind == CudaStep::kRecord || b.kind == CudaStep::kRecord;
     return a.of_event() && b.of_event() && a.event == b.event && records;
   }
   if (a.context != b.context) return false;
-  return true;  // A load, or a free behind all that its context was given.
+  return true;  // A load, or a free behind all earlier work of its context.
 }
 
 }  // namespace gpurun::model

@@ -1,5 +1,5 @@
-// The sender's bell alone, so that all of it can be explored: no ring is lost, and who is woken
-// sees what each ringer did before.
+// Doorbell scenario: the sender's bell alone, small enough to explore completely. No ring is lost,
+// and the woken thread sees what each ringer did before.
 #include <atomic>
 
 #include "client/doorbell.h"

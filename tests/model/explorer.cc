@@ -1,4 +1,5 @@
-// Which choices are made: all within the bounds, depth first, then random ones.
+// Explorer: makes the choices. It searches all choices within the bounds, depth first, and then
+// random ones.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,7 +19,7 @@ struct Choice {
   unsigned chosen;
   unsigned count;
 };
-std::vector<Choice> path;  // Of the exhaustive search.
+std::vector<Choice> path;  // The current path of the exhaustive search.
 std::size_t depth = 0;
 std::mt19937_64 random_source;
 bool at_random = false;
@@ -28,7 +29,7 @@ std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
 }
 
-// The next path to take. False: that was the last.
+// Moves to the next path. False: there are no more.
 bool advance() {
   while (!path.empty() && path.back().chosen + 1 == path.back().count) path.pop_back();
   if (path.empty()) return false;
@@ -43,7 +44,7 @@ void run_once(const Scenario& scenario, unsigned preemptions, unsigned stale_loa
   run_world(scenario.run);
 }
 
-// What is searched whole, one after the other: few preemptions find most mistakes.
+// The bounds of the exhaustive searches, in order. Few preemptions find most mistakes.
 struct Bounds {
   unsigned preemptions;
   unsigned stale_loads;
@@ -77,7 +78,7 @@ void explore_one(const Scenario& scenario, std::uint64_t executions, std::uint64
     random_source.seed(seed + i);
     report::how = std::string(scenario.name) +
                   ", at random with GPURUN_MODEL_SEED=" + std::to_string(seed + i);
-    // In half of the runs anything may come, in the others little.
+    // Half of the runs have no bound in effect, the others a small one.
     const unsigned bound = i % 2 == 0 ? 1'000'000 : 4;
     run_once(scenario, bound, bound);
   }
@@ -118,7 +119,7 @@ int explore(int argc, char** argv, const Scenario* scenarios, std::size_t count,
     bool wanted = names.empty();
     for (const std::string_view name : names) wanted = wanted || name == scenarios[i].name;
     if (!wanted) continue;
-    // A flaw ends the search, so it may go on.
+    // A flaw ends the search, so the search may take longer.
     const std::uint64_t most = report::finds == nullptr ? executions : 20 * executions;
     const std::uint64_t first = report::finds == nullptr ? executions : 100;
     for (std::uint64_t now = first; now <= most; now *= 2) explore_one(scenarios[i], now, seed);

@@ -1,5 +1,6 @@
-// The functions that code compiled with -fsanitize=thread calls (the interface of ThreadSanitizer's
-// runtime: LLVM, compiler-rt, lib/tsan/rtl/tsan_interface.h and tsan_interface_atomic.h).
+// Instrumentation: the functions that code compiled with -fsanitize=thread calls (the interface of
+// ThreadSanitizer's runtime: LLVM, compiler-rt, lib/tsan/rtl/tsan_interface.h and
+// tsan_interface_atomic.h).
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -56,7 +57,7 @@ void access(const void* address, std::size_t bytes, bool write, const void* pc) 
     return done ? 1 : 0;                                                                       \
   }
 
-// clang's one: what was there before tells whether it was exchanged.
+// clang's form: the returned old value shows whether the exchange happened.
 #define EXCHANGE_VALUE(bits, type)                                                                \
   type __tsan_atomic##bits##_compare_exchange_val(volatile type* at, type expected, type desired, \
                                                   int order, int) {                               \
@@ -115,7 +116,7 @@ ATOMIC(64, std::uint64_t)
 void __tsan_atomic_thread_fence(int order) { model::fence(Order{order}); }
 void __tsan_atomic_signal_fence(int) {}
 
-// Calls of these are no accesses to the compiler; the linker sends them here (--wrap).
+// The compiler does not instrument calls of these. The linker redirects them here (--wrap).
 void* __real_memcpy(void* to, const void* from, std::size_t bytes);
 void* __real_memmove(void* to, const void* from, std::size_t bytes);
 void* __real_memset(void* to, int value, std::size_t bytes);
@@ -134,7 +135,7 @@ void* __wrap_memset(void* to, int value, std::size_t bytes) {
   return __real_memset(to, value, bytes);
 }
 
-// clang's names for the copies that are no calls in the source.
+// clang's names for copies that are not calls in the source.
 void* __tsan_memcpy(void*, const void*, std::size_t) __attribute__((alias("__wrap_memcpy")));
 void* __tsan_memmove(void*, const void*, std::size_t) __attribute__((alias("__wrap_memmove")));
 void* __tsan_memset(void*, int, std::size_t) __attribute__((alias("__wrap_memset")));

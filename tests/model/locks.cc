@@ -1,5 +1,5 @@
-// Threads, mutexes, conditions, futexes and time, by the C library's own names: the program's
-// definitions come before the library's, also for the C++ library's calls.
+// Locks: threads, mutexes, conditions, futexes and time, by the C library's own names. The
+// program's definitions take precedence over the library's, also for calls of the C++ library.
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/futex.h>
@@ -35,7 +35,7 @@ std::unordered_map<const void*, std::vector<Waiter*>>& waiters() {
   static auto* const all = new std::unordered_map<const void*, std::vector<Waiter*>>;
   return *all;
 }
-constexpr pthread_t kThreads = 0x7E500000;  // What pthread_t of the first thread is.
+constexpr pthread_t kThreads = 0x7E500000;  // The pthread_t of the first thread.
 
 void take(const void* address, const void* pc) {
   Mutex& mutex = mutexes()[address];
@@ -56,7 +56,7 @@ void give(const void* address, const void* pc) {
   tick();
 }
 
-// True: woken; false: timed out.
+// Returns true when woken, false after the timeout.
 bool sleep_on(const void* address, const char* what, bool timed) {
   Waiter self{world.current->id, false};
   waiters()[address].push_back(&self);
@@ -204,7 +204,7 @@ OF_PROGRAM int pthread_join(pthread_t thread, void** result) {
 }
 OF_PROGRAM int pthread_setname_np(pthread_t thread, const char* name) noexcept {
   if (thread >= kThreads && thread < kThreads + kThreadsMax) {
-    world.fibers[thread - kThreads].name = name;  // A literal, with us.
+    world.fibers[thread - kThreads].name = name;  // Our names are literals.
   }
   return 0;
 }
@@ -213,7 +213,7 @@ OF_PROGRAM pthread_t pthread_self() noexcept {
 }
 OF_PROGRAM int pthread_sigmask(int, const sigset_t*, sigset_t*) noexcept { return 0; }
 
-// Time stands still.
+// Time does not advance.
 OF_PROGRAM int clock_gettime(clockid_t, timespec* now) noexcept {
   *now = {1'000'000, 0};
   return 0;

@@ -1,4 +1,4 @@
-// Memory as the threads see it: who accessed which bytes last, and for each atomic location the
+// Memory as the threads see it: the last accesses to each byte, and for each atomic location the
 // stores that a load may still see.
 #include <malloc.h>
 
@@ -15,7 +15,7 @@ namespace gpurun::model {
 namespace {
 
 constexpr std::size_t kGranuleBytes = 8;
-constexpr std::size_t kGranules = std::size_t{1} << 17;  // Of one execution.
+constexpr std::size_t kGranules = std::size_t{1} << 17;  // For one execution.
 constexpr std::size_t kAccesses = 12;
 constexpr std::size_t kStoresKept = 8;
 
@@ -33,17 +33,17 @@ struct Store {
   int thread;
   std::uint32_t clock;
   bool sequential;
-  Clock released;  // What a load that acquires learns.
+  Clock released;  // Passed on to an acquiring load.
 };
 
 struct Cell {
   Cell(std::uintptr_t at, unsigned size) : address(at), bytes(size) {}
   std::uintptr_t address;
   unsigned bytes;
-  std::vector<Store> stores;                     // The last so many.
+  std::vector<Store> stores;                     // A bounded number of last stores.
   std::uint64_t first = 0;                       // Number of stores.front().
-  std::array<std::uint64_t, kThreadsMax> saw{};  // No older one is seen again.
-  bool changed = false;  // By something else than an operation on this cell.
+  std::array<std::uint64_t, kThreadsMax> saw{};  // No older store may be seen.
+  bool changed = false;                          // Changed without an operation on this cell.
   int changer = 0;
   std::uint32_t changer_clock = 0;
   Clock changer_released;
@@ -62,7 +62,7 @@ std::vector<Granule>& granules() {
   return *all;
 }
 std::uint32_t generation = 0;
-std::vector<std::uint32_t>& used() {  // Granules of this execution.
+std::vector<std::uint32_t>& used() {  // Granules used in this execution.
   static auto* const all = new std::vector<std::uint32_t>;
   return *all;
 }
@@ -165,7 +165,7 @@ Cell& cell_at(const void* address, unsigned bytes) {
   if (found == nullptr) {
     Cell cell(start, bytes);
     append(cell, {read_raw(address, bytes), 0, 0, false, Clock()});
-    // What was released through other sizes at this place.
+    // Joins what was released at this place through operations of other sizes.
     for (const Cell& other : granule.cells) {
       if (!overlaps(other, start, start + bytes)) continue;
       cell.stores.back().released.join(other.stores.back().released);
@@ -267,7 +267,7 @@ std::uint64_t atomic_load(const void* address, unsigned bytes, Order order, cons
   if (!memory_seen()) return read_raw(address, bytes);
   const Inside inside;
   schedule_point();
-  if (!world.exploring) return read_raw(address, bytes);  // That ended meanwhile.
+  if (!world.exploring) return read_raw(address, bytes);  // The exploration ended meanwhile.
   note_access(address, bytes, false, Kind::kAtomic, pc);
   Cell& cell = cell_at(address, bytes);
   const std::uint64_t newest = cell.first + cell.stores.size() - 1;
@@ -333,7 +333,7 @@ bool atomic_update(void* address, unsigned bytes, Order order, const void* pc, s
   if (changes) {
     Store store{next, self.id, self.clock.at[id], order == Order::kSequential,
                 releases(order) ? self.clock : self.released};
-    store.released.join(before.released);  // The release sequence goes on.
+    store.released.join(before.released);  // Continues the release sequence.
     append(cell, store);
     changed_elsewhere(cell, true);
     write_raw(address, bytes, next);
@@ -369,7 +369,7 @@ void writes(void* to, std::size_t bytes) {
 
 }  // namespace gpurun::model
 
-// Memory that is given again has no history. The C++ library comes here, too.
+// Reused memory has no history. The C++ library's allocations come here, too.
 #define OF_PROGRAM __attribute__((visibility("default")))
 OF_PROGRAM void* operator new(std::size_t bytes) {
   void* memory = std::malloc(bytes == 0 ? 1 : bytes);

@@ -1,4 +1,4 @@
-# The worker's executor under the model.
+# Order model: the worker's executor under the model.
 get_target_property(some gpurun_server_callpath SOURCES)
 set(sources ${some})
 list(FILTER sources EXCLUDE REGEX "^(decoder|output_capture|worker)\\.cc$")

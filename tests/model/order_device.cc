@@ -1,4 +1,4 @@
-// What each call of the driver means for the device's order.
+// OrderDevice: the effect of each driver call on the device's order.
 #include "tests/model/order_device.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ std::size_t OrderDevice::give(void* given) {
     const auto legacy = legacy_.find(stream.context);
     if (legacy != legacy_.end()) come_after(operation, legacy->second.last);
   }
-  for (std::size_t i = 0; i < self; ++i) {  // The past comes before everything.
+  for (std::size_t i = 0; i < self; ++i) {  // Completed operations come before everything later.
     if (operations_[i].complete) come_after(operation, static_cast<std::ptrdiff_t>(i));
   }
   stream.last = static_cast<std::ptrdiff_t>(self);
@@ -96,7 +96,7 @@ bool OrderDevice::all_done(const std::vector<std::ptrdiff_t>& operations) const 
                      [this](std::ptrdiff_t each) { return done(each); });
 }
 
-// The legacy stream's work is that of blocking streams too.
+// For the legacy stream this includes the work of blocking streams.
 bool OrderDevice::stream_done(void* stream) { return all_done(last_of(stream)); }
 
 std::size_t OrderDevice::record(void* event, void* stream) {

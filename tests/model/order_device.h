@@ -1,5 +1,5 @@
-// A device for the order model: it takes a driver's calls and notes what a CUDA device would have
-// to do before what. Operations complete one at a time, in any order that this allows.
+// OrderDevice: a device for the order model. It takes a driver's calls and notes the order that a
+// CUDA device would have to keep. Operations complete one at a time, in any order that this allows.
 #pragma once
 
 #include <cstddef>
@@ -13,37 +13,37 @@ namespace gpurun::model {
 
 class OrderDevice {
  public:
-  // The driver's values: contexts 1 and 2, streams 16 * context + 1 and up.
+  // The driver's values: contexts are 1 and 2, streams are 16 * context + 1 and up.
   struct StreamKind {
     int context = 0;
     bool blocking = true;
   };
 
-  // The one of this execution.
+  // The device of this execution.
   static OrderDevice*& current();
   static server::DriverFunctions functions();
 
   void* add_stream(int context, bool blocking);
   void* add_event();
-  // The driver is given an operation. Its number.
+  // Gives the driver an operation. Returns its number.
   std::size_t give(void* stream);
   std::size_t record(void* event, void* stream);
   std::size_t wait(void* stream, void* event);
-  // A query of the stream says that it is done.
+  // The result of a query of the stream.
   bool stream_done(void* stream);
   // Blocks until the context's work so far is complete, as cuMemFree does.
   void wait_for_context(int context);
   int context_now() const;
 
-  // Completes what can be completed, one after the other, until stop().
+  // Completes operations one after the other, in an allowed order, until stop().
   void run();
   void stop() { stopping_ = true; }
-  // Nothing is completed meanwhile.
+  // While paused, nothing completes.
   void pause(bool on) { paused_ = on; }
   bool paused() const { return paused_; }
 
   bool complete(std::size_t operation) const { return operations_[operation].complete; }
-  // What the operation comes after, by the device's rules.
+  // Whether the device orders `first` before `second`.
   bool before(std::size_t first, std::size_t second) const {
     return operations_[second].after[first];
   }
@@ -52,7 +52,8 @@ class OrderDevice {
   struct Operation {
     int context;
     bool complete = false;
-    std::vector<bool> after;  // Numbers of operations; of all, transitively.
+    std::vector<bool> after;  // The numbers of all operations that come before this one,
+                              // transitively.
   };
   struct Stream {
     int context;
@@ -64,7 +65,7 @@ class OrderDevice {
   Stream& stream_of(void* stream);
   void come_after(Operation& operation, std::ptrdiff_t other);
   bool all_done(const std::vector<std::ptrdiff_t>& operations) const;
-  // What a synchronisation with the stream waits for.
+  // The operations that a synchronization with the stream waits for.
   std::vector<std::ptrdiff_t> last_of(void* stream);
   bool may_complete(const Operation& operation) const;
   bool done(std::ptrdiff_t operation) const {

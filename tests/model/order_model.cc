@@ -1,13 +1,15 @@
-// The worker's issue queues and what stands around them: the executor as it is (issue queue,
-// barrier, event book, stream bound, completions, parking, outbox) runs small CUDA programs on a
-// device that may take its time, and bytes come late. What holds, whoever goes on when:
-// - what CUDA orders comes in that order on the device, also after what was answered early (a copy,
-//   a free);
-// - a free and a synchronisation have what they wait for behind them when they return;
-// - nothing is kept waiting but by what it may wait for, everything is issued and answered in the
-//   end, and nobody waits for ever.
+// Order model: the worker's issue queues and the code around them. The unchanged executor (issue
+// queue, barrier, event book, stream bound, completions, parking, outbox) runs small CUDA programs.
+// The device may be slow, and bytes may come late. In every interleaving:
+// - The device keeps the order that CUDA requires, also after calls that were answered early (a
+// copy,
+//   a free).
+// - When a free or a synchronization returns, all that it waits for is complete.
+// - A call waits only for what it may wait for. Every call is issued and answered in the end, and
+// no
+//   thread waits for ever.
 // The reference (cuda_program.h) shares nothing with the worker. A program that fails is made
-// smaller and printed: GPURUN_MODEL_PROGRAM takes it.
+// smaller and printed. GPURUN_MODEL_PROGRAM runs such a program.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -52,7 +54,7 @@ std::uint64_t handle(HandleKind kind, std::uint64_t index) {
 }
 std::uint64_t number_of(char context) { return context == 'A' ? 1 : 2; }
 
-// Counts the items that the client would get.
+// Counts the items sent to the client.
 class Client final : public transport::Connection {
  public:
   const transport::Capabilities& capabilities() const override { return capabilities_; }
@@ -150,22 +152,23 @@ class Run {
                                                            call.header().lane == 1 ? 'p' : 'q'};
       return CallOutcome::done(0);
     };
-    options.standing_after = std::chrono::milliseconds(0);  // Time stands still here.
-    options.launch_depth = 16;                              // A mark behind every second operation.
+    options.standing_after = std::chrono::milliseconds(0);  // Time does not advance here.
+    options.launch_depth = 16;                              // Puts a mark behind every second
+                                                            // operation.
     outbox.emplace(client, std::chrono::hours(1));
     executor = std::make_unique<Executor>(options, *outbox);
     bind();
     model::settle();
   }
 
-  // `paused`: the device does nothing before all is issued that can be.
+  // `paused`: the device completes nothing before all calls are issued that can be.
   void go(bool paused);
 
   struct Step {
     bool given = false;    // To the executor.
-    bool arrived = false;  // Its bytes (kLate).
+    bool arrived = false;  // Its bytes have (kLate).
     bool issued = false;
-    bool returned = false;  // kFree, kSync.
+    bool returned = false;  // Of kFree and kSync.
     std::ptrdiff_t operation = -1;
   };
 
@@ -184,7 +187,7 @@ class Run {
         bind_one(HandleKind::kStream, stream_handle(context, stream), made);
         places[made] = {context, stream};
       }
-      for (std::uint32_t lane = 1; lane <= 2; ++lane) {  // So that per-thread streams are known.
+      for (std::uint32_t lane = 1; lane <= 2; ++lane) {  // Makes per-thread streams known.
         RecordView record;
         record.header.form = Form::kRaw;
         record.header.order = Order::kImmediate;
@@ -214,7 +217,7 @@ class Run {
     check(executor->accept(std::span<const RecordView>(&record, 1)).ok(), "a call is not taken");
   }
 
-  // The driver's side.
+  // Called on the driver's side.
   void note(std::size_t index) {
     const Quiet quiet;
     check(!steps[index].issued, "a call is issued twice");
@@ -225,7 +228,7 @@ class Run {
       if (!over) wrong("is called before the return of", index, i);
     }
   }
-  // A driver's call with an event: one of the program's, or the worker's own.
+  // A driver call with an event, which is one of the program's or the worker's own.
   int use_event(void* event, void* stream, CudaStep::Kind kind) {
     const Quiet quiet;
     model::point();
@@ -239,7 +242,7 @@ class Run {
         break;
       }
     }
-    // The worker has a stream of its own, too.
+    // The worker also has a stream of its own.
     const bool own_stream =
         reinterpret_cast<std::uintptr_t>(stream) > 1 && places.count(stream) == 0;
     const bool of_program = !own_stream && (event == events[0] || event == events[1]);
@@ -268,7 +271,7 @@ class Run {
     returned(index);
     return 0;
   }
-  // What comes before the step has been issued, and comes before it on the device.
+  // Checks that all steps that come before this one are issued, and come before it on the device.
   void compare(std::size_t index) {
     for (std::size_t i = 0; i < index; ++i) {
       if (!before[i][index] || !program[i].on_device()) continue;
@@ -278,7 +281,7 @@ class Run {
       if (!holds) wrong("on the device does not come after", index, i);
     }
   }
-  // What comes before the call has been done.
+  // Checks that all steps that come before this call are complete.
   void returned(std::size_t index) {
     const Quiet quiet;
     for (std::size_t i = 0; i < index; ++i) {
@@ -290,7 +293,7 @@ class Run {
     steps[index].returned = true;
   }
 
-  // Everybody waits: each call that was not issued has another one to wait for.
+  // All threads wait. Checks that each call that was not issued has another one to wait for.
   void check_waiting() {
     const Quiet quiet;
     for (std::size_t j = 0; j < steps.size(); ++j) {
@@ -302,14 +305,14 @@ class Run {
       if (!may) wrong("is kept waiting by nothing", j, j);
     }
   }
-  // The step has happened, as far as `later` may wait for it.
+  // Whether the step has happened, as far as `later` may wait for it.
   bool over(std::size_t index, std::size_t later) const {
     if (program[index].kind != CudaStep::kFree) return steps[index].issued;
     const bool for_its_end =
         !program[later].of_stream() && program[later].context == program[index].context;
     return for_its_end ? steps[index].returned : has_place(index);
   }
-  // Of a free, on the device: nothing that it waits for itself is still to be issued.
+  // Whether everything that a free waits for has been issued.
   bool has_place(std::size_t index) const {
     for (std::size_t i = 0; i < index; ++i) {
       if (program[i].kind == CudaStep::kFree) {
@@ -320,8 +323,8 @@ class Run {
     }
     return true;
   }
-  // The step ends something, and stands behind what was answered early before it: behind the last
-  // of that lane and context, which may have come later.
+  // Whether the step ends something, and therefore waits for early-answered work before it. It
+  // waits for the last such work of that lane and context, which may have come later.
   bool stands_early(std::size_t index) const {
     const auto incomplete = [this](std::size_t i) {
       return steps[i].operation >= 0 &&
@@ -335,7 +338,8 @@ class Run {
       const bool early = program[i].early() || program[i].kind == CudaStep::kFree;
       if (!early && program[i].kind != CudaStep::kCopy) continue;
       before_it = before_it || i < index;
-      if (before_it && device.paused()) return true;  // Its event has no end either.
+      // While the device is paused its event does not complete either.
+      if (before_it && device.paused()) return true;
       if (before_it && !early && incomplete(i)) return true;
       for (std::size_t k = 0; before_it && early && k < i; ++k) {
         if (before[k][i] && incomplete(k)) return true;
@@ -465,7 +469,7 @@ void Run::go(bool paused) {
     model::settle();
     check_waiting();
     if (late.empty()) break;
-    // The last first, where there is no choice: it may overtake.
+    // Without a choice the last bytes arrive first, so that they overtake.
     const auto count = static_cast<unsigned>(late.size());
     arrive(count - 1 - model::choose(count));
     executor->wake();
@@ -498,7 +502,8 @@ void run(const CudaProgram& program, bool choices, bool paused) {
   model::failing_program().clear();
 }
 
-// Programs of 2 to 10 steps; exhaustively, the same one in all interleavings.
+// Random programs of 2 to 10 steps. The exhaustive search runs the same program in all
+// interleavings.
 void programs() {
   CudaProgram program;
   if (const char* given = std::getenv("GPURUN_MODEL_PROGRAM"); given != nullptr) {
@@ -513,12 +518,12 @@ void programs() {
   run(program, true, false);
 }
 
-// An event's end that other work of the program finds, and not its helper: random programs rarely
-// have one.
+// Other work of the program finds an event's end before its helper does. Random programs rarely
+// have this.
 void told_by_the_way() { run(model::program_from("record An 0, copy A0, copy A0"), true, false); }
 
-// All programs of so many of these steps, each as it runs by itself, with what comes late coming
-// last and once with a device that does nothing before.
+// All programs of `length` of these steps, in two runs each. Late bytes come last. In the second
+// run the device completes nothing before that.
 void all_of(const std::string& text, int length) {
   const CudaProgram steps = model::program_from(text);
   std::size_t all = 1;
@@ -543,7 +548,7 @@ void all_of(const std::string& text, int length) {
   std::printf("%zu programs of %d steps\n", all, length);
 }
 
-// GPURUN_MODEL_LONGER=1: of one step more. Once in a process: there are no choices.
+// GPURUN_MODEL_LONGER=1 adds one step. Runs once in a process, because there are no choices.
 void small_programs() {
   static bool done = false;
   if (std::exchange(done, true)) return;

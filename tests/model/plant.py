@@ -4,9 +4,8 @@
 plant.py list                 names, one a line: NAME SOURCE MODEL SCENARIO FINDS (tab-separated)
 plant.py write NAME FOLDER    the files with the flaw, under FOLDER by their paths in the tree
 
-Every text to be replaced must stand in its file exactly once: who changes such a line sees that a
-flaw is planted there, and decides what the mistake would be now. The sources of the product know
-nothing of it.
+Each text to replace must occur exactly once in its file. A change of such a line therefore fails here, and
+its author decides what the mistake would be now. The sources of the product contain no trace of the flaws.
 """
 
 import json

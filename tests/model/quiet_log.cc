@@ -1,4 +1,4 @@
-// base/log for the model: a session's end is told thousands of times, to nobody.
+// Quiet log: base/log for the model, where thousands of session ends would be logged for no reader.
 #include "base/log.h"
 
 namespace gpurun::log {

@@ -1,4 +1,4 @@
-// A ring of the last steps, and addresses by name of their source lines (addr2line).
+// Report: a ring of the last steps, and addresses as source lines (addr2line).
 #include "tests/model/report.h"
 
 #include <limits.h>
@@ -47,7 +47,7 @@ std::uintptr_t program_start() {
   return start;
 }
 
-// "function at file:line", or the number where there is no addr2line.
+// "function at file:line", or the number if addr2line is missing.
 std::string place(const void* pc) {
   if (pc == nullptr) return "?";
   char program[PATH_MAX] = {};
@@ -65,7 +65,7 @@ std::string place(const void* pc) {
   return text.empty() || text[0] == '?' ? "another library" : text;
 }
 
-// `finds` may name several, between bars.
+// `finds` may hold several texts with bars between.
 bool is_expected(const std::string& what) {
   std::istringstream all(report::finds);
   for (std::string one; std::getline(all, one, '|');) {

@@ -1,12 +1,13 @@
-// What is told of a violation: where it was found, what each thread does, and its last steps.
+// Report: the description of a violation, with the place where it was found, each thread's state,
+// and its last steps.
 #pragma once
 
 #include <string>
 
 namespace gpurun::model::report {
 
-extern std::string how;           // Which execution of which scenario.
-extern std::string (*explain)();  // What else is to be told; nullptr: nothing.
-extern const char* finds;         // What must be found; nullptr: nothing may be.
+extern std::string how;           // The execution and its scenario.
+extern std::string (*explain)();  // Adds to the report. nullptr: nothing.
+extern const char* finds;         // The violation that must be found. nullptr: none may be found.
 
 }  // namespace gpurun::model::report

@@ -1,5 +1,5 @@
-// The inside of the model's runtime: threads that take turns, and what each knows of the others.
-// Not instrumented, no thread_local of its own.
+// Model runtime: the threads that take turns, and each one's knowledge of the others. Not
+// instrumented, and without thread_local variables of its own.
 #pragma once
 
 #include <ucontext.h>
@@ -20,17 +20,17 @@ struct Fiber {
   ucontext_t context;
   char* stack = nullptr;
   enum class State : std::uint8_t { kFree, kReady, kBlocked, kDone } state = State::kFree;
-  std::function<bool()> ready;  // kBlocked.
+  std::function<bool()> ready;  // For kBlocked.
   const char* waits_for = "";
-  bool timed = false;  // It may stop to wait.
+  bool timed = false;  // The wait may time out.
   bool timed_out = false;
   std::function<void*()> body;
   void* result = nullptr;
   Clock clock;
-  Clock acquired;  // Of relaxed loads, for a later fence.
+  Clock acquired;  // From relaxed loads, for a later fence.
   Clock released;  // At the last release fence.
   int inside = 0;
-  std::vector<char> thread_locals;  // Its thread_local variables while another runs.
+  std::vector<char> thread_locals;  // Its thread_local variables while another fiber runs.
   std::vector<const void*> calls;
 };
 
@@ -38,21 +38,21 @@ struct World {
   Fiber fibers[kThreadsMax];
   int made = 0;
   Fiber* current = nullptr;  // nullptr: no scenario runs.
-  int inside = 0;            // Over 0: the runtime or a stand-in runs.
+  int inside = 0;            // Above 0: the runtime or a stand-in runs.
   bool exploring = false;
   unsigned preemptions_left = 0;
   unsigned stale_left = 0;
-  Clock fences;  // Of seq_cst fences.
+  Clock fences;  // From seq_cst fences.
   std::uint64_t steps = 0;
-  // The thread_local variables of who runs: at one place for all.
+  // The thread_local variables of the running fiber, at one place for all.
   std::uintptr_t locals_start = 0;
   std::size_t locals_bytes = 0;
 };
 extern World world;
 
-// Whether what happens now is the scenario's.
+// Whether the scenario's code runs now.
 inline bool seen() { return world.current != nullptr && world.inside == 0; }
-// Of memory only what happens while there are choices: what comes before happens before it all.
+// Memory is followed only while there are choices. Everything earlier happens before all of it.
 inline bool memory_seen() { return world.exploring && world.inside == 0; }
 
 class Inside {
@@ -61,31 +61,31 @@ class Inside {
   ~Inside() { --world.inside; }
 };
 
-// explorer.cc. The next choice, 0 to count - 1; 0 is what happens without a search. `rare`: at
-// random not often.
+// In explorer.cc. Returns the next choice, 0 to count - 1. Without a search it is 0. `rare`: random
+// runs seldom choose another value.
 unsigned next_choice(unsigned count, bool rare);
 
-// scheduler.cc
+// In scheduler.cc.
 void schedule_point();
-// Waits until `ready`; false: timed out.
+// Waits until `ready`. Returns false after a timeout.
 bool block(const std::function<bool()>& ready, const char* waits_for, bool timed = false);
 Fiber* start_fiber(const char* name, std::function<void*()> body);
 void run_world(const std::function<void()>& main);
 void tick();
 
-// memory.cc
-void forget_memory();  // All, before an execution.
-// Outside: by the kernel, which is done before what it says of it comes out (Passage).
+// In memory.cc.
+void forget_memory();  // Called before each execution.
+// Outside: an access by the kernel, which is done before its report arrives (Passage).
 enum class Kind : std::uint8_t { kPlain, kAtomic, kOutside };
 void note_access(const void* address, std::size_t bytes, bool write, Kind kind, const void* pc);
-// Memory that is given again has no history; it is taken back after all accesses.
+// Newly given memory has no history. Freeing memory comes after all accesses to it.
 void memory_given(const void* address, std::size_t bytes);
 void memory_taken(const void* address, std::size_t bytes, const void* pc);
 
-// locks.cc
+// In locks.cc.
 void forget_locks();
 
-// report.cc. What the threads did last; `what` is a literal, `value` at wish.
+// In report.cc. Notes a step of the current thread. `what` is a literal. `value` is arbitrary.
 void trace(const char* what, const void* address, std::uint64_t value, const void* pc);
 void forget_trace();
 

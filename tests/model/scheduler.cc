@@ -1,4 +1,4 @@
-// Fibers that take turns: one runs until it comes to a point at which another may go on.
+// Scheduler: fibers that take turns. One runs until a point at which another may continue.
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/single_threaded.h>
@@ -17,12 +17,13 @@ World world;
 namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{512} << 10;
-// An execution of this many points has no end.
+// An execution with this many points counts as endless.
 constexpr std::uint64_t kStepsMax = 200'000;
 
 ucontext_t outside;
 
-// The program's thread_local variables: each fiber has its own, put in place when it runs.
+// The program's thread_local variables. Each fiber has its own copy, which is put in place when it
+// runs.
 struct ThreadLocals {
   char* start = nullptr;
   std::size_t bytes = 0;
@@ -39,7 +40,7 @@ void find_thread_locals() {
           thread_locals.start = static_cast<char*>(object->dlpi_tls_data);
           thread_locals.bytes = object->dlpi_phdr[i].p_memsz;
         }
-        return 1;  // The program itself comes first.
+        return 1;  // The program itself is the first object.
       },
       nullptr);
   world.locals_start = reinterpret_cast<std::uintptr_t>(thread_locals.start);
@@ -65,7 +66,7 @@ bool can_go(Fiber& fiber) {
          (fiber.state == Fiber::State::kBlocked && fiber.ready());
 }
 
-// Who goes on; nullptr: nobody can. The current one comes first, if it can.
+// The fiber that continues. nullptr: none can. The current one comes first, if it can continue.
 Fiber* choose_next() {
   Fiber* able[kThreadsMax];
   unsigned count = 0;
@@ -86,7 +87,7 @@ Fiber* choose_next() {
   return able[chosen];
 }
 
-// Nobody can go on: a wait with a deadline ends, else this is the end.
+// No fiber can continue, so a wait with a deadline times out. Without one this is a violation.
 Fiber* wake_timed() {
   for (int i = 0; i < world.made; ++i) {
     Fiber& fiber = world.fibers[i];
@@ -177,7 +178,7 @@ Fiber* start_fiber(const char* name, std::function<void*()> body) {
 
 void run_world(const std::function<void()>& main) {
   find_thread_locals();
-  __libc_single_threaded = 0;  // Else the C++ library counts references without atomics.
+  __libc_single_threaded = 0;  // Otherwise the C++ library counts references without atomics.
   for (Fiber& fiber : world.fibers) fiber.state = Fiber::State::kFree;
   world.made = 0;
   world.steps = 0;
@@ -200,7 +201,7 @@ void run_world(const std::function<void()>& main) {
   }
 }
 
-// The scenario's side.
+// Functions for scenarios.
 
 int spawn(const char* name, std::function<void()> body) {
   const Inside inside;

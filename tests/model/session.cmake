@@ -1,4 +1,4 @@
-# The client's session under the model.
+# Session model: the client's session under the model.
 set(sources "")
 foreach(library gpurun_client_session gpurun_client_callpath gpurun_client_thread)
   get_target_property(some ${library} SOURCES)

@@ -1,10 +1,12 @@
-// The command log's producers, sender and receiver: the client's session as it is, with a worker at
-// the far end that may take its time. What holds in every interleaving:
-// - each call is sent exactly once, whole; numbers have no gap and rise with each thread's calls,
-//   and what happens before in the program comes before in the log;
-// - what was appended is sent without anybody's help (no lost wake-up), and every wait ends: for a
-//   reply, for room in the log, for an event, also when the peer dies or the session ends;
-// - a record stays as it is until it is acknowledged.
+// Session model: the command log's producers, sender and receiver. The unchanged client session
+// runs with a worker at the far end that may be slow. In every interleaving:
+// - Each call is sent exactly once, whole. Numbers have no gap, and rise with each thread's calls.
+// The
+//   log keeps the happens-before order of the program.
+// - Appended calls are sent without further calls (no lost wake-up).
+// - Every wait ends: for a reply, for room in the log, for an event, also when the peer dies or the
+//   session ends.
+// - A record stays unchanged until it is acknowledged.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -17,7 +19,7 @@
 
 namespace gpurun::client {
 
-void doorbell();  // doorbell_scenario.cc
+void doorbell();  // In doorbell_scenario.cc.
 
 namespace {
 
@@ -29,7 +31,7 @@ using model::WireEnd;
 constexpr std::size_t kSmall = 16;
 constexpr std::size_t kThirdOfLog = 1200;
 
-// Lanes of the model's threads: as in a process, used again.
+// The lanes of the model's threads, reused as in a process.
 Lane& lane(int number) {
   static Lane* lanes[8] = {};
   if (lanes[number] == nullptr) lanes[number] = LaneRegistry::take();
@@ -45,7 +47,7 @@ class Run {
     channels.bulk.push_back(std::make_unique<WireEnd>(nullptr));
     SessionOptions options;
     options.log_bytes = log_bytes;
-    options.spin = std::chrono::microseconds(0);  // Time stands still.
+    options.spin = std::chrono::microseconds(0);  // Time does not advance.
     options.heartbeat = std::chrono::hours(1);
     options.silence_deadline = std::chrono::hours(2);
     auto started = Session::start(std::move(channels), options);
@@ -54,7 +56,7 @@ class Run {
     model::settle();
     model::exploring(true);
   }
-  // Everything was called: what was appended arrives by itself. Then the session ends.
+  // All calls are made. Checks that they arrive by themselves, then ends the session.
   void finish(std::uint64_t calls) {
     const std::uint64_t all = calls;
     {
@@ -65,7 +67,8 @@ class Run {
     session.reset();
   }
 
-  // A call of the thread `who`; its number. `previous`: that of an earlier call.
+  // A call of thread number `who`. Returns its sequence number. `previous` is that of an earlier
+  // call.
   std::uint64_t post(int who, std::size_t payload_bytes, std::uint64_t previous = 0,
                      int* result = nullptr) {
     const Bytes payload(payload_bytes, std::byte(who + 1));
@@ -88,7 +91,7 @@ class Run {
     return session->call(lane(who), site, payload, reply);
   }
 
-  // The worker's next record; false: the connection is down.
+  // Waits for the worker's next record. False: the connection is down.
   bool next(Wire::Record* record) {
     const Quiet quiet;
     model::until([this] { return wire.down || !wire.records.empty(); }, "a record");
@@ -107,7 +110,7 @@ class Run {
   std::unique_ptr<Session> session;
 };
 
-// Two threads append; the second one's last call comes after the first one's, if it knows of it.
+// Two threads append. The second one's last call comes after the first one's, if it has seen that.
 void posting() {
   Run run;
   std::atomic<std::uint64_t> first_of_one{0};
@@ -126,7 +129,7 @@ void posting() {
   run.finish(4);
 }
 
-// A fence beside a thread that only posts; its reply comes as soon as it is sent.
+// A fence beside a thread that only posts. The reply arrives as soon as the fence is sent.
 void waiting() {
   Run run;
   const int worker = model::spawn("worker", [&] {
@@ -173,8 +176,8 @@ void full_log() {
   run.finish(6);
 }
 
-// The peer goes at any moment: who waits for room or for a reply gets an error, and so does every
-// later call.
+// The peer goes at any moment. A thread that waits for room or for a reply gets an error, and so
+// does every later call.
 void peer_gone() {
   Run run(4096);
   const int worker = model::spawn("worker", [&] {
@@ -198,7 +201,7 @@ void peer_gone() {
   run.session.reset();
 }
 
-// The session's end while a call is on its way: its threads end.
+// The session ends while a call is on its way. Its threads end.
 void ending() {
   Run run;
   run.post(0, kSmall);
@@ -206,7 +209,8 @@ void ending() {
   model::exploring(false);
 }
 
-// A thread waits for an event of another one's record; the news come unasked, or the context fails.
+// A thread waits for an event that another thread recorded. The completion arrives unasked, or the
+// context fails.
 void events() {
   Run run;
   constexpr Handle kEvent = 0x5D00'0000'0000'0101;

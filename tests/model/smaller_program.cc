@@ -1,4 +1,5 @@
-// A program that fails is run again and again, with a step less, in processes of their own.
+// Smaller programs: runs a failing program again and again, with one step less, each time in its
+// own process.
 #include "tests/model/smaller_program.h"
 
 #include <sys/wait.h>

@@ -1,4 +1,5 @@
-// What fails, made smaller: without the steps that it fails without.
+// Smaller programs: makes a failing program smaller, by removing steps without which it still
+// fails.
 #pragma once
 
 #include <string>
@@ -7,9 +8,9 @@
 
 namespace gpurun::model {
 
-// The program that is being run; empty between two.
+// The program that runs now. Empty between two programs.
 CudaProgram& failing_program();
-// For report::explain: that program, and a smaller one that fails, too. This executable runs each,
+// For report::explain: that program, and a smaller one that also fails. This executable runs both,
 // as scenario "programs" with GPURUN_MODEL_PROGRAM.
 std::string explain_program();
 

@@ -1,5 +1,6 @@
-// The far end of a session in the model: connections that hold bytes, and what a worker sees of
-// them. What lies here is the model's own (Quiet); only the session's memory is looked at.
+// Wire: the far end of a session in the model. It has connections that hold bytes, and a worker's
+// view of them. Its own memory is hidden from the model (Quiet). The model follows only the
+// session's memory.
 #pragma once
 
 #include <cstring>
@@ -25,13 +26,13 @@ struct Wire {
     protocol::RecordHeader header;
     Bytes payload;
     const std::byte* place;  // In the session's ring.
-    Bytes copy;              // Of all of it.
+    Bytes copy;              // A copy of the whole record.
   };
 
   bool down = false;
   Passage outwards, inwards;
   Bytes to_client;
-  std::deque<Record> records;    // Not looked at by the worker yet.
+  std::deque<Record> records;    // Not read by the worker yet.
   std::vector<Record> retained;  // Sent, not acknowledged.
   std::uint64_t sent = 0;        // The last record's number.
   std::uint64_t acknowledged = 0;
@@ -39,7 +40,7 @@ struct Wire {
   std::uint64_t acknowledged_items = 0;
   std::uint64_t empty_frames = 0;
 
-  // A frame of the client's log channel, whose records stand at `places`.
+  // Takes a frame of the client's log channel. Its records lie at `places`.
   void take_frame(const protocol::FrameHeader& header, ByteView payload,
                   const std::vector<const std::byte*>& places) {
     check(header.acknowledged <= items, "the session acknowledges a reply that was never sent");
@@ -63,7 +64,7 @@ struct Wire {
     }
   }
 
-  // The worker's side; each also lets others go on before.
+  // Functions of the worker. Each lets other threads run first.
   void say(protocol::FrameKind kind, ByteView payload, std::uint64_t sequence) {
     protocol::FrameHeader header;
     header.kind = kind;
@@ -84,12 +85,14 @@ struct Wire {
     header.kind = protocol::ReplyKind::kReply;
     header.opcode = to.header.opcode;
     header.lane = to.header.lane;
-    header.result = static_cast<std::int32_t>(to.header.sequence);  // So that it is recognised.
+    header.result = static_cast<std::int32_t>(to.header.sequence);  // So that the test recognises
+                                                                    // it.
     header.call_sequence = to.header.sequence;
     header.watermark = watermark;
     item(header);
   }
-  // What is not acknowledged is still there, as a resumed session would send it again.
+  // Checks that records without acknowledgement are still intact, because a resumed session would
+  // send them again.
   void acknowledge(std::uint64_t sequence) {
     for (const Record& record : retained) {
       check(std::memcmp(record.place, record.copy.data(), record.copy.size()) == 0,
@@ -100,7 +103,7 @@ struct Wire {
   }
 };
 
-// One end of a connection: the session's. With no wire it carries nothing until it is shut down.
+// The session's end of a connection. Without a wire it carries nothing until it is shut down.
 class WireEnd final : public transport::Connection {
  public:
   explicit WireEnd(Wire* wire) : wire_(wire) {}
@@ -113,7 +116,7 @@ class WireEnd final : public transport::Connection {
     check(!sending_, "two threads send on one connection");
     sending_ = true;
     point();
-    // What is sent is read twice: the kernel takes its time.
+    // Reads the bytes twice, because the kernel may be slow.
     Bytes bytes;
     std::vector<const std::byte*> places;
     for (const ByteView part : parts) {
@@ -139,7 +142,8 @@ class WireEnd final : public transport::Connection {
     return {};
   }
 
-  // Time stands still, so a deadline is never met by waiting: only one that has passed counts.
+  // Time does not advance here, so a wait never reaches its deadline. Only a deadline that has
+  // already passed counts.
   Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min,
                               Deadline deadline) override {
     const Quiet quiet;
@@ -175,7 +179,7 @@ class WireEnd final : public transport::Connection {
   }
 
  private:
-  // The watcher may be told once too often, so it is told of all that has come.
+  // A watch may report once too often, so this one reports all bytes that have arrived.
   class EndWatch final : public transport::Watch {
    public:
     explicit EndWatch(const WireEnd& end) : end_(end) {}

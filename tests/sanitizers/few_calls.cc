@@ -1,5 +1,5 @@
-// A program of the driver API that does little: one call that the client answers, several that
-// reach the worker. It knows nothing of gpurun.
+// few_calls: a small program of the driver API. The client answers one of its calls, and several
+// reach the worker. It does not know gpurun.
 #include <cstdio>
 
 #include "driver_abi/cuda_abi.h"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A sanitizer that is loaded too late, or not into a process at all, or whose report gets lost, looks
-like health. Here a program runs through gpurun, with client library, gpurun, daemon and worker of a
-sanitizer's build; a flaw planted into any of them (base/planted_flaw.h) must be reported by that
-process and fail a watched run (watched.py), and without one nothing may be reported.
+"""Injected faults: sanitizers are loaded in time, into every process, and their reports arrive. A sanitizer
+that is loaded too late, or a lost report, would look like success. A program runs through gpurun, with
+client library, gpurun, daemon and worker of a sanitizer's build. A fault injected into any of them
+(base/planted_flaw.h) must be reported by that process and fail a watched run (watched.py). Without a fault
+nothing may be reported.
 
 usage: planted_flaws_test.py BUILD_FOLDER SANITIZER PROGRAM DRIVER   (SANITIZER: address or thread)
 """
@@ -14,7 +15,7 @@ import sys
 import unittest
 
 BUILD, SANITIZER, PROGRAM, DRIVER = sys.argv[1:]
-# Kind of flaw -> what a report of it says: clang's, or g++'s (reports.py says why).
+# Kind of flaw -> the text of its report: clang's, or g++'s (reports.py says why).
 FLAWS = {"address": {"overflow": "heap-buffer-overflow",
                      "undefined": "signed integer overflow|AddressSanitizer: ABRT"},
          "thread": {"race": "data race"}}[SANITIZER]
@@ -23,7 +24,7 @@ SECONDS = 60
 
 
 def run(flaw=None):
-    """A watched run whose processes have this flaw, or none."""
+    """A watched run, with this fault in its processes or without one."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GPURUN_")}
     environment["GPURUN_DRIVER"] = DRIVER
     if flaw is not None:

@@ -1,34 +1,34 @@
-"""Reports of sanitizers, of every process that a command starts: each goes into a file, whatever
-becomes of the process's own output and exit status."""
+"""Sanitizer reports of every process that a command starts. Each goes into a file, independent of the
+process's own output and exit status."""
 import contextlib
 import glob
 import os
 import re
 import tempfile
 
-# Under gpurun our library stands before all others in the list of libraries, the sanitizer's too.
-# The session of our client library lives until the process ends, and its threads with it.
-# In a process that has both, UndefinedBehaviorSanitizer does not find its log_path with g++ 12 (with
-# clang it does): it ends the process by abort(), which AddressSanitizer reports, with the stack.
+# Under gpurun our library comes before all others in the list of libraries, also before the sanitizer's. The
+# session of our client library lives until the process ends, and its threads with it. With g++ 12,
+# UndefinedBehaviorSanitizer does not find its log_path in a process that has both (with clang it does). It
+# ends the process by abort(), which AddressSanitizer reports with the stack.
 OPTIONS = {"ASAN_OPTIONS": "verify_asan_link_order=0:handle_abort=1",
            "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
-           # A process with threads would else sleep for a second before it ends. One with a report
-           # ends by it, as with AddressSanitizer: what names functions for it is a child of gpurun's
-           # own otherwise, for which gpurun waits. It takes a send for a read when that has returned: by
-           # then the peer may have acknowledged the bytes, which the kernel has copied, and their
-           # place in the log be another record's.
+           # Without atexit_sleep_ms a process with threads would sleep for a second before it ends. A report
+           # ends its process, as with AddressSanitizer. Otherwise the symbolizer is a child of gpurun's own,
+           # and gpurun waits for it. ThreadSanitizer counts a send as a read of its bytes at its return. By
+           # then the peer may have acknowledged the bytes, which the kernel has copied, and another record
+           # may use their place in the log.
            "TSAN_OPTIONS": "report_thread_leaks=0:atexit_sleep_ms=20:halt_on_error=1:intercept_send=0"}
 
 
-# A leak check says so of a thread that ends, or begins, under its eyes. It then cannot see what that
-# thread's stack holds, and takes it for leaked: what such a check finds is no finding.
+# A leak check prints this about a thread that begins or ends during the check. It cannot see what that
+# thread's stack holds, and reports it as leaked. Such a finding does not count.
 UNSEEN_THREAD = re.compile(r"^==.*==(Unable to get registers from thread|Could not attach to thread|"
                            r"Running thread \d+ was not suspended\.) .*\n", re.M)
 ERROR = re.compile(r"(?:ERROR|WARNING): (\w+Sanitizer)")
 
 
 def finding(text):
-    """What of one process's report counts; empty: nothing."""
+    """The part of one process's report that counts. Empty: none."""
     if not UNSEEN_THREAD.search(text):
         return text
     rest = UNSEEN_THREAD.sub("", text)
@@ -41,14 +41,14 @@ class Reports:
         self.folder = folder
 
     def environment(self, base):
-        """`base`, in which a process is told to leave its reports here; what it said already stays."""
+        """`base`, with options that make a process write its reports here. Options of `base` stay in effect."""
         where = f"log_path={self.folder}/report:log_exe_name=1"
         added = {name: ":".join(filter(None, (options, base.get(name), where)))
                  for name, options in OPTIONS.items()}
         return {**base, **added}
 
     def found(self):
-        """Process name -> what was reported by processes of that name."""
+        """Process name -> the reports of processes of that name."""
         texts = {}
         for path in sorted(glob.glob(glob.escape(self.folder) + "/report.*")):
             name = os.path.basename(path).split(".", 1)[1].rpartition(".")[0]
@@ -61,7 +61,8 @@ class Reports:
 
 @contextlib.contextmanager
 def collected():
-    """A folder for reports that everybody may write to: a worker of root's daemon is another user."""
+    """A folder for reports to which everyone may write, because a worker of root's daemon runs as another
+    user."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o1777)
         yield Reports(folder)

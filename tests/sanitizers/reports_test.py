@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects what counts as a sanitizer's finding, and what a leak check says of threads that it did not
-see whole."""
+"""Sanitizer reports: what counts as a finding, and what a leak check prints about threads that it did not see
+whole."""
 import unittest
 
 import reports

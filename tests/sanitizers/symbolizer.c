@@ -1,6 +1,7 @@
-// Stands before LLVM's symbolizer, which a process with a report starts: under gpurun it would be
-// started with our library before its own, and end, for it has no sanitizer. This is linked
-// statically, and so gets none. It must be called llvm-symbolizer to be taken for one.
+// Symbolizer wrapper: starts LLVM's symbolizer for a process with a report. Under gpurun that
+// program would start with our library before its own, and would end, because it has no sanitizer.
+// This program is linked statically, so no library is loaded into it. Its name must be
+// llvm-symbolizer.
 #include <stdlib.h>
 #include <unistd.h>
 

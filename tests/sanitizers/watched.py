@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs a test's command in a build with a sanitizer. A report of any process of the run, however deep
-below (program, gpurun, gpurund, gpurun-worker), fails it, and is shown.
+"""Runs a test's command in a build with a sanitizer. A report of any process of the run, at any depth
+(program, gpurun, gpurund, gpurun-worker), fails the run and is shown.
 
 usage: watched.py COMMAND ARG...    Exit status: the command's, or 1 if it was 0 and there is a report.
 """

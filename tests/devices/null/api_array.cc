@@ -1,4 +1,4 @@
-// CUDA arrays: they hold what is copied to them. Of formats only the plain ones have a size.
+// CUDA arrays: they keep the bytes that are copied to them. Only plain formats have a size.
 #include <algorithm>
 #include <map>
 #include <mutex>

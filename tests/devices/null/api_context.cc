@@ -1,5 +1,5 @@
-// Contexts, streams and events of the null device. Nothing is ever pending, but for kernels that
-// are told to take time.
+// Contexts, streams and events of the null device. Nothing is ever pending, except kernels that are
+// configured to take time.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -42,7 +42,8 @@ CUresult create_context(CUcontext* pctx) {
   return push(*pctx);
 }
 
-// GPURUN_EMULATED=kernel-us=N: so long a kernel keeps the whole device busy; else no time at all.
+// GPURUN_EMULATED=kernel-us=N: a kernel keeps the whole device busy for that time. Without it
+// kernels take no time.
 const std::int64_t g_kernel_ns = [] {
   const char* given = std::getenv("GPURUN_EMULATED");
   long long us = 0;
@@ -62,13 +63,13 @@ void launched() {
 
 bool busy() { return g_kernel_ns != 0 && now() < g_busy_until.load(); }
 
-// As NVIDIA's driver does by default: awake.
+// Spins, as NVIDIA's driver does by default.
 CUresult wait() {
   while (busy()) continue;
   return CUDA_SUCCESS;
 }
 
-// Streams that capture; a stream's flags stand in the low bits of its handle.
+// The streams that capture. The low bits of a stream's handle are its flags.
 struct Captures {
   std::mutex mutex;
   std::set<CUstream> streams;
@@ -206,7 +207,8 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   return CUDA_SUCCESS;
 }
 
-// What a real stream would call in its turn is called at once: nothing is ever ahead of it.
+// A real stream runs the function in its turn. Here nothing is ever ahead of it, so it runs at
+// once.
 CUresult cuLaunchHostFunc(CUstream, CUhostFn fn, void* userData) {
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   fn(userData);
@@ -220,7 +222,7 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
   return CUDA_SUCCESS;
 }
 
-// Without a look at their arguments: the benches measure the path to here.
+// These calls ignore their arguments, because the benches measure the path to here.
 CUresult cuEventRecord(CUevent, CUstream) { return CUDA_SUCCESS; }
 CUresult cuEventQuery(CUevent) { return busy() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent) { return wait(); }

@@ -13,7 +13,7 @@ struct Side {
   std::size_t height;  // Rows of one slice.
 };
 
-// Where the box begins, as a structure says it of either side.
+// The start of the box, in the fields that a copy structure has for either side.
 struct Place {
   CUmemorytype type;
   const void* host;
@@ -22,7 +22,7 @@ struct Place {
   std::size_t x, y, z, pitch, height;
 };
 
-// INVALID_HANDLE: no array; INVALID_VALUE: the box reaches beyond it.
+// INVALID_HANDLE: not an array. INVALID_VALUE: the box exceeds it.
 CUresult side_of(const Place& place, const CUDA_MEMCPY3D& box, Side* out) {
   std::size_t pitch = place.pitch, height = place.height;
   unsigned char* start = nullptr;

@@ -23,7 +23,7 @@ struct Attribute {
   int value;
 };
 
-// Those of a mid-sized GPU of that compute capability; whatever is not listed is 0.
+// Values of a mid-sized GPU of that compute capability. Attributes that are not listed are 0.
 constexpr Attribute kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
@@ -177,7 +177,8 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
   return resolve(symbol, pfn, cudaVersion, flags, symbolStatus);
 }
 
-// None is served: the device is driven by the worker and by driver-API programs, not by a runtime.
+// The device serves no export table. Only the worker and programs of the driver API use it, never
+// CUDA's runtime.
 CUresult cuGetExportTable(const void** ppExportTable, const CUuuid*) {
   if (ppExportTable != nullptr) *ppExportTable = nullptr;
   return CUDA_ERROR_INVALID_VALUE;

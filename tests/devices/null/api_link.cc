@@ -1,5 +1,5 @@
-// Links: an image of all PTX texts, one behind the other, and a line in the logs of the state's
-// creation for each input. Text that begins with "broken" is refused, as a compiler would.
+// Links: concatenates all PTX texts to an image, and writes one line for each input to the logs of
+// the state. Like a compiler it refuses broken text, which here begins with "broken".
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -16,7 +16,7 @@
 namespace gpurun::null_device::api {
 namespace {
 
-// The caller's, for the life of the state.
+// The caller's memory, valid as long as the state lives.
 struct Log {
   char* buffer = nullptr;
   void** value = nullptr;

@@ -232,8 +232,9 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t, CUdeviceptr addr,
                              unsigned long long) {
   if (ptr == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
-  // The address is a wish, to CUDA as to mmap. Not MAP_FIXED_NOREPLACE: ThreadSanitizer drops a
-  // wish for an address that it cannot watch, but not that flag, and page 0 would be mapped.
+  // The address is a hint, for CUDA as for mmap. MAP_FIXED_NOREPLACE would be wrong:
+  // ThreadSanitizer drops a hint for an address that it does not support but keeps that flag, and
+  // page 0 would be mapped.
   void* place = mmap(at(addr), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (place == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   *ptr = reinterpret_cast<CUdeviceptr>(place);
@@ -266,7 +267,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   const std::lock_guard lock(all.mutex);
   const auto found = all.files.find(handle);
   if (found == all.files.end()) return CUDA_ERROR_INVALID_VALUE;
-  close(found->second.descriptor);  // Mappings keep the memory, though not in our books.
+  close(found->second.descriptor);  // Mappings keep the memory, although its entry is gone.
   discharge(found->second.bytes);
   all.files.erase(found);
   return CUDA_SUCCESS;

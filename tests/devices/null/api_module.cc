@@ -1,5 +1,5 @@
-// Modules, libraries and kernels of the null device: every image loads; kernels come from its PTX,
-// and any other name is found as well, as a kernel without parameters.
+// Modules, libraries and kernels of the null device. Every image loads. Kernels come from its PTX,
+// and any other name gives a kernel without parameters.
 #include <cstring>
 #include <map>
 #include <memory>
@@ -86,7 +86,7 @@ CUresult unload(std::uint64_t handle) {
   return all.loaded.erase(handle) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-// With the lock held.
+// The caller holds the lock.
 std::uint64_t kernel_of(Images& all, std::uint64_t image, Loaded& loaded, const std::string& name,
                         HandleKind kind) {
   std::uint64_t& handle = loaded.kernels[name];
@@ -251,7 +251,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, C
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   return variable(dptr, bytes, number(library), name);
 }
-// One handle stands for the library and for its module in the one context that matters here.
+// One handle is both the library and its module in the only context that matters here.
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pMod = reinterpret_cast<CUmodule>(library);

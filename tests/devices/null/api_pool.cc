@@ -1,4 +1,4 @@
-// Attributes of memory pools: what was set, else 0.
+// Memory pool attributes: the value that was set, otherwise 0.
 #include <cstring>
 #include <map>
 #include <mutex>

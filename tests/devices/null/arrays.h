@@ -15,7 +15,7 @@ struct ArrayMemory {
   std::size_t depth;   // slices.
 };
 
-// nullopt: no array of cuArrayCreate or cuArray3DCreate.
+// nullopt: not an array of cuArrayCreate or cuArray3DCreate.
 std::optional<ArrayMemory> array_memory(CUarray array);
 
 }  // namespace gpurun::null_device

@@ -1,7 +1,7 @@
-// The null device: a libcuda.so.1 on which every call succeeds, memory is real (the host's), and
-// kernels do nothing. It is what the call path is measured and tested on.
+// Null device: a libcuda.so.1 on which every call succeeds, memory is real (the host's), and
+// kernels do nothing. The call path is measured and tested on it.
 //
-// Functions with a name in implemented.list are written by hand (api_*.cc); generic() answers all
+// Functions with a name in implemented.list are written by hand (api_*.cc). generic() answers all
 // others from their row.
 #pragma once
 
@@ -21,12 +21,12 @@ Handle mint_as(driver_abi::HandleKind kind) noexcept {
   return reinterpret_cast<Handle>(mint(kind));
 }
 
-// What generic() writes into outputs that are plain bytes: zeros, or (the recording device) a
-// pattern that differs from row to row and parameter to parameter.
+// What generic() writes into outputs that are plain bytes: zeros, or (on the recording device) a
+// pattern that differs by row and parameter.
 extern bool g_fill_with_pattern;
 
-// Fills the outputs of a call: handles are minted, bytes and texts as above. A NULL where the row
-// allows none gives the row's null_error. Any thread.
+// Fills the outputs of a call: mints handles, and writes bytes and texts as above. A NULL that the
+// row does not allow gives the row's null_error. Any thread may call it.
 CUresult generic(const driver_abi::Row& row, void* const* arguments) noexcept;
 
 }  // namespace gpurun::null_device

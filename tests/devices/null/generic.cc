@@ -1,4 +1,4 @@
-// Answers every call that has no function of its own, from the row alone.
+// generic(): answers every call that has no function of its own, from its row alone.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -17,7 +17,7 @@ using driver_abi::Shape;
 constexpr std::uint64_t kHandleMark = std::uint64_t{0xca} << 40;
 constexpr unsigned kKindShift = 32;
 constexpr std::size_t kKinds = 64;
-// What a list has when the program asks how long it is.
+// The length of every list that the program asks for.
 constexpr std::uint64_t kListLength = 2;
 
 std::atomic<std::uint32_t> g_next_ordinal[kKinds];
@@ -40,7 +40,7 @@ void mint_into(const Parameter& parameter, void* place, std::uint64_t count) {
   }
 }
 
-// A count behind a pointer is in and out: the room there is, then what was found.
+// A count behind a pointer goes in and out: in is the room of the list, out is its length.
 std::uint64_t settle_count(const Row& row, void* const* arguments, std::size_t index,
                            bool has_room) {
   const std::uint8_t counter = row.parameters[index].count_parameter;

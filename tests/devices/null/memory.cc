@@ -10,7 +10,7 @@
 namespace gpurun::null_device {
 namespace {
 
-// Immortal: programs call the driver from exit handlers.
+// Never destroyed, because programs call the driver from exit handlers.
 struct Ranges {
   std::mutex mutex;
   std::map<std::uint64_t, Range> by_base;

@@ -1,4 +1,4 @@
-// Memory of the null device: device memory is host memory, so that every copy is a memcpy.
+// Memory of the null device: device memory is host memory, so every copy is a memcpy.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@ struct Range {
   MemoryKind kind;
 };
 
-// 0 when there is no room. Zeroed, aligned to 512.
+// Returns zeroed memory, aligned to 512 bytes. 0: no room.
 std::uint64_t allocate(std::size_t bytes, MemoryKind kind);
-// False when nothing of that kind begins there.
+// False: nothing of that kind begins there.
 bool release(std::uint64_t base, MemoryKind kind);
 void remember(const Range& range);
-// The range that `address` lies in.
+// The range that contains `address`.
 std::optional<Range> range_of(std::uint64_t address);
 std::size_t used_device_bytes();
-// Accounts for device memory that lies elsewhere (cuMemCreate). False: there is not so much.
+// Accounts for device memory that lies elsewhere (cuMemCreate). False: not enough is left.
 bool charge(std::size_t bytes);
 void discharge(std::size_t bytes);
 

@@ -1,4 +1,4 @@
-// Scans PTX for kernels.
+// read_entries(): scans PTX for kernels.
 #include "tests/devices/null/ptx_entries.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-// ".u64" -> 8; 0 when it is no type.
+// ".u64" -> 8. 0: not a type.
 std::size_t type_bytes(const std::string& word) {
   if (word.size() < 3 || word[0] != '.' || std::string("busf").find(word[1]) == std::string::npos) {
     return 0;
@@ -39,7 +39,7 @@ KernelParameter read_parameter(std::string_view text, std::size_t used) {
   const std::vector<std::string> words = words_of(text);
   std::size_t element = 0;
   std::size_t align = 0;
-  bool pointee = false;  // An .align after .ptr is that of what it points to.
+  bool pointee = false;  // An .align after .ptr is that of its target.
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i] == ".ptr") pointee = true;
     if (words[i] == ".align" && !pointee && i + 1 < words.size()) {

@@ -1,4 +1,4 @@
-// Names and parameter layouts of the kernels in PTX text: enough for a launch to be packed.
+// PTX entries: names and parameter layouts of the kernels in PTX text, enough to pack a launch.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ struct KernelEntry {
   std::vector<KernelParameter> parameters;
 };
 
-// The `.entry` directives of `ptx`, in file order. Reads what the PTX ISA calls kernel parameters
-// (PTX ISA, "Kernel Function Parameters"); what it does not understand it leaves out.
+// Returns the `.entry` directives of `ptx` in file order. Reads kernel parameters (PTX ISA, "Kernel
+// Function Parameters"), and skips what it does not understand.
 std::vector<KernelEntry> read_entries(std::string_view ptx);
 
 }  // namespace gpurun::null_device

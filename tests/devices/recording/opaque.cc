@@ -1,4 +1,4 @@
-// One function for each type.
+// opaque_text(): one function for each type.
 #include "tests/devices/recording/opaque.h"
 
 #include <cstring>
@@ -25,7 +25,7 @@ std::string number(T value) {
   }
 }
 
-// The argument of that type; nullptr: there is none.
+// The argument of that type. nullptr: the row has no such parameter.
 void* argument_of(const Row& row, void* const* arguments, std::string_view type) {
   for (std::size_t i = 0; i < row.parameters.size(); ++i) {
     if (type == row.parameters[i].type) return devices::pointer_of(arguments, i);
@@ -86,7 +86,7 @@ std::string kernel_node(const CUDA_KERNEL_NODE_PARAMS* node) {
          "}";
 }
 
-// Of host memory only that it is: whose it is, is the caller's business.
+// Of host memory only its presence is recorded, because its address concerns only the caller.
 std::string copy_side(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array,
                       std::size_t x, std::size_t y, std::size_t z, std::size_t pitch,
                       std::size_t height) {
@@ -106,7 +106,7 @@ std::string copy_of_box(const CUDA_MEMCPY3D* copy) {
          number(copy->Depth) + "}";
 }
 
-// Whatever wraps the bytes of an image, they are what is loaded.
+// The text covers the bytes that are loaded, without the wrapper around them.
 std::string image_text(const void* code) {
   if (code == nullptr) return "null";
   const auto image = driver_abi::image_at(code);
@@ -116,7 +116,7 @@ std::string image_text(const void* code) {
   return text;
 }
 
-// Numbers; but for logs, whose places are the caller's.
+// Values are numbers. Of logs only their presence is recorded, because they point into the caller.
 std::string jit_values(const Row& row, void* const* arguments, void* const* values) {
   if (values == nullptr) return "null";
   const CUjit_option* options = nullptr;

@@ -1,7 +1,7 @@
-// Texts of what rows call opaque: structures with pointers in them, parameters of kernels, code
-// images. By contents, so that two calls which mean the same read the same: parameters of a kernel
-// are the bytes of their block, however they are given. `opaque` is left for pointers that mean
-// something to the caller alone.
+// Opaque texts: text for arguments that rows call opaque (structures with pointers in them,
+// parameters of kernels, code images). The text shows contents, so that two calls of equal meaning
+// give equal text. Kernel parameters, for example, are the bytes of their block in either form.
+// `opaque` remains for pointers that mean something to the caller alone.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace gpurun::recording {
 
 std::string opaque_text(const driver_abi::Row& row, void* const* arguments, std::size_t index);
 
-// record.cc
+// Defined in record.cc.
 std::string hex(std::uint64_t value);
 std::string bytes_text(const void* place, std::uint64_t count);
 

@@ -1,4 +1,4 @@
-// Writes calls down.
+// Call: writes one call to the recording.
 #include "tests/devices/recording/record.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ int recording_file() {
   return file;
 }
 
-// The calling thread's current context, as one argument more, where a test wants it.
+// The calling thread's current context, as one more argument, if the test asks for it.
 std::string context_text(bool first) {
   static const bool wanted = std::getenv("GPURUN_RECORDING_CONTEXTS") != nullptr;
   if (!wanted) return "";
@@ -115,8 +115,9 @@ std::string argument_text(const Row& row, void* const* arguments, std::size_t in
   return pointee_text(row, arguments, index);
 }
 
-// Calls of several threads of one process are ordered by this lock: what a test and a worker in its
-// process do to each other's memory between calls, which come and go over sockets, is no race.
+// This lock orders the calls of all threads in the process. A test and a worker in its process use
+// each other's memory between calls that travel over sockets. The lock keeps ThreadSanitizer from
+// reporting that as a race.
 void in_order() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);

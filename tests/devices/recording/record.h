@@ -1,13 +1,15 @@
-// The recording device: the null device, and every call is written down with its arguments before
-// it runs and with its outputs after.
+// Recording device: the null device, which writes each call to a file with its arguments before it
+// runs and its outputs after it.
 //
-// GPURUN_RECORDING_FILE names the file; without it nothing is written. One line a call:
+// GPURUN_RECORDING_FILE names the file. Without it nothing is written. Each call is one line:
 //   SYMBOL(name=value, ...) = CUresult name=value ...
-// Values are canonical, so that lines of two runs can be compared: integers and handles in hex,
-// structures and arrays as the hex of their bytes (over kBytesShown: their count and a hash), texts
-// in quotes, null for NULL, `out` for an output before the call; what the row calls opaque as
-// opaque.h says. With GPURUN_RECORDING_CONTEXTS
-// one more: `context`, the one that is current on the calling thread.
+//
+// Values are canonical, so that lines of two runs can be compared. Integers and handles are in hex,
+// and texts are in quotes. Structures and arrays are the hex of their bytes, or their count and a
+// hash if they are longer than kBytesShown. NULL is null, and an output before the call is `out`.
+// opaque.h gives the text of parameters that the row calls opaque.
+//
+// GPURUN_RECORDING_CONTEXTS adds `context`, the context that is current on the calling thread.
 #pragma once
 
 #include <string>
@@ -19,10 +21,10 @@ namespace gpurun::recording {
 
 inline constexpr std::size_t kBytesShown = 512;
 
-// Lives for one call. Any thread; lines of different calls do not mix.
+// Lives for one call. Any thread may use it. Lines of different calls do not mix.
 class Call {
  public:
-  // Both are borrowed until done().
+  // Borrows both until done().
   Call(const driver_abi::Row& row, void* const* arguments);
   CUresult done(CUresult result);
 

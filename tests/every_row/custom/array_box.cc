@@ -1,4 +1,4 @@
-// Draws boxes in arrays, and copies boxes as a worker does.
+// ArrayCopy: draws boxes in arrays, and copies boxes as a worker does.
 #include "tests/every_row/custom/array_box.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ constexpr std::size_t kElement = 4;
 
 CUdeviceptr address_of(const unsigned char* place) { return reinterpret_cast<CUdeviceptr>(place); }
 
-// The end's fields of a structure; `own` chooses the half of the handle.
+// One end's fields of a copy structure. The caller chooses the client's or the driver's handle.
 struct Fields {
   CUmemorytype type = CU_MEMORYTYPE_ARRAY;
   void* host = nullptr;
@@ -45,8 +45,8 @@ Fields for_client(const ArrayEnd& end) {
   return fields;
 }
 
-// Of the driver's: from (x, y, z) in the box on; memory of the worker's is as large as the piece.
-// `box_height`: of a single slice; else 0, and slices lie as far apart as they do.
+// The driver's fields of a piece, which begins at (x, y, z) of the box. The worker's memory is as
+// large as the piece. `box_height` is for a box of a single slice. 0: slices keep their distance.
 Fields for_driver(const ArrayEnd& end, const Fields& piece, std::size_t box_height) {
   if (end.in == In::kArray) {
     return {CU_MEMORYTYPE_ARRAY, nullptr, 0, end.array.driver, end.x + piece.x, end.y + piece.y,
@@ -56,7 +56,7 @@ Fields for_driver(const ArrayEnd& end, const Fields& piece, std::size_t box_heig
     return {CU_MEMORYTYPE_HOST, piece.host, 0, nullptr, 0, 0, 0, piece.pitch, piece.height};
   }
   const unsigned char* start = end.base + (end.z * end.height + end.y) * end.pitch + end.x;
-  // The address stays that of the box, and the piece's place in it is an offset.
+  // The address is the start of the box. The piece's place in it is an offset.
   const std::size_t height = box_height != 0 ? box_height : end.height;
   return {CU_MEMORYTYPE_DEVICE,
           nullptr,
@@ -109,7 +109,7 @@ ArrayEnd ArrayCopy::end(Trial& t, In in, bool line) const {
 
 ArrayCopy::ArrayCopy(Trial& t, In to_in, In from_in, bool line, std::size_t slices)
     : width(kElement * t.draw(1, 100)), height(line ? 1 : t.draw(1, 5)), depth(slices) {
-  // In the record, or in pieces of which none ends where a line does.
+  // Small boxes go in the record. Others go in pieces that end in the middle of a line.
   if (t.draw(0, 2) == 0) width *= line ? 4000 : 300;
   to = end(t, to_in, line);
   from = end(t, from_in, line);
@@ -168,7 +168,7 @@ CUresult ArrayCopy::copy_directly(Trial& t, const Both<CUstream>& stream) const 
   const std::size_t total = width * height * depth;
   const std::size_t only = depth == 1 ? height : 0;
   const ArrayEnd& host = to.in == In::kHost ? to : from;
-  // The worker's memory: the box without gaps.
+  // The worker's memory holds the box without gaps.
   std::vector<unsigned char> dense(total);
   const auto each_line = [&](auto visit) {
     for (std::size_t z = 0; z < depth; ++z) {
@@ -183,7 +183,7 @@ CUresult ArrayCopy::copy_directly(Trial& t, const Both<CUstream>& stream) const 
   }
   CUresult result = CUDA_SUCCESS;
   for (std::size_t at = 0; at < total && result == CUDA_SUCCESS;) {
-    // Smaller ones go in the record or the reply, whole.
+    // Smaller copies go whole in the record or the reply.
     const std::size_t until =
         std::min(total, (at / limits::kBulkChunkBytes + 1) * limits::kBulkChunkBytes);
     const std::size_t left = until - at, in_line = at % width, line = at / width % height;

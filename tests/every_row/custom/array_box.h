@@ -1,5 +1,5 @@
-// Copies of boxes, of arrays (drawn here) or plain memory: as the program describes them, and as
-// the driver must see them.
+// ArrayCopy: copies of boxes between arrays (created here) and plain memory, as the program
+// describes them and as the driver must see them.
 #pragma once
 
 #include "tests/every_row/custom/trial_cuda.h"
@@ -11,13 +11,13 @@ Both<CUarray> new_array(Trial& t, std::size_t width_bytes, std::size_t height, s
 
 enum class In { kArray, kDevice, kHost };
 
-// One end of a copy: where the box begins, in something larger.
+// One end of a copy: the start of the box in a larger area.
 struct ArrayEnd {
   In in = In::kArray;
   Both<CUarray> array;
   std::size_t x = 0, y = 0, z = 0;
-  std::size_t pitch = 0, height = 0, depth = 0;  // Of what it lies in.
-  unsigned char* base = nullptr;                 // Of memory.
+  std::size_t pitch = 0, height = 0, depth = 0;  // Of the area.
+  unsigned char* base = nullptr;                 // For memory.
   std::vector<unsigned char> host;
 };
 
@@ -25,9 +25,9 @@ struct ArrayCopy {
   std::size_t width, height, depth;
   ArrayEnd to, from;
 
-  // At least one end is an array; `line`: of one dimension, without room around it in memory.
+  // At least one end is an array. `line`: one dimension, without room around it in memory.
   ArrayCopy(Trial& t, In to, In from, bool line, std::size_t depth);
-  // Of plain memory.
+  // Both ends are plain memory.
   ArrayCopy(std::size_t bytes, std::size_t lines, std::size_t slices, ArrayEnd to_end,
             ArrayEnd from_end)
       : width(bytes),
@@ -35,23 +35,23 @@ struct ArrayCopy {
         depth(slices),
         to(std::move(to_end)),
         from(std::move(from_end)) {}
-  // Two ends of which one is an array, drawn.
+  // Draws two ends, at least one of them an array.
   static ArrayCopy drawn(Trial& t, std::size_t depth);
 
   CUDA_MEMCPY3D for_client() const;
-  // All of it as one copy of the driver, from where the box begins in memory.
+  // The whole box as one copy of the driver. Addresses are those of the box in memory.
   CUDA_MEMCPY3D whole() const;
-  // Everything that lies at that end.
+  // The whole area at that end.
   static std::vector<unsigned char> contents(Trial& t, const ArrayEnd& end);
   static void fill(Trial& t, const ArrayEnd& end, const std::vector<unsigned char>& bytes);
-  // The copies that a worker makes, in the pieces in which the bytes come or go.
+  // Makes the copies that a worker makes, in the pieces in which the bytes travel.
   CUresult copy_directly(Trial& t, const Both<CUstream>& stream) const;
 
  private:
   ArrayEnd end(Trial& t, In in, bool line) const;
 };
 
-// `call` makes it through the client library, in that stream.
+// `call` makes the copy through the client library, in `stream`.
 template <typename Call>
 void compare(Trial& t, const ArrayCopy& copy, const Both<CUstream>& stream, Call call) {
   const std::vector<unsigned char> before = ArrayCopy::contents(t, copy.to);

@@ -67,7 +67,7 @@ void add_creations(TrialTable& table) {
     Both<CUarray> level;
     t.same(FN(cuMipmappedArrayGetLevel), out(level), array, 1u);
     t.same(FN(cuMipmappedArrayDestroy), array);
-    // Its parts end with it.
+    // Parts end with their array.
     CUDA_ARRAY3D_DESCRIPTOR what{};
     t.expect_local(t.client(FN(cuArray3DGetDescriptor_v2), &what, level),
                    CUDA_ERROR_INVALID_HANDLE);
@@ -102,7 +102,7 @@ void add_questions(TrialTable& table) {
   });
 }
 
-// What an object is made of, with either side's handles and addresses.
+// The description of an object, with either side's handles and addresses.
 Both<CUDA_RESOURCE_DESC> drawn_resource(Trial& t) {
   Both<CUDA_RESOURCE_DESC> what;
   const auto both = [&](auto set) { set(what.client), set(what.driver); };
@@ -167,7 +167,7 @@ struct Descriptions {
   }
 };
 
-// The value is the driver's own.
+// The client passes on the driver's own value.
 template <typename Object, typename Create>
 Both<Object> created(Trial& t, const char* row, const char* parameter, Create create) {
   Both<Object> object{}, direct{};
@@ -200,7 +200,7 @@ Both<CUsurfObject> new_surface(Trial& t) {
       });
 }
 
-// This device describes everything by a pattern, in which no resource is an array.
+// This device fills every description with a pattern, in which no resource is an array.
 template <typename Description, typename Function, typename Object>
 void compare_description(Trial& t, Function function, const Both<Object>& object) {
   Both<Description> what{};
@@ -213,7 +213,7 @@ void add_objects(TrialTable& table) {
   table.add("cuTexObjectDestroy", [](Trial& t) {
     const Both<CUtexObject> texture = new_texture(t);
     t.same(FN(cuTexObjectDestroy), texture);
-    // It never reaches the driver again.
+    // A second destroy does not reach the driver.
     t.expect_local(t.client(FN(cuTexObjectDestroy), texture), CUDA_ERROR_INVALID_VALUE);
   });
   table.add("cuTexObjectGetResourceDesc", [](Trial& t) {

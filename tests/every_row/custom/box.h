@@ -1,4 +1,4 @@
-// Boxes of two and three dimensions, drawn, and CUDA's structures for copies of them.
+// Box: a drawn box of two or three dimensions, and CUDA's structures for copies of it.
 #pragma once
 
 #include "tests/every_row/custom/expected_copies.h"
@@ -8,8 +8,8 @@ namespace gpurun::every_row {
 struct Side {
   Lies lies = Lies::kDevice;
   CUmemorytype type = CU_MEMORYTYPE_DEVICE;
-  std::size_t x = 0, y = 0, z = 0;    // Where the box begins,
-  std::size_t pitch = 0, height = 0;  // in something larger.
+  std::size_t x = 0, y = 0, z = 0;    // The start of the box,
+  std::size_t pitch = 0, height = 0;  // in a larger area.
   unsigned char* base = nullptr;
   std::vector<unsigned char> host;
 
@@ -24,7 +24,7 @@ struct Box {
 
   Box(Trial& t, std::size_t slices)
       : width(t.draw(1, 300)), height(t.draw(1, 4)), depth(slices), to(side(t)), from(side(t)) {
-    // Between host and host nothing is the device's: see copies.cc.
+    // A copy from host to host does not reach the device: see copies.cc.
     if (to.lies == Lies::kHost && from.lies == Lies::kHost) from = device_side(t);
   }
 
@@ -45,7 +45,7 @@ struct Box {
     side.base = reinterpret_cast<unsigned char*>(memory);
     return side;
   }
-  // All offsets and gaps differ, so that none can stand for another.
+  // All offsets and gaps differ, so that a mixed-up field shows.
   Side place(Trial& t) const {
     Side side;
     side.x = t.draw(1, 20);

@@ -1,4 +1,4 @@
-// Two- and three-dimensional copies: boxes on the device's side, and a single line as such.
+// Two- and three-dimensional copies: boxes on the device's side, and a single line as one line.
 #include "tests/every_row/custom/array_box.h"
 #include "tests/every_row/custom/box.h"
 
@@ -10,12 +10,12 @@ constexpr char kAsBox[] =
 
 using Bytes = std::vector<unsigned char>;
 
-// Everything that lies at the destination: nothing beside the box may change.
+// The whole area at the destination. Nothing outside the box may change.
 Bytes contents(const Side& side, const Box& box) {
   return Bytes(side.base, side.base + side.pitch * side.height * (side.z + box.depth));
 }
 
-// From where the box begins in memory. Slices of one line each are the lines of one slice.
+// The start of the box in memory. Slices of one line each become the lines of one slice.
 ArrayEnd end_of(const Side& side, const Box& box) {
   ArrayEnd end;
   end.in = side.lies == Lies::kHost ? In::kHost : In::kDevice;
@@ -58,7 +58,7 @@ void add_2d(TrialTable& table, Function function) {
   });
 }
 
-// The same structure; what has two dimensions has one slice.
+// The same copy in two dimensions, as one slice.
 CUDA_MEMCPY2D flat(const CUDA_MEMCPY3D& from) {
   CUDA_MEMCPY2D copy{};
   copy.srcXInBytes = from.srcXInBytes, copy.srcY = from.srcY;

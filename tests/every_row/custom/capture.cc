@@ -1,5 +1,6 @@
-// Captures. Whether a call is forbidden meanwhile is the client's business, so the worker captures
-// in the mode that forbids nothing. Each side captures a stream of its own: a stream cannot twice.
+// Captures: the client decides whether a call is forbidden meanwhile, so the worker captures in the
+// mode that forbids nothing. Each side captures its own stream, because a stream cannot capture
+// twice.
 #include "tests/every_row/custom/trial_cuda.h"
 
 namespace gpurun::every_row {
@@ -14,7 +15,7 @@ CUstreamCaptureMode some_mode(Trial& t) {
                    CU_STREAM_CAPTURE_MODE_RELAXED});
 }
 
-// A stream to capture, and one that stands for it in direct calls.
+// The stream to capture, and the stream that replaces it in direct calls.
 struct Streams {
   Both<CUstream> captured;
   CUstream directly = nullptr;
@@ -28,7 +29,7 @@ struct Streams {
   }
 };
 
-// A captured stream must be ended before anything may wait: both in one.
+// A capture must end before any wait, so both calls are compared together.
 template <typename Begin, typename DirectBegin>
 void compare(Trial& t, const Streams& streams, Begin begin, DirectBegin direct_begin) {
   Both<CUgraph> graph;
@@ -153,8 +154,9 @@ void add_beginnings(TrialTable& table) {
   });
 }
 
-// While a stream captures, or while none does; the answer is about that one or about another. A
-// blocking one would forbid to ask the legacy stream (tests/programs/behaviour/capture_modes.cc).
+// A stream that captures or not, and the stream that is asked about: this one or another. The
+// captured stream is non-blocking, because a capture of a blocking stream forbids queries of the
+// legacy stream (tests/programs/behaviour/capture_modes.cc).
 struct Captured {
   Both<CUstream> stream, asked;
   bool capturing;
@@ -166,7 +168,7 @@ struct Captured {
     if (!capturing) return;
     EXPECT_EQ(t.call_client(FN(cuStreamBeginCapture_v2), stream, CU_STREAM_CAPTURE_MODE_RELAXED),
               CUDA_SUCCESS);
-    // What was posted is carried out: nobody may wait for the context before the capture's end.
+    // Completes the posted calls. No call may wait for the context before the capture ends.
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     EXPECT_EQ(t.call_client(FN(cuStreamIsCapturing), stream, &status), CUDA_SUCCESS);
     t.at_end([&t, ended = stream] {
@@ -214,7 +216,7 @@ void add_questions(TrialTable& table) {
                            &answer.id.client);
     });
   });
-  // Graph and nodes: tests/programs/behaviour/capture_modes.cc; their places are NULL here.
+  // Graph and nodes are NULL here. tests/programs/behaviour/capture_modes.cc covers them.
   table.translated("cuStreamGetCaptureInfo_v2", kQuestion, [](Trial& t) {
     compare_answers(t, true, [&](const Both<CUstream>& stream, Answer& answer) {
       return t.call_client(FN(cuStreamGetCaptureInfo_v2), stream, &answer.status.client,

@@ -1,4 +1,5 @@
-// Contexts. The last two trials end the context of all others: they stand at the end of the table.
+// Contexts: the last two trials end the context of all other trials, so they come last in the
+// table.
 #include "tests/every_row/custom/trial_cuda.h"
 
 namespace gpurun::every_row {
@@ -10,8 +11,8 @@ unsigned some_flags(Trial& t) {
   return t.one_of({0u, 1u, 2u, 4u}) | t.one_of({0u, unsigned{CU_CTX_LMEM_RESIZE_TO_MAX}});
 }
 
-// The client's context is current now, and so is the one that the direct call made: both leave.
-// What runs in the new one runs in the device's.
+// Pops the new context, which is current for the client and for the direct call. Its work runs in
+// the device's context.
 void expect_context(Trial& t, Both<CUcontext> context, const Seen& by_client,
                     const char* function) {
   EXPECT_EQ(t.call_direct(FN(cuCtxPopCurrent_v2), nullptr), CUDA_SUCCESS);
@@ -31,7 +32,7 @@ CUexecAffinityParam some_affinity(Trial& t) {
   return affinity;
 }
 
-// Without affinities it is the second version.
+// Without affinities the driver sees the second version.
 template <typename Call>
 void compare_creation(Trial& t, unsigned flags, CUexecAffinityParam* affinity, Call call) {
   Both<CUcontext> context;
@@ -119,7 +120,7 @@ void add_primary(TrialTable& table) {
         EXPECT_EQ(context, t.context().client);
         t.expect_local(t.client(FN(cuDevicePrimaryCtxRelease_v2), kDevice), CUDA_SUCCESS);
       });
-  // What ends the context, and what brings it back for the next trial.
+  // Ends the context, and creates it again for the next trial.
   const auto again = [](Trial& t, const Seen& seen) {
     CUcontext made = nullptr;
     t.expect_same(seen, t.direct_call([&] {

@@ -23,7 +23,7 @@ struct HostBytes {
   void* place = nullptr;
 };
 
-// One size in the record, at and around its limits, and some that go as bulk.
+// One size that fits a record, sizes around its limits, and some that go as bulk.
 std::size_t size_of_copy(Trial& t) {
   switch (t.draw(0, 4)) {
     case 0:
@@ -41,7 +41,7 @@ std::size_t size_of_copy(Trial& t) {
 
 void* at(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
-// What the call must do to the bytes, whatever the device was asked.
+// The call must copy these bytes, whatever the device was asked.
 void expect_copied(const void* to, const std::vector<unsigned char>& sent) {
   EXPECT_EQ(std::memcmp(to, sent.data(), sent.size()), 0) << "other bytes have come";
 }
@@ -140,7 +140,7 @@ void add_between(TrialTable& table) {
 
 Lies either(Trial& t) { return t.one_of({Lies::kDevice, Lies::kHost}); }
 
-// Between host and host the client copies by itself, once the stream is done.
+// The client itself copies from host to host, after the stream has completed.
 template <typename Call>
 void compare_unified(Trial& t, const Both<CUstream>& stream, Call call) {
   const Line line(t, either(t), either(t));

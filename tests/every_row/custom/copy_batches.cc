@@ -1,4 +1,4 @@
-// Batches of copies: on the device's side each copy is one of its own, in the call's stream.
+// Batches of copies: the device sees each copy on its own, in the call's stream.
 #include <memory>
 
 #include "tests/every_row/custom/expected_copies.h"
@@ -8,13 +8,13 @@ namespace {
 
 constexpr char kOneByOne[] = "its copies, each asynchronous, in the call's stream";
 
-// Copies from and to device memory and pageable memory of the program, with attributes drawn.
+// Copies between device memory and the program's pageable memory, with drawn attributes.
 struct Batch {
   std::vector<Lies> to_lies, from_lies;
   std::vector<CUdeviceptr> to, from;
   std::vector<std::size_t> bytes, firsts;
   std::vector<CUmemcpyAttributes> attributes;
-  bool awaits = false;  // A source in device memory must have been read on return.
+  bool awaits = false;  // The call returns after device sources are read.
 
   explicit Batch(Trial& t) : Batch(t, t.draw(1, 5)) {}
   Batch(Trial& t, std::size_t count) {
@@ -60,8 +60,8 @@ struct Batch {
   std::vector<std::unique_ptr<std::vector<unsigned char>>> host_;
 };
 
-// What the client still sends to wait for the batch: nothing when its last copy was waited for
-// itself (a copy out, in a stream of which it then knows that it is idle).
+// Whether the client still sends a wait for the batch. It sends none if it waited for the last copy
+// itself. That is a copy out, after which the client knows that the stream is idle.
 bool is_waited_for(const Batch& batch, const Both<CUstream>& stream) {
   if (!batch.awaits) return false;
   const bool comes_out =
@@ -71,7 +71,7 @@ bool is_waited_for(const Batch& batch, const Both<CUstream>& stream) {
   return !comes_out || per_thread;
 }
 
-// `call(batch, stream)` by the client.
+// `call(batch, stream)` goes through the client.
 template <typename Call>
 void compare(Trial& t, Call call) {
   Batch batch(t);

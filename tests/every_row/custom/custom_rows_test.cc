@@ -1,10 +1,12 @@
-// A row that is served by code of its own, in the client and in the worker, can go wrong in either:
-// two parameters change places, a field is left out, a handle stands for another object. Method:
-// each such row that is not answered in the client alone is called by its symbol in the client
-// library, which is attached over TCP to a worker that drives the recording device, with valid
-// arguments; then the same call is made directly through cuda.h's prototype, and the device must
-// have seen the same. Where the client changes the call on purpose, the row's trial says to what,
-// and that is what must be seen. Copies of a row for the per-thread default stream are called too.
+// Custom rows: each row with its own code in client and worker reaches the driver as the program
+// meant it. Such code can exchange two parameters, omit a field, or use the wrong handle.
+//
+// The test calls each such row, unless the client alone answers it, by its symbol in the client
+// library. The library is attached over TCP to a worker that drives the recording device. All
+// arguments are valid. Then the test makes the same call directly through cuda.h's prototype, and
+// the device must have seen the same. Where the client changes the call on purpose, the row's trial
+// gives the calls that must be seen. Copies of a row for the per-thread default stream are called
+// too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,17 +21,16 @@
 #include "tests/every_row/custom/trial_cuda.h"
 
 #ifdef GPURUN_ASAN
-// A driver ends what hangs on a graph (user objects) with it; the recording device has no graphs
-// that end. Everything else is looked at.
-// The sanitizer's library looks for these here.
+// A driver ends user objects together with their graph, and the recording device's graphs never
+// end. LeakSanitizer checks everything else. Its library looks these functions up here.
 #define GPURUN_FOUND extern "C" __attribute__((visibility("default")))
 GPURUN_FOUND const char* __lsan_default_suppressions();
 GPURUN_FOUND const char* __lsan_default_suppressions() {
   return "leak:gpurun::server::GraphHosts::give\n";
 }
 GPURUN_FOUND const char* __lsan_default_options();
-// Threads of client and server are still ending then: LeakSanitizer's look into the thread-local
-// storage of one that is half gone crashes it now and then.
+// Threads of client and server may still be ending at that point. LeakSanitizer sometimes crashes
+// when it reads the thread-local storage of such a thread.
 GPURUN_FOUND const char* __lsan_default_options() { return "print_suppressions=0:use_tls=0"; }
 #endif
 
@@ -39,9 +40,9 @@ namespace {
 using driver_abi::Completion;
 using driver_abi::Row;
 
-constexpr int kRounds = 4;  // Each with other arguments.
+constexpr int kRounds = 4;  // Each round draws other arguments.
 
-// Rows that no trial can compare, and why.
+// Rows that no trial can compare, and the reason.
 const std::map<std::string, std::string>& left_out() {
   static const std::map<std::string, std::string> all = {};
   return all;
@@ -72,7 +73,7 @@ const TrialTable& trials() {
   return table;
 }
 
-// Functions that nobody has written yet: refused, whatever they are passed.
+// Functions that are not implemented yet: refused, whatever the arguments.
 std::set<std::string> not_yet() {
   std::ifstream list(NOT_YET_LIST);
   std::set<std::string> names;
@@ -80,7 +81,7 @@ std::set<std::string> not_yet() {
   return names;
 }
 
-// Served by code of its own and not answered in the client alone.
+// Whether the row has code of its own and the client does not answer it alone.
 bool is_ours(const Row& row) {
   return row.implementation == driver_abi::Implementation::kCustom &&
          row.completion != Completion::kRefused && row.completion != Completion::kLocal;

@@ -1,5 +1,5 @@
-// The copies that a worker makes of one line of bytes: all asynchronous, in the call's stream, and
-// in pieces where the bytes come or go as bulk.
+// Expected copies: the copies that a worker makes of one line of bytes. All are asynchronous, in
+// the call's stream, and in pieces if the bytes travel as bulk.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace gpurun::every_row {
 
-// Where bytes lie: in memory of the device, or of the program.
+// The place of bytes: device memory, or the program's memory.
 enum class Lies { kDevice, kHost };
 
-// To be called within Trial::direct_call().
+// Call it within Trial::direct_call().
 inline CUresult copy_line(Trial& t, Lies to_lies, void* to, Lies from_lies, const void* from,
                           std::size_t bytes, const Both<CUstream>& stream) {
   const auto address = [](const void* place) { return reinterpret_cast<CUdeviceptr>(place); };
@@ -20,7 +20,7 @@ inline CUresult copy_line(Trial& t, Lies to_lies, void* to, Lies from_lies, cons
     return t.call_direct(FN(cuMemcpyDtoDAsync_v2), address(to), address(from), bytes, stream);
   }
   const bool out = to_lies == Lies::kHost;
-  const std::size_t piece = limits::kBulkChunkBytes;  // Smaller ones go in the record, whole.
+  const std::size_t piece = limits::kBulkChunkBytes;  // Smaller copies go whole in the record.
   CUresult result = CUDA_SUCCESS;
   for (std::size_t at = 0; at < bytes && result == CUDA_SUCCESS; at += piece) {
     const std::size_t count = std::min(piece, bytes - at);

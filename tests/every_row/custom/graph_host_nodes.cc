@@ -1,6 +1,7 @@
-// Nodes of graphs with work in the client: what the worker puts in their place
-// (docs/adr/0011-graphs-and-host-memory.md). The function that a host node calls and the bytes that
-// a launch carries are looked at by tests/programs/behaviour/graphs: this device runs no graph.
+// Graph nodes with work in the client: the nodes that the worker puts in their place
+// (docs/adr/0011-graphs-and-host-memory.md). This device runs no graph.
+// tests/programs/behaviour/graphs covers the function that a host node calls and the bytes that a
+// launch carries.
 #include "tests/every_row/custom/array_box.h"
 #include "tests/every_row/custom/box.h"
 
@@ -19,7 +20,7 @@ Both<CUgraph> new_graph(Trial& t) {
   return graph;
 }
 
-// Nodes that the new one stands behind.
+// The nodes that the new node depends on.
 struct Dependencies {
   CUgraphNode client[3] = {}, driver[3] = {};
   std::size_t count;
@@ -36,7 +37,7 @@ struct Dependencies {
 
 void nothing(void*) {}
 
-// How a driver would see the copy: no offsets, pitches only where there are lines, and slices of
+// The copy as a driver would see it: no offsets, pitches only where there are lines, and slices of
 // one line each as the lines of one slice. The worker's memory has no gaps.
 CUDA_MEMCPY3D expected_copy(const Box& box) {
   const bool flat = box.height == 1;
@@ -64,7 +65,8 @@ CUDA_MEMCPY3D expected_copy(const Box& box) {
   return copy;
 }
 
-// What ends with the graph. Objects are of rows that are refused: the device gives out none.
+// A user object that ends with the graph. The device gives out none, because it refuses the rows of
+// user objects.
 constexpr CUuserObject kObject = nullptr;
 
 void keep_object(Trial& t, const Both<CUgraph>& graph) {
@@ -75,12 +77,12 @@ void keep_object(Trial& t, const Both<CUgraph>& graph) {
                       static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE));
 }
 
-// The nodes that the worker made: in their order, by what the device gave out.
+// The nodes that the worker made, in order, with the handles that the device gave out.
 struct Made {
-  Both<CUgraphNode> host, copy, shown;  // Shown: the program's.
+  Both<CUgraphNode> host, copy, shown;  // Shown: the program's node.
 };
 
-// Adds the node through the client library and compares; `box` nullptr: a host node.
+// Adds the node through the client library and compares. `box` nullptr: a host node.
 Made add_and_compare(Trial& t, const Both<CUgraph>& graph, const Box* box) {
   const Dependencies behind(t, graph);
   CUDA_HOST_NODE_PARAMS host{&nothing, &t};
@@ -122,7 +124,7 @@ Made add_and_compare(Trial& t, const Both<CUgraph>& graph, const Box* box) {
   return made;
 }
 
-// A node that exists gets another box of the same direction.
+// Another box of the same direction, for an existing node.
 Box like(Trial& t, const Box& box) {
   for (;;) {
     Box other(t, t.draw(1, 3));
@@ -138,8 +140,8 @@ Both<CUgraphExec> new_exec(Trial& t, const Both<CUgraph>& graph) {
   return exec;
 }
 
-// In the graph itself: what the copy was is asked for first, to set it back when the driver refuses
-// half of it; the former object goes when the new one has come.
+// For a change in the graph itself the worker first gets the old copy, to restore it if the driver
+// refuses half of the change. It releases the old object after the new one exists.
 void expect_set(Trial& t, const Seen& seen, const Both<CUgraph>& graph, const Made& made,
                 const Box* box) {
   const CUDA_HOST_NODE_PARAMS host{&nothing, &t};
@@ -198,7 +200,7 @@ void add_hosts(TrialTable& table) {
   });
 }
 
-// Of a single line, or a single slice, its distance to the next means nothing.
+// The distance to the next line or slice is meaningless for a single one.
 CUDA_MEMCPY3D expected_copy(const ArrayCopy& of) {
   CUDA_MEMCPY3D copy = of.whole();
   const auto settle = [&](std::size_t* pitch, std::size_t* height) {
@@ -211,7 +213,7 @@ CUDA_MEMCPY3D expected_copy(const ArrayCopy& of) {
   return copy;
 }
 
-// A copy to, from or between arrays: from host memory the worker's host node stands before it.
+// A copy to, from or between arrays. If it is from host memory, the worker's host node precedes it.
 void add_array_node(Trial& t, const Both<CUgraph>& graph, In to, In from) {
   const ArrayCopy of(t, to, from, false, t.draw(1, 3));
   const CUDA_MEMCPY3D given = of.for_client(), expected = expected_copy(of);

@@ -1,4 +1,4 @@
-// Kernel nodes of graphs: what a launch has, and handles of graph, nodes and context.
+// Kernel nodes of graphs: a launch's parameters, and handles of graph, nodes and context.
 #include "tests/every_row/custom/kernels.h"
 
 namespace gpurun::every_row {
@@ -11,7 +11,7 @@ Both<CUgraph> new_graph(Trial& t) {
   return graph;
 }
 
-// The driver's half has the driver's handles. Not copied: it points into itself.
+// The driver's half has the driver's handles. Not copyable, because it points into itself.
 struct Node {
   Both<CUDA_KERNEL_NODE_PARAMS> both;
   AddArguments arguments;

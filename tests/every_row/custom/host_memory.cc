@@ -1,4 +1,4 @@
-// Pinned memory: the client's own, of which the worker never hears.
+// Pinned memory: it is the client's own, and the worker never sees it.
 #include "tests/every_row/custom/trial_cuda.h"
 
 namespace gpurun::every_row {
@@ -6,7 +6,7 @@ namespace {
 
 constexpr char kOurs[] = "the client's own memory, of which the worker never hears";
 
-// All of it can be written.
+// Checks that all of it is writable.
 void fill(void* memory, std::size_t bytes) {
   ASSERT_NE(memory, nullptr);
   std::memset(memory, 0x5a, bytes);

@@ -1,4 +1,4 @@
-// Loads and names.
+// Kernels: loads modules and libraries, and finds their names.
 #include "tests/every_row/custom/kernels.h"
 
 namespace gpurun::every_row {

@@ -1,4 +1,5 @@
-// A module and a library of the same PTX text, live on both sides, and arguments for its kernels.
+// Kernels: a module and a library of the same PTX text, live on both sides, and arguments for their
+// kernels.
 #pragma once
 
 #include <string>
@@ -23,10 +24,10 @@ inline constexpr char kPtx[] = R"(.version 8.0
 .visible .entry nothing() { ret; }
 )";
 
-// An image that no side has seen before.
+// An image that neither side has seen before.
 std::string new_image(Trial& t);
 
-// What kernel `add` takes, as its block is laid out.
+// The parameters of kernel `add`, in the layout of its block.
 struct AddBlock {
   CUdeviceptr a = 0;
   unsigned n = 0;
@@ -34,7 +35,7 @@ struct AddBlock {
   unsigned char s[24] = {};
 };
 
-// Not copied: it points into itself.
+// Not copyable, because it points into itself.
 class AddArguments {
  public:
   explicit AddArguments(Trial& t);
@@ -56,7 +57,7 @@ Both<CUmodule> new_module(Trial& t, const std::string& image = kPtx);
 Both<CUlibrary> new_library(Trial& t, const std::string& image = kPtx);
 Both<CUfunction> function_of(Trial& t, const Both<CUmodule>& module, const char* name);
 Both<CUkernel> kernel_of(Trial& t, const Both<CUlibrary>& library, const char* name);
-// `add` as a function or, where cuda.h lets it stand for one, as a kernel.
+// `add` as a function or, where cuda.h allows it, as a kernel.
 Both<CUfunction> any_function(Trial& t);
 
 }  // namespace gpurun::every_row

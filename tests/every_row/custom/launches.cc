@@ -1,4 +1,4 @@
-// Launches, and what is asked and set of kernels. The device must get each parameter's bytes.
+// Launches, and attributes of kernels. The device must get each parameter's bytes.
 #include "tests/every_row/custom/kernels.h"
 
 namespace gpurun::every_row {
@@ -42,7 +42,7 @@ CUlaunchAttribute attribute(CUlaunchAttributeID id) {
   return made;
 }
 
-// A few of each run; one carries an event's handle.
+// Adds a few attributes, different ones in each run. One carries an event's handle.
 void add_attributes(Trial& t, Config& config) {
   if (t.draw(0, 1) == 0) {
     CUlaunchAttribute priority = attribute(CU_LAUNCH_ATTRIBUTE_PRIORITY);
@@ -73,7 +73,7 @@ void add_attributes(Trial& t, Config& config) {
   }
 }
 
-// The same call, whichever way the program gives the parameters.
+// The expected call, for both ways in which the program passes the parameters.
 Seen expected_launch(Trial& t, const Config& config, const Both<CUfunction>& function,
                      AddArguments& arguments) {
   return t.direct(FN(cuLaunchKernelEx), config.pointer(), function, nullptr, arguments.extra());
@@ -107,7 +107,7 @@ void add_launches(TrialTable& table) {
                    "cuLaunchKernelEx with the attribute, its parameters packed", [](Trial& t) {
                      const Both<CUfunction> function = any_function(t);
                      Config config(t, t.stream());
-                     // All of it must be on the device at once.
+                     // All blocks must fit the device at once.
                      for (CUlaunchConfig* each : {&config.both.client, &config.both.driver}) {
                        each->gridDimX = each->gridDimY = each->gridDimZ = 1;
                        each->sharedMemBytes %= 10'000;
@@ -126,7 +126,8 @@ void add_launches(TrialTable& table) {
                    });
 }
 
-// What the calls of before CUDA 4 set stays in the client, and reaches the device with the launch.
+// Parameters that calls from before CUDA 4 set stay in the client, and reach the device with the
+// launch.
 void prepare_legacy(Trial& t, const Both<CUfunction>& function, const Config& config,
                     AddArguments& arguments) {
   const CUlaunchConfig& c = config.both.client;
@@ -186,7 +187,7 @@ void add_cluster_question(TrialTable& table, Function asked) {
   });
 }
 
-// Those that a program may set.
+// The attributes that a program may set.
 struct Setting {
   CUfunction_attribute attribute;
   int value;

@@ -1,4 +1,4 @@
-// Libraries: as modules, but of no context, and sent late where the program preserves the image.
+// Libraries: like modules, but without a context, and sent late if the program preserves the image.
 #include <fstream>
 
 #include "tests/every_row/custom/kernels.h"

@@ -1,5 +1,5 @@
-// Links: a state whose logs and values the driver fills for as long as it lives, inputs of every
-// length, and the image that comes back.
+// Links: the driver fills a state's logs and values for the state's whole life. Covers inputs of
+// every length and the returned image.
 #include <cmath>
 #include <fstream>
 
@@ -8,7 +8,7 @@
 namespace gpurun::every_row {
 namespace {
 
-// Where the driver writes, once for each side.
+// The memory that the driver writes to, once for each side.
 struct Outputs {
   static constexpr unsigned kCount = 7;
   CUjit_option options[kCount] = {CU_JIT_MAX_REGISTERS,
@@ -20,7 +20,7 @@ struct Outputs {
                                   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   char info[200] = "untouched";
   char error[20] = "untouched";
-  // The time is no number yet: so the worker has it, too.
+  // The value of the time is not a number yet, so the worker's is the same.
   void* values[kCount] = {reinterpret_cast<void*>(32),          reinterpret_cast<void*>(1),
                           reinterpret_cast<void*>(0xffffffff),  info,
                           reinterpret_cast<void*>(sizeof info), error,
@@ -57,7 +57,7 @@ Both<CUlinkState> new_link(Trial& t) {
   return link;
 }
 
-// Beside its record, too.
+// Short enough for the record, or longer.
 std::string some_text(Trial& t) {
   return new_image(t) + std::string(t.one_of({std::size_t{0}, std::size_t{100'000}}), '\n');
 }
@@ -81,7 +81,7 @@ void add_creation(TrialTable& table) {
     outputs.expect_equal();
     Both<CUlinkState> made = link;
     t.bind(made, seen, "cuLinkCreate_v2", "stateOut");
-    // As long as the state lives the driver writes there.
+    // The driver writes there while the state lives.
     for (const char* text : {"// good", "broken: once", "broken: and again"}) {
       char data[32];
       std::strcpy(data, text);
@@ -133,7 +133,7 @@ void add_inputs(TrialTable& table) {
     const auto type = t.one_of({CU_JIT_INPUT_PTX, CU_JIT_INPUT_LIBRARY});
     const Seen seen =
         t.client(FN(cuLinkAddFile_v2), link, type, file.c_str(), 0u, nullptr, nullptr);
-    // Text gets the NUL that data of its type has.
+    // Text gets the final NUL that data of its type has.
     const std::size_t bytes = data.size() + (type == CU_JIT_INPUT_PTX ? 1 : 0);
     t.expect_same(seen, t.direct(FN(cuLinkAddData_v2), link, type, data.data(), bytes, file.c_str(),
                                  0u, nullptr, nullptr));
@@ -150,11 +150,11 @@ void add_completion(TrialTable& table) {
     Both<CUlinkState> both = link;
     const Seen by_client = t.client(FN(cuLinkComplete), both, &image.client, &bytes.client);
     Seen direct = t.direct(FN(cuLinkComplete), both, &image.driver, &bytes.driver);
-    // A long one is asked for in parts, of which the device hears nothing.
+    // The client fetches a long image in parts, which does not involve the device.
     t.expect_same(by_client, direct);
     ASSERT_EQ(bytes.client, bytes.driver);
     EXPECT_EQ(std::memcmp(image.client, image.driver, bytes.driver), 0);
-    // It is there still, and is loaded by its address alone.
+    // The image is still there, and loads by its address alone.
     Both<void*> again;
     EXPECT_EQ(t.call_client(FN(cuLinkComplete), both, &again.client, nullptr), CUDA_SUCCESS);
     EXPECT_EQ(again.client, image.client);

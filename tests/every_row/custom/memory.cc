@@ -1,4 +1,4 @@
-// Device memory and what is known of it.
+// Device memory, and the attributes of its addresses.
 #include "tests/every_row/custom/trial_cuda.h"
 
 namespace gpurun::every_row {
@@ -14,7 +14,7 @@ void free_at_end(Trial& t, const Both<CUdeviceptr>& memory) {
   });
 }
 
-// The program gets the address that the device gave to the worker.
+// The program gets the address that the worker got from the device.
 void expect_address(Trial& t, Both<CUdeviceptr> memory, const Seen& by_client,
                     const char* function) {
   free_at_end(t, memory);
@@ -76,7 +76,7 @@ void add_allocations(TrialTable& table) {
 }
 
 void add_frees(TrialTable& table) {
-  // Each side frees its own: nothing can be freed twice.
+  // Each side frees its own memory, because nothing can be freed twice.
   table.add("cuMemFree_v2", [](Trial& t) {
     Both<CUdeviceptr> memory;
     EXPECT_EQ(t.call_client(FN(cuMemAlloc_v2), &memory.client, 4096u), CUDA_SUCCESS);
@@ -113,7 +113,7 @@ void add_questions(TrialTable& table) {
                        t.direct(FN(cuMemGetAddressRange_v2), out(base), out(size), memory).result);
         t.expect_equal(base);
         t.expect_equal(size);
-        // Of others' memory only the driver can know.
+        // Only the driver knows memory of others.
         CUdeviceptr other = 0;
         EXPECT_EQ(t.call_direct(FN(cuMemAlloc_v2), &other, bytes), CUDA_SUCCESS);
         t.at_end([&t, other] { (void)t.call_direct(FN(cuMemFree_v2), other); });
@@ -123,7 +123,7 @@ void add_questions(TrialTable& table) {
       });
 }
 
-// Of all that the device saw, the one call of that function had the same inputs on both ways.
+// Expects one call of that function, with the same inputs on both sides.
 void expect_same_call(Trial& t, const char* function, const Seen& seen, const Seen& direct) {
   EXPECT_EQ(inputs_of_line(line_of(seen, function)), inputs_of_line(line_of(direct, function)));
   t.expect_value(static_cast<std::uint64_t>(seen.result), direct.result);
@@ -135,7 +135,7 @@ CUipcMemHandle any_handle(Trial& t) {
   return handle;
 }
 
-// Without a daemon the worker passes the driver's own handles on.
+// Without a daemon the worker passes the driver's own handles.
 void add_shared_memory(TrialTable& table) {
   const char* const settled = "a stream is waited for first: nothing may be on its way to memory";
   table.translated("cuIpcGetMemHandle", settled, [](Trial& t) {
@@ -166,7 +166,7 @@ void add_shared_memory(TrialTable& table) {
   });
 }
 
-// What the device answers too, and where its answer is meant to be the client's.
+// Attributes that the device answers as the client does.
 constexpr CUpointer_attribute kPointerAttributes[] = {
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
@@ -227,7 +227,7 @@ void add_pool_attributes(TrialTable& table) {
     EXPECT_EQ(t.call_client(FN(cuMemPoolSetAttribute), pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
                             static_cast<void*>(&threshold)),
               CUDA_SUCCESS);
-    // Posted: it must not reach the device in the middle of a direct call.
+    // Completes a posted call, which must not reach the device in the middle of a direct call.
     EXPECT_EQ(t.call_client(FN(cuCtxSynchronize)), CUDA_SUCCESS);
     for (const auto which :
          {CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,

@@ -1,4 +1,4 @@
-// Filling device memory.
+// Fills of device memory.
 #include "tests/every_row/custom/trial_cuda.h"
 
 namespace gpurun::every_row {

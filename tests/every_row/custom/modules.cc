@@ -1,4 +1,4 @@
-// Modules: loaded by their bytes, found by their hash the second time.
+// Modules: the first load sends the bytes, the second one only their hash.
 #include <fstream>
 
 #include "tests/every_row/custom/kernels.h"
@@ -9,7 +9,7 @@ namespace {
 constexpr char kLoad[] = "cuModuleLoadDataEx with the image's bytes";
 constexpr char kFromTable[] = "answered in the client from what the load has told";
 
-// Seldom an image that is known: then only its hash travels.
+// Sometimes an image that the server knows, so that only its hash travels.
 std::string some_image(Trial& t) { return t.draw(0, 2) == 0 ? kPtx : new_image(t); }
 
 Seen expected_load(Trial& t, const std::string& image) {
@@ -17,7 +17,7 @@ Seen expected_load(Trial& t, const std::string& image) {
   return t.direct(FN(cuModuleLoadDataEx), &loaded, image.c_str(), 0u, nullptr, nullptr);
 }
 
-// What comes out is a module of the device.
+// The result is a module of the device.
 void expect_module(Trial& t, Both<CUmodule> module, const Seen& by_client) {
   t.bind(module, by_client, "cuModuleLoadDataEx", "module");
   t.at_end([&t, module] { (void)t.call_client(FN(cuModuleUnload), module); });
@@ -50,7 +50,7 @@ void add_loads(TrialTable& table) {
     expect_module(t, module, seen);
   });
   table.add("cuModuleLoadDataEx", [](Trial& t) {
-    // Also one that does not fit into a record.
+    // One of the images does not fit into a record.
     const std::string image =
         some_image(t) + std::string(t.one_of({std::size_t{0}, std::size_t{100'000}}), '\n');
     char log[256] = "untouched";
@@ -89,7 +89,7 @@ void add_functions(TrialTable& table) {
     const Both<CUmodule> module = new_module(t);
     Both<CUfunction> function;
     const Seen seen = t.same(FN(cuModuleGetFunction), out(function), module, "add");
-    // The device has one handle for each: the client's stands for it.
+    // The device has one handle for both, and the client's handle stands for it.
     Both<CUfunction> expected = function;
     t.bind(expected, seen, "cuModuleGetFunction", "hfunc");
     EXPECT_EQ(expected.driver, function.driver);
@@ -129,7 +129,7 @@ void add_functions(TrialTable& table) {
     t.same(FN(cuModuleGetGlobal_v2), out(address), out(bytes), module, "table");
     t.expect_equal(address);
     t.expect_equal(bytes);
-    // The second time the client knows.
+    // The client answers the second call itself.
     Both<CUdeviceptr> again = address;
     t.expect_local(t.client(FN(cuModuleGetGlobal_v2), &again.client, nullptr, module, "table"),
                    CUDA_SUCCESS);

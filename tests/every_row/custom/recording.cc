@@ -1,4 +1,4 @@
-// Reads lines; see tests/devices/recording/record.h.
+// Recording lines: reads the format of tests/devices/recording/record.h.
 #include "tests/every_row/custom/recording.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace gpurun::every_row {
 namespace {
 
-// "[0807...]": eight bytes, the lowest first.
+// "[0807...]": eight bytes in little-endian order.
 std::uint64_t little_endian(const char* text) {
   std::uint64_t value = 0;
   for (unsigned i = 0; i < 8 && *text != ']' && *text != '\0'; ++i, text += 2) {
@@ -20,7 +20,7 @@ std::uint64_t little_endian(const char* text) {
   return value;
 }
 
-// Calls on objects that belong to no context: whichever is current does not matter to the driver.
+// Calls on objects without a context, for which the driver ignores the current context.
 bool is_of_no_context(const std::string& name) {
   static const char* const kNames[] = {"cuCtxCreate_v2",
                                        "cuCtxCreate_v3",
@@ -112,7 +112,7 @@ std::vector<std::string> without_looks(std::vector<std::string> lines) {
 
 bool is_on_an_own_event(const std::string& line) {
   const std::string name = name_of(line);
-  // Of the flags that the worker gives its own (server/worker), the trials draw none.
+  // The worker's own events have these flags (server/worker). The trials draw none of them.
   if (name == "cuEventCreate") {
     const std::uint64_t flags = value_in(line, "Flags");
     return flags == 2 || flags == 3;

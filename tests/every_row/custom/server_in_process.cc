@@ -1,4 +1,4 @@
-// Workers as threads.
+// ServerInProcess: a daemon with workers that are threads.
 #include "tests/every_row/custom/server_in_process.h"
 
 #include <dlfcn.h>
@@ -27,7 +27,7 @@ Value expect(Result<Value> result) {
   return *std::move(result);
 }
 
-// What gpurun-worker's main does, in a thread.
+// The work of gpurun-worker's main(), in a thread.
 class ThreadWorker final : public server::Worker {
  public:
   ThreadWorker(const std::string& driver_path, server::WorkerOrder& order)
@@ -62,7 +62,7 @@ class ThreadWorker final : public server::Worker {
     if (!said.ok()) throw std::runtime_error(said.to_string());
     order.connections.clear();
     thread_ = std::thread([this, options, channels = std::move(channels)]() mutable {
-      // How it ends does not matter: the client never says goodbye before its process ends.
+      // The result does not matter: the client never says goodbye before its process ends.
       static_cast<void>(server::run_worker(options, std::move(channels)));
       eventfd_write(ended_.get(), 1);
     });
@@ -77,7 +77,8 @@ class ThreadWorker final : public server::Worker {
 
  private:
   const UniqueFd ended_;
-  const UniqueFd socket_;  // Of the log: a copy, which stays when the worker has closed its own.
+  const UniqueFd socket_;  // A copy of the log's socket, which stays open when the worker closes
+                           // its own.
   std::unique_ptr<server::CudaDriver> driver_;
   std::unique_ptr<server::HandlerState> state_;
   std::thread thread_;

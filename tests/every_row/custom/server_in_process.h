@@ -1,5 +1,5 @@
-// A whole server in the test's process: gpurund's daemon and, as threads, its workers. A client
-// library that the test opens attaches to it over TCP as it would to any other.
+// ServerInProcess: a whole server in the test's process. It is gpurund's daemon, with workers that
+// are threads. A client library that the test opens attaches to it over TCP as to any other server.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ namespace gpurun::every_row {
 
 class ServerInProcess {
  public:
-  // Listens, and leases its one device to this process: `session_file` is written, for
-  // GPURUN_SESSION. Throws std::runtime_error.
+  // Listens, and leases its one device to this process. Writes `session_file`, for GPURUN_SESSION.
+  // Throws std::runtime_error.
   ServerInProcess(const std::string& driver_path, const std::string& session_file);
-  // The client, whose session ends with its process, sees its server die.
+  // The client sees its server die, because the client's session lasts until the process ends.
   ~ServerInProcess();
   ServerInProcess(const ServerInProcess&) = delete;
   ServerInProcess& operator=(const ServerInProcess&) = delete;

@@ -1,4 +1,4 @@
-// Streams and host functions.
+// Stream calls and host functions.
 #include <atomic>
 
 #include "tests/every_row/custom/trial_cuda.h"
@@ -21,7 +21,8 @@ void callback(CUstream stream, CUresult status, void* user) {
   ++called->times;
 }
 
-// In the function's place stands an event of the worker's own, which tells when its turn has come.
+// The worker puts an event of its own in the function's place. The event shows when the function's
+// turn has come.
 std::uint64_t stream_of_own_event() {
   std::uint64_t stream = ~std::uint64_t{0};
   for (const std::string& line : World::get().recorded()) {
@@ -48,7 +49,7 @@ void add_creation(TrialTable& table) {
     t.same(FN(cuStreamWaitEvent), stream, t.new_event(), 0u);
   });
   table.add("cuStreamDestroy_v2", [](Trial& t) {
-    (void)t.new_stream();  // Not the last one.
+    (void)t.new_stream();  // Another stream than the last one.
     const Both<CUstream> stream = t.new_stream();
     (void)t.new_stream();
     t.same(FN(cuStreamDestroy_v2), stream);

@@ -1,4 +1,4 @@
-// Calls, compares, and makes live objects.
+// Trial: calls, compares, and creates live objects.
 #include <algorithm>
 #include <cstdint>
 #include <stdexcept>
@@ -20,7 +20,7 @@ std::vector<std::string> inputs(const std::vector<std::string>& lines) {
   return all;
 }
 
-// Without what nobody asked for, unless it is what is expected.
+// Removes the worker's housekeeping, unless it is expected.
 std::vector<std::string> asked_for(const std::vector<std::string>& lines,
                                    const std::vector<std::string>& expected) {
   std::vector<std::string> kept;
@@ -45,7 +45,7 @@ Trial::~Trial() {
   for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
 }
 
-// Whoever has said nothing since he waited is not asked when he waits again.
+// The client sends no second wait if it has posted nothing since the first one.
 void Trial::say_something() {
   constexpr unsigned kOfTheWorker = 2;  // CU_EVENT_DISABLE_TIMING: is_on_an_own_event().
   CUevent event = nullptr;
@@ -54,7 +54,7 @@ void Trial::say_something() {
 }
 
 Seen Trial::client_call(const std::function<CUresult()>& call, bool settle) {
-  // What was posted before is not this call's business.
+  // Completes earlier posted calls, which do not belong to this call.
   if (settle) {
     EXPECT_EQ(call_client(FN(cuCtxSynchronize)), CUDA_SUCCESS) << called_ << " prepares";
     if (!idle_) say_something();
@@ -63,7 +63,7 @@ Seen Trial::client_call(const std::function<CUresult()>& call, bool settle) {
   Seen seen;
   seen.result = call();
   if (settle) {
-    // A fence is told what failed after the program had gone on.
+    // The fence returns failures that occurred after the call had returned.
     if (!idle_) say_something();
     const int late = call_client(FN(cuCtxSynchronize));
     if (seen.result == 0) seen.result = late;
@@ -85,7 +85,7 @@ Seen Trial::direct_call(const std::function<CUresult()>& call) {
   (void)World::get().recorded();
   Seen seen;
   seen.result = call();
-  // A thread of the worker may take its context off only now, after its call was answered.
+  // A thread of the worker may unset its context only now, after its call was answered.
   const bool of_contexts = called_.find("Ctx") != std::string::npos;
   for (std::string& line : World::get().recorded()) {
     const bool waits = called_.rfind("cuCtxSynchronize", 0) == 0;
@@ -164,8 +164,7 @@ Both<CUevent> Trial::new_event(unsigned flags) {
   return event;
 }
 
-// The worker makes the thread's own stream when it is first used: whatever is queued there says
-// which one it is.
+// The worker creates the thread's own stream on first use. Work queued there reveals its handle.
 Both<CUstream> Trial::per_thread_stream() {
   static const Both<CUstream> stream = [] {
     Trial t("", "", Variant::kPlain);
@@ -210,7 +209,7 @@ CUdeviceptr Trial::memory(std::size_t count) {
   (void)context();
   CUdeviceptr address = 0;
   must(call_client(FN(cuMemAlloc_v2), &address, count), "cuMemAlloc_v2");
-  // Of this very process: the device's memory is plain memory.
+  // Directly from this process, because the device's memory is plain memory.
   const std::vector<unsigned char> contents = bytes(count);
   std::memcpy(reinterpret_cast<void*>(address), contents.data(), count);
   at_end([this, address] { (void)client(FN(cuMemFree_v2), address); });

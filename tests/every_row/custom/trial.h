@@ -1,13 +1,13 @@
-// Trial: one custom row, called through the client library and directly, and the comparison of what
-// the device saw. Types of calls come from cuda.h, so include it before (trial_cuda.h does).
+// Trial: one custom row, called through the client library and directly. Compares the calls that
+// the device saw. The types of calls come from cuda.h, so include it first (trial_cuda.h does).
 //
 //   table.add("cuEventRecord", [](Trial& t) {
 //     const Both<CUevent> event = t.event();
 //     t.same(FN(cuEventRecord), event, t.stream());
 //   });
 //
-// Where the client library changes a call, the row says to what, and makes the calls that the
-// driver must see instead:
+// Where the client library changes a call, the trial describes the change, and makes the calls that
+// the driver must see instead:
 //
 //   table.translated("cuMemcpyHtoD_v2", "the asynchronous copy, in the default stream",
 //                    [](Trial& t) { ... t.expect_same(t.client(...), t.direct(...)); });
@@ -28,7 +28,7 @@
 
 namespace gpurun::every_row {
 
-// A live object by its two names: the handle that the program holds, and the driver's own.
+// A live object with two names: the handle that the program holds, and the driver's own.
 template <typename T>
 struct Both {
   T client{};
@@ -55,7 +55,7 @@ enum class Variant { kPlain, kPerThread };
 
 class Trial {
  public:
-  // `called`: the symbol that stands in `row`'s place: itself, or an alias of it.
+  // `called`: the symbol to call for `row`, which is its own name or an alias.
   Trial(std::string row, std::string called, Variant variant)
       : row_(std::move(row)), called_(std::move(called)), variant_(variant) {}
 
@@ -64,7 +64,7 @@ class Trial {
   Seen client(Function<CUresult (*)(P...)> function, A... arguments) {
     return client_call([&] { return call_client(function, arguments...); });
   }
-  // A call that is a fence itself, or after which no other may be made.
+  // For a call that is a fence itself, or after which no other call may follow.
   template <typename... P, typename... A>
   Seen client_alone(Function<CUresult (*)(P...)> function, A... arguments) {
     return client_call([&] { return call_client(function, arguments...); }, false);
@@ -73,7 +73,7 @@ class Trial {
   Seen direct(Function<CUresult (*)(P...)> function, A... arguments) {
     return direct_call([&] { return call_direct(function, arguments...); });
   }
-  // Without a look at the device: to prepare.
+  // Does not look at the device. For preparation.
   template <typename... P, typename... A>
   CUresult call_client(Function<CUresult (*)(P...)> function, A... arguments) {
     const bool own = function.name == row_;
@@ -90,23 +90,23 @@ class Trial {
     return typed(static_cast<P>(driver_half(arguments))...);
   }
 
-  // From now on client() calls when nothing was called since the device was waited for.
+  // From now on client() makes its call after a wait, with nothing posted in between.
   void be_idle() { idle_ = true; }
 
-  // So that the next wait is no idle one. Not while a stream captures.
+  // Makes the next wait not an idle one. Do not call it while a stream captures.
   void say_something();
 
   // Several calls of one side.
   Seen client_call(const std::function<CUresult()>& calls, bool settle = true);
   Seen direct_call(const std::function<CUresult()>& calls);
 
-  // The same results, and the same calls of the device with the same inputs.
+  // Expects the same results, and the same calls of the device with the same inputs.
   void expect_same(const Seen& by_client, const Seen& direct);
-  // The client answers by itself: the same result, and the device was asked nothing but what a
-  // worker asks anyway.
+  // Expects that the client answers by itself: the same result, and no call of the device except
+  // the worker's housekeeping.
   void expect_local(const Seen& by_client, int result);
-  // What was done to one object directly, read as if it had been done to another: for calls that
-  // can be made once in an object's life.
+  // Rewrites direct calls on one object as if another one had been used. For calls that an object
+  // allows only once.
   template <typename T>
   static Seen renamed(Seen direct, T from, T to) {
     std::uint64_t old_value = 0, new_value = 0;
@@ -123,7 +123,7 @@ class Trial {
       EXPECT_EQ(seen, static_cast<std::uint64_t>(expected)) << called_;
     }
   }
-  // Both at once, with the same arguments.
+  // Makes both calls with the same arguments and compares them.
   template <typename... P, typename... A>
   Seen same(Function<CUresult (*)(P...)> function, A... arguments) {
     const Seen by_client = client(function, arguments...);
@@ -136,7 +136,7 @@ class Trial {
     EXPECT_EQ(std::memcmp(&both.client, &both.driver, sizeof(T)), 0) << called_;
     ++compared_;
   }
-  // The client's new handle stands for what the device gave out as `name` in that call.
+  // Records that the client's new handle stands for the device's output `name` in that call.
   template <typename T>
   void bind(Both<T>& both, const Seen& by_client, const char* function, const char* name) {
     const std::uint64_t value = value_in(line_of(by_client, function), name);
@@ -149,13 +149,13 @@ class Trial {
   Both<CUcontext> context() const { return context_of_trials(); }
   Both<CUstream> new_stream(unsigned flags = 0);
   Both<CUevent> new_event(unsigned flags = 0);
-  // One of: created ones, the default stream, the legacy and the thread's own by name.
+  // Draws a created stream, the default stream, or the legacy and per-thread streams by name.
   Both<CUstream> stream();
-  // What NULL, or no parameter at all, means in this call.
+  // The stream that NULL, or no stream parameter at all, means in this call.
   Both<CUstream> default_stream();
-  // One that captures may begin on.
+  // A stream on which a capture may begin.
   Both<CUstream> capturable_stream();
-  // Device memory, the same address on both sides, full of bytes that tell where they should go.
+  // Device memory, at the same address on both sides, filled with bytes that show their place.
   CUdeviceptr memory(std::size_t bytes);
   std::size_t draw(std::size_t least, std::size_t most);
   template <typename T>
@@ -163,7 +163,7 @@ class Trial {
     return values.begin()[draw(0, values.size() - 1)];
   }
   std::vector<unsigned char> bytes(std::size_t count);
-  // What the trial made that a later trial must not meet.
+  // Undoes, after the trial, what a later trial must not find.
   void at_end(std::function<void()> undo) { undo_.push_back(std::move(undo)); }
 
   bool per_thread() const { return variant_ == Variant::kPerThread; }
@@ -176,7 +176,7 @@ class Trial {
   static T client_half(const T& value, bool) {
     return value;
   }
-  // To other calls than the copy of the row, the thread's own stream must be named.
+  // Direct calls other than the row's copy must name the thread's own stream.
   template <typename T>
   static T client_half(const Both<T>& value, bool own) {
     if constexpr (std::is_same_v<T, CUstream>) {
@@ -232,7 +232,7 @@ class TrialTable {
   std::vector<Entry> entries_;
 };
 
-// One a file.
+// One function for each file.
 void add_stream_trials(TrialTable& table);
 void add_event_trials(TrialTable& table);
 void add_memory_trials(TrialTable& table);

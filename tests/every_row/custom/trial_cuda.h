@@ -1,10 +1,10 @@
-// cuda.h with every version of every function, and the trials that take their types from it.
+// cuda.h with every version of every function, and the trials, which take their types from it.
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
-#if CUDA_VERSION < 13020  // What a trial names and an older cuda.h lacks.
+#if CUDA_VERSION < 13020  // Names that trials use and an older cuda.h lacks.
 extern "C" {
 CUresult cuLaunchHostFunc_v2(CUstream, CUhostFn, void*, unsigned int);
 CUresult cuMemcpyWithAttributesAsync(CUdeviceptr, CUdeviceptr, size_t, CUmemcpyAttributes*,

@@ -1,4 +1,4 @@
-// Starts and ends it all.
+// World: starts and ends everything.
 #include "tests/every_row/custom/world.h"
 
 #include <dlfcn.h>
@@ -50,11 +50,12 @@ World::World() {
   std::filesystem::create_directory(folder_);
   setenv("GPURUN_RECORDING_FILE", (folder_ / "recording").c_str(), 1);
   setenv("GPURUN_RECORDING_CONTEXTS", "1", 1);
-  // One driver call for one of the program's; and client and driver share one address space here.
+  // Each call of the program must be one driver call. Client and driver also share one address
+  // space.
   setenv("GPURUN_DEVICE_WINDOWS", "off", 1);
   const std::string session = folder_ / "session";
   setenv("GPURUN_SESSION", session.c_str(), 1);
-  setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);  // What is remembered of images.
+  setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);  // For the cache of image tables.
   device_ = open_library(RECORDING_DEVICE);
   server_ = std::make_unique<ServerInProcess>(RECORDING_DEVICE, session);
   client_ = open_library(CLIENT_LIBRARY);
@@ -75,7 +76,7 @@ void World::look_for_initialization() {
   }
 }
 
-// A call of the device, which takes the lock of all its calls (record.cc).
+// A device call, which takes the lock of all device calls (record.cc).
 void World::meet_worker() {
   void* context = nullptr;
   reinterpret_cast<int (*)(void**)>(device_symbol("cuCtxGetCurrent"))(&context);
@@ -87,7 +88,7 @@ std::vector<std::string> World::recorded() {
   file.seekg(read_);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
-    if (file.eof()) break;  // The worker is still writing it, of its own accord.
+    if (file.eof()) break;  // The worker is still writing it, as housekeeping.
     read_ += static_cast<std::streamoff>(line.size()) + 1;
     if (line.rfind("cuCtxGetCurrent(", 0) != 0) lines.push_back(line);
   }

@@ -1,5 +1,5 @@
-// A thread that waits awake burns a processor: it must do so for a moment only, stop when it never
-// pays, and leave the processor to others that want it.
+// BriefSpin: a spinning thread spins only briefly, stops when spinning never pays, and yields the
+// processor to other threads that want it.
 #include "base/brief_spin.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ using std::chrono::hours;
 using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
-// Time passes only where a thread yields, as long as a test says.
+// Time passes only when a thread yields, by the amount that the test sets.
 struct PlannedProcessor {
   struct Clock {
     using duration = nanoseconds;
@@ -34,13 +34,13 @@ class BriefSpinTest : public ::testing::Test {
     PlannedProcessor::away = microseconds(1);
     PlannedProcessor::yields = 0;
   }
-  // Others keep the processor once.
+  // Other threads keep the processor once.
   static void kept(PlannedSpin& spin) {
     PlannedProcessor::away = PlannedSpin::kKept;
     EXPECT_FALSE(spin.wait([] { return false; }));
     PlannedProcessor::away = microseconds(1);
   }
-  // How many waits in a row make no try; the try after them succeeds.
+  // Returns the number of consecutive waits without a try. The try after them succeeds.
   static int waits_without_a_try(PlannedSpin& spin) {
     for (int waits = 0; waits < 100'000; ++waits) {
       bool looked = false;

@@ -1,4 +1,5 @@
-// Protects "did you mean": a misspelt word gets the word that was meant, another one gets none.
+// Command suggestion: "did you mean" offers the intended word for a misspelt one, and nothing for
+// an unrelated one.
 #include "base/command_suggestion.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ TEST(CommandSuggestion, AMisspeltWordIsFound) {
   EXPECT_EQ(nearest("lisz"), "list");
   EXPECT_EQ(nearest("lists"), "list");
   EXPECT_EQ(nearest("reporq"), "report");
-  EXPECT_EQ(nearest("--server"), "--server-fingerprint");  // The one that begins so.
+  EXPECT_EQ(nearest("--server"), "--server-fingerprint");  // The one with this beginning.
 }
 
 TEST(CommandSuggestion, AnotherWordIsNot) {

@@ -1,4 +1,4 @@
-// Protects waits: a deadline passes when it should, and not before.
+// Deadline: a deadline passes when it should, and not before.
 #include "base/deadline.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace gpurun {
 namespace {
 
-// poll(2) takes an int of milliseconds: a far deadline must not overflow into "return at once".
+// poll(2) takes milliseconds as an int. A far deadline must not overflow into "return at once".
 TEST(DeadlineTest, PollTimeoutIsBoundedAndNeverWaitsForEver) {
   EXPECT_EQ(Deadline::never().poll_timeout_ms(), -1);
   EXPECT_EQ(Deadline::in(std::chrono::hours(24 * 365)).poll_timeout_ms(), 3'600'000);

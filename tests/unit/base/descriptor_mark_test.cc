@@ -1,4 +1,4 @@
-// A mark is on the open file, wherever its number goes, and on no other.
+// Descriptor mark: it stays on the open file, whatever number that gets, and is on no other file.
 #include "base/descriptor_mark.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Protects stderr: one line a record, whatever it says, and nothing below the level.
+// Log: stderr gets one line per record, whatever the text, and nothing below the level.
 #include "base/log.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace gpurun::log {
 namespace {
 
-// We log inside a stranger's process: its errno must survive, and one record must be one line.
+// We log inside the program's process. Its errno must survive, and one record must be one line.
 TEST(LogTest, WritesOneLineAndKeepsErrno) {
   set_level(Level::kInfo);
   errno = 4711;

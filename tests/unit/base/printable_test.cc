@@ -1,4 +1,5 @@
-// Protects a user's terminal and the server's logs from the text of another program.
+// printable(): keeps text of other programs from controlling a user's terminal or the server's
+// logs.
 #include "base/printable.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Protects PublishedOnce: one value for all callers, and no wait in a child that was forked while
-// another thread of its parent built the value.
+// PublishedOnce: all callers get one value. A forked child does not wait for a parent's thread that
+// was building the value.
 #include "base/published_once.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(PublishedOnce, DoesNotBlockAChildForkedWhileAThreadBuilds) {
   building.wait();
   const pid_t child = fork();
   if (child == 0) {
-    alarm(20);  // A child that waits for the thread ends by a signal.
+    alarm(20);  // A signal ends a child that waits for the thread.
     _exit(once.get([] { return 3; }));
   }
   forked.count_down();

@@ -1,4 +1,5 @@
-// Protects every proof and image name: SHA-256 and HMAC-SHA-256 against the standards' vectors.
+// SHA-256 and HMAC-SHA-256: correct for the standards' vectors. Every proof and image name depends
+// on them.
 #include "base/sha256.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Protects failures: a status keeps its code and its words, a result its value.
+// Status and Result: a status keeps its code and its text, a result its value.
 #include "base/status.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace gpurun {
 namespace {
 
-// A CUresult of the driver must reach the application unchanged: Status is what carries it there.
+// A CUresult of the driver must reach the application unchanged. A Status carries it there.
 TEST(StatusTest, CudaErrorIsCarriedUnchanged) {
   const Status status = Status::cuda(719, "cuLaunchKernel");
   EXPECT_FALSE(status.ok());
@@ -19,7 +19,7 @@ TEST(StatusTest, CudaErrorIsCarriedUnchanged) {
   EXPECT_TRUE(Status::cuda(0, "unused").ok());
 }
 
-// A closed connection and a slow one are handled differently everywhere: errno must map right.
+// Callers treat a closed connection and a slow one differently, so errno must map right.
 TEST(StatusTest, ErrnoMapsToTheCodeThatCallersActOn) {
   EXPECT_EQ(Status::from_errno(EPIPE, "send").code(), Code::kPeerGone);
   EXPECT_EQ(Status::from_errno(ECONNREFUSED, "connect").code(), Code::kUnavailable);

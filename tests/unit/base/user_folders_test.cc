@@ -1,5 +1,5 @@
-// Protects where gpurun looks for what is a user's or a service's own: the variables that say so
-// count in their order, and only with absolute paths.
+// User and service folders: the environment variables count in their order, and only with absolute
+// paths.
 #include "base/user_folders.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Protects: the connections of an attach are opened at once, so that their connects cost one round
-// trip together. Each connect() waits here until the other has begun as well: opened one after the
-// other, the first would wait in vain.
+// attach(): opens its connections in parallel, so that together they cost one round trip. Each
+// connect() waits here until all have begun. If they were opened one after the other, the first
+// would time out.
 #include "client/attach.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ Meeting g_meeting;
 
 }  // namespace
 
-// In place of the C library's. Nobody is connected: all that is asked is who came.
+// Replaces the C library's function. It connects nothing, and only notes the calls.
 extern "C" int connect(int, const sockaddr*, socklen_t) {
   std::unique_lock lock(g_meeting.mutex);
   ++g_meeting.begun;

@@ -1,6 +1,6 @@
-// Protects: a session that ends does not wait for a further bulk connection that is being opened.
-// Method: what opens it waits for its peer without end, until its descriptor is shut down; only the
-// test's time limit would end another wait.
+// BulkOpener: a session that ends does not wait for a bulk connection that is being opened. The
+// open waits for its peer without a deadline until its descriptor is shut down. Any other wait runs
+// into the test's time limit.
 #include "client/bulk_opener.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kCopyBytes = std::size_t{16} << 20;
 
-// Is done with each chunk as soon as it comes.
+// Acknowledges each chunk as soon as it arrives.
 void be_done(transport::Connection& bulk) {
   Bytes payload;
   for (;;) {
@@ -43,7 +43,7 @@ void be_done(transport::Connection& bulk) {
   }
 }
 
-// A peer that takes the connection and says nothing.
+// A peer that accepts the connection and sends nothing.
 class SilentPeer final : public MoreConnections {
  public:
   Result<Joined> open(transport::DescriptorKeeper& keeper) override {

@@ -1,5 +1,5 @@
-// Copies from the worker as bulk: no completion is told before its bytes are in place, and what a
-// worker may not say ends the session.
+// Bulk from the worker: no completion is reported before its bytes are in place, and invalid
+// messages of the worker end the session.
 #include <vector>
 
 #include "tests/unit/client/bulk_under_test.h"
@@ -15,7 +15,7 @@ TEST_F(BulkTest, NoCompletionIsToldBeforeItsBytesAreThere) {
   const FakeWorker::Record record = worker_->next();
   auto waiting = fence();
   worker_->reply(worker_->next(), 0, {}, 1);
-  auto other = fence();  // Its reply is handled after the first one's.
+  auto other = fence();  // The client handles its reply after the first one's.
   worker_->reply(worker_->next());
   EXPECT_EQ(other.get(), 0);
   EXPECT_NE(waiting.wait_for(std::chrono::milliseconds(20)), std::future_status::ready);
@@ -30,7 +30,8 @@ TEST_F(BulkTest, NoCompletionIsToldBeforeItsBytesAreThere) {
   EXPECT_FALSE(session_->host_write_outstanding());
 }
 
-// Not each at once, but all in the end, or a worker that keeps them would run out of room.
+// Receipts may be combined, but every chunk needs one. Otherwise a worker that waits for them would
+// run out of room.
 TEST_F(BulkTest, ReceiptsComeForSeveralChunksTogether) {
   const std::uint64_t total = 2 * Bulk::kChunksPerReceipt * limits::kBulkChunkBytes;
   Bytes destination(total);
@@ -81,7 +82,7 @@ TEST_F(BulkTest, PackedChunksArriveAndThoseOfAFailedCopyGoNowhere) {
   const Bytes page = pattern(kPage);
   std::fill_n(expected.begin(), kChunk, std::byte{0});
   std::copy(page.begin(), page.end(), expected.begin() + kPage);
-  // One 'a', the same as often as is left, and five of them, with which each block ends.
+  // One 'a', copies of it, and the five with which each block ends.
   Bytes block = {std::byte{0x1f}, std::byte{'a'}, std::byte{1}, std::byte{0}};
   constexpr std::size_t kMore = kChunk - 1 - 5 - 19;
   block.resize(block.size() + kMore / 255, std::byte{255});
@@ -132,7 +133,7 @@ TEST_F(BulkTest, HostileChunksEndTheSession) {
   send_bulk(protocol::FrameKind::kChunk, {record.header.bulk + 1, 0, kMiB, 0}, pattern(8));
   EXPECT_EQ(copy.get(), kResultPeerGone);
 
-  // Other bytes than its pages have; and what is no block.
+  // A sparse chunk with bytes that do not match its pages, and an invalid LZ4 block.
   for (const protocol::PackedHead& head : {protocol::PackedHead{protocol::Packing::kSparse, 0, 3},
                                            protocol::PackedHead{protocol::Packing::kLz4, 0, 0}}) {
     begin(quiet());
@@ -144,7 +145,7 @@ TEST_F(BulkTest, HostileChunksEndTheSession) {
   }
 }
 
-// They may come early, over another connection; not twice, and not without end.
+// Completions may come early, over another connection. They may not come twice or without a bound.
 TEST_F(BulkTest, CompletionsThatCannotBeEndTheSession) {
   const auto refused = [this](std::uint64_t count, std::uint64_t step) {
     begin(quiet());

@@ -1,5 +1,5 @@
-// Copies to the worker as bulk: within a bounded window, in their order, and what is sent is not
-// touched before it has gone.
+// Bulk to the worker: copies stay within a bounded window and in order, and sent bytes stay
+// untouched until they have left.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -21,12 +21,12 @@ TEST_F(BulkTest, PageableSourceIsFreeWhenItReturnsAndTheWindowIsBounded) {
   Bytes source = original;
   auto copy = std::async(std::launch::async, [&] {
     const int result = copy_in(source, Session::Reading::kNow);
-    std::fill(source.begin(), source.end(), std::byte{0});  // The program uses it again.
+    std::fill(source.begin(), source.end(), std::byte{0});  // The program reuses it.
     return result;
   });
   const FakeWorker::Record record = worker_->next();
   EXPECT_EQ(record.header.form, protocol::Form::kCopyIn);
-  // Without receipts it stops at the transfer's window.
+  // Without receipts the copy stops at the transfer's window.
   Bytes whole(original.size());
   std::size_t got = 0;
   BulkFrame chunk;
@@ -51,7 +51,7 @@ TEST_F(BulkTest, PageableSourceIsFreeWhenItReturnsAndTheWindowIsBounded) {
   EXPECT_TRUE(whole == original);
 }
 
-// Of the process, in bytes (proc(5), statm).
+// The process's resident memory in bytes (proc(5), statm).
 std::size_t resident() {
   const UniqueFd statm(open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
   char text[128] = {};
@@ -61,7 +61,7 @@ std::size_t resident() {
   return std::strtoull(second, nullptr, 10) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// What a session that does nothing costs is not what it has done once.
+// An idle session does not keep the memory of its earlier work.
 TEST_F(BulkTest, AWindowThatNobodyUsesGoesBackToTheSystem) {
   const Bytes source = pattern(16 * kMiB);
   Bulk& bulk = session_->bulk();
@@ -78,7 +78,7 @@ TEST_F(BulkTest, AWindowThatNobodyUsesGoesBackToTheSystem) {
     EXPECT_EQ(behind.get(), 0);
     const std::size_t idle = resident();
     const Deadline soon = Deadline::in(std::chrono::seconds(20));
-    // Once the last receipt has come.
+    // After the last receipt has arrived.
     while (resident() + 8 * kMiB > idle && !soon.passed()) bulk.trim();
     EXPECT_FALSE(soon.passed());
   }
@@ -86,14 +86,14 @@ TEST_F(BulkTest, AWindowThatNobodyUsesGoesBackToTheSystem) {
 
 TEST_F(BulkTest, PinnedSourceReturnsAtOnceWhateverItsSize) {
   const Bytes source = pattern(20 * kMiB);
-  ASSERT_EQ(copy_in(source, Session::Reading::kSoon), 0);  // Nobody reads yet.
+  ASSERT_EQ(copy_in(source, Session::Reading::kSoon), 0);  // The worker reads nothing yet.
   const FakeWorker::Record record = worker_->next();
   EXPECT_TRUE(take_transfer(record.header.bulk, source.size()) == source);
   session_->await_read(source);
 }
 
 TEST_F(BulkTest, ACopyInTurnCarriesWhatEarlierWorkLeaves) {
-  Bytes memory(100, std::byte{1});  // However small.
+  Bytes memory(100, std::byte{1});  // Any size.
   ASSERT_EQ(copy_out(memory, false).get(), 0);
   const FakeWorker::Record out = worker_->next();
   ASSERT_EQ(copy_in(memory, Session::Reading::kInTurn), 0);
@@ -103,7 +103,8 @@ TEST_F(BulkTest, ACopyInTurnCarriesWhatEarlierWorkLeaves) {
   EXPECT_TRUE(session_->reads(memory));
   EXPECT_FALSE(session_->reads(ByteView(memory).first(0)));
   auto freeing = std::async(std::launch::async, [&] { session_->await_read(memory); });
-  // Asked for before the bytes of the copy out have come: those are what it waits for.
+  // The worker asks for the bytes before those of the copy out have arrived. It then waits for the
+  // latter.
   want(in, 1);
   auto behind = fence();
   worker_->reply(worker_->next());
@@ -118,7 +119,7 @@ TEST_F(BulkTest, ACopyInTurnCarriesWhatEarlierWorkLeaves) {
   freeing.get();
 }
 
-// A free would wait for ever while other threads go on copying.
+// Otherwise a free would wait for ever while other threads keep copying.
 TEST_F(BulkTest, SourcesOfLaterCopiesAreNotWaitedFor) {
   static const Bytes first = pattern(100);
   static const Bytes second = pattern(200);
@@ -165,12 +166,13 @@ TEST_F(BulkTest, WhatWasNotOfferedCannotBeAskedFor) {
   record.header.bulk += 1;
   auto freeing = std::async(std::launch::async, [&] { session_->await_read(source); });
   want(record, 0);
-  freeing.get();  // Nobody waits longer than the session lives.
+  freeing.get();  // No thread waits longer than the session lives.
   EXPECT_EQ(session_->death().code(), Code::kProtocol);
 }
 
 TEST_F(BulkTest, SmallTransferDoesNotWaitForALargeOneOfAnotherStream) {
-  // Static: pinned sources are read until their copies are complete, and this test ends before.
+  // Static, because pinned sources are read until their copies are complete, and this test ends
+  // earlier.
   static const Bytes large = pattern(8 * kMiB);
   static const Bytes small = pattern(2 * limits::kBulkChunkBytes);
   ASSERT_EQ(copy_in(large, Session::Reading::kSoon, 100), 0);
@@ -187,13 +189,13 @@ TEST_F(BulkTest, SmallTransferDoesNotWaitForALargeOneOfAnotherStream) {
   EXPECT_LE(chunks, 8);
 }
 
-// What came before its turn would wait in the worker, and out of its caches.
+// Bytes that came before their turn would wait in the worker, and leave its caches.
 TEST_F(BulkTest, TransfersOfAStreamGoInTheirOrder) {
   static const Bytes source = pattern(8 * limits::kBulkChunkBytes);
   for (const Handle stream : {100, 100, 101, 100, 101}) {
     ASSERT_EQ(copy_in(source, Session::Reading::kSoon, stream), 0);
   }
-  std::map<std::uint64_t, std::vector<std::uint64_t>> sent;  // By stream: transfers.
+  std::map<std::uint64_t, std::vector<std::uint64_t>> sent;  // Transfers by stream.
   std::map<std::uint64_t, std::uint64_t> stream_of;
   for (int i = 0; i < 5; ++i) {
     const FakeWorker::Record record = worker_->next();
@@ -209,7 +211,7 @@ TEST_F(BulkTest, TransfersOfAStreamGoInTheirOrder) {
   EXPECT_TRUE(std::is_sorted(sent[101].begin(), sent[101].end()));
 }
 
-// The first send of a chunk stands still until it is let go.
+// The first send of a chunk blocks until the test releases it.
 class StandingConnection final : public transport::Connection {
  public:
   explicit StandingConnection(std::unique_ptr<transport::Connection> inner)
@@ -260,10 +262,10 @@ class StandingBulkTest : public BulkTest {
   StandingConnection* standing_ = nullptr;  // The session's.
 };
 
-// Each send costs both sides a turn through TCP.
+// Each send costs both sides a pass through TCP.
 TEST_F(StandingBulkTest, ShortTransfersThatFollowOneAnotherGoInOneSend) {
   static const Bytes first = pattern(limits::kBulkChunkBytes);
-  static const Bytes others = pattern(5 * 96 * 1024);  // Too long for their records, each.
+  static const Bytes others = pattern(5 * 96 * 1024);  // Each one is too long for its record.
   ASSERT_EQ(copy_in(first, Session::Reading::kSoon, 100), 0);
   await_standing();
   for (std::size_t i = 0; i < 5; ++i) {
@@ -287,8 +289,8 @@ TEST_F(StandingBulkTest, ShortTransfersThatFollowOneAnotherGoInOneSend) {
   EXPECT_EQ(standing_->sends_ - before, 1);
 }
 
-// A worker may say that it has a chunk while our send() still reads it (its last bytes are with the
-// network, or it lies): the slot is nobody else's before send() is back.
+// A worker may acknowledge a chunk while our send() still reads it. (The network already has its
+// last bytes, or the worker lies.) The slot may not be reused before send() returns.
 TEST_F(StandingBulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
   const Bytes first = pattern(limits::kBulkChunkBytes);
   const Bytes second(limits::kBulkChunkBytes, std::byte{0x55});
@@ -296,7 +298,8 @@ TEST_F(StandingBulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
   const std::uint64_t transfer = worker_->next().header.bulk;
   await_standing();
   receipt({transfer, 0, first.size(), 0}, first.size());
-  // A reply on the same connection's heels tells that the receipt was heard: both are polled.
+  // A reply right behind it on the same connection shows that the receipt was handled. Both are
+  // polled.
   Bytes came(limits::kInlineBytesMax + 1);
   auto out = copy_out(came, true);
   const FakeWorker::Record asked = worker_->next();
@@ -304,7 +307,7 @@ TEST_F(StandingBulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
             pattern(came.size()));
   worker_->reply(asked, 0, {}, 1);
   ASSERT_EQ(out.get(), 0);
-  ASSERT_EQ(copy_in(second, Session::Reading::kNow), 0);  // Would take the same slot.
+  ASSERT_EQ(copy_in(second, Session::Reading::kNow), 0);  // It would take the same slot.
   standing_->let_go_.set_value();
   BulkFrame frame = next_bulk();
   while (frame.frame.kind != protocol::FrameKind::kChunk) frame = next_bulk();

@@ -1,4 +1,4 @@
-// What tests of bulk share: a session, and the worker's end of its bulk connection.
+// Bulk under test: a session and the worker's end of its bulk connection, shared by the bulk tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ class BulkTest : public testing::Test {
   void receipt(const protocol::BulkHeader& about, std::uint64_t retired) {
     send_bulk(protocol::FrameKind::kChunkReceipt, {about.transfer, retired, about.total, 0});
   }
-  // Receives a whole transfer that comes alone, with a receipt for each chunk.
+  // Receives one whole transfer, with a receipt for each chunk. No other transfer may be under way.
   Bytes take_transfer(std::uint64_t transfer, std::size_t byte_count) {
     Bytes whole(byte_count);
     for (std::size_t got = 0; got < byte_count;) {
@@ -97,7 +97,7 @@ class BulkTest : public testing::Test {
     }
     return whole;
   }
-  // The stream has come to the copy `about`.
+  // Reports that the stream has reached the copy `about`.
   void want(const FakeWorker::Record& about, std::uint64_t watermark) {
     protocol::ReplyHeader item;
     item.kind = protocol::ReplyKind::kBytesWanted;

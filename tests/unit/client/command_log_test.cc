@@ -1,5 +1,5 @@
-// The command log gives numbers without gaps, keeps what is not acknowledged, sends in order what
-// several threads append, and says "full" instead of overwriting.
+// CommandLog: gives numbers without gaps, keeps records until they are acknowledged, sends the
+// appends of several threads in order, and reports "full" instead of overwriting.
 #include "client/command_log.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ bool append(CommandLog& log, std::uint32_t payload_bytes) {
   protocol::RecordHeader header;
   header.sequence = slot.sequence;
   header.payload_bytes = payload_bytes;
-  // `bytes` itself is commit()'s to write.
+  // Only commit() writes `bytes`.
   std::memcpy(slot.start + 4, reinterpret_cast<const std::byte*>(&header) + 4, sizeof header - 4);
   log.commit(slot);
   return true;
@@ -70,7 +70,7 @@ TEST(CommandLog, HoldsExactlyItsBound) {
     ASSERT_TRUE(append(log, kPayloadBytes)) << bytes;
   }
   EXPECT_FALSE(append(log, 0)) << "not even the smallest record";
-  // And the product's session has a log of that size.
+  // The product's session has a log of that size.
   EXPECT_EQ(SessionOptions{}.log_bytes, limits::kLogBytes);
 }
 
@@ -89,9 +89,9 @@ TEST(CommandLog, UncommittedRecordHoldsWhatFollows) {
   EXPECT_EQ(walk(log.collect(4096), 0), 2u);
 }
 
-// Appends bursts of so many records of 4 KiB, each sent as a whole and acknowledged when the next
-// has been; the highest offset that was used from the lowest. A log that says "full" is one that a
-// burst would wait for.
+// Appends bursts of `records` records of 4 KiB. Each burst is sent whole, and acknowledged after
+// the next one is sent. Returns the distance from the lowest to the highest used place. A burst
+// would wait if the log reported "full".
 std::size_t reach_of_bursts(CommandLog& log, int bursts, int records, std::uint64_t* last) {
   constexpr auto kPayloadBytes = std::uint32_t{4096 - protocol::kRecordHeaderBytes};
   const std::byte* low = nullptr;
@@ -124,14 +124,14 @@ TEST(CommandLog, WhereLittleIsUnderWayAFewPagesAreUsedOverAndOver) {
   constexpr std::size_t kMegabyte = std::size_t{1} << 20;
   EXPECT_LE(reach_of_bursts(log, 10000, 4, &last), kMegabyte * 3 / 4);
   EXPECT_LE(reach_of_bursts(log, 1000, 24, &last), kMegabyte * 5 / 4);
-  // Much is: no burst of 2 MiB waits for room, wherever the ones before have ended.
+  // Even with much under way no burst of 2 MiB waits for room, wherever the earlier ones ended.
   EXPECT_GE(reach_of_bursts(log, 50, 512, &last), 2 * kMegabyte);
   EXPECT_LE(reach_of_bursts(log, 10000, 4, &last), limits::kLogBytes);
   EXPECT_LE(reach_of_bursts(log, 10000, 4, &last), kMegabyte * 3 / 4);
 }
 
-// A worker that has nothing to say acknowledges no less than 64 KiB; so long it would be waited
-// for.
+// A worker without replies acknowledges at least every 64 KiB, so the client may wait for that
+// much.
 TEST(CommandLog, TheLargestRecordHasRoomBehindWhatIsNotYetAcknowledged) {
   CommandLog log(limits::kLogBytes);
   std::uint64_t last = 0;

@@ -1,5 +1,6 @@
-// Protects: how many connections copies share, as the link answers to each number. The link and
-// its clock are made up here: what is under way goes at the rate that so many connections have.
+// ConnectionCount: chooses the number of connections that copies share, by the link's response to
+// each number. Link and clock are simulated. Bytes under way leave at the rate of that number of
+// connections.
 #include "client/connection_count.h"
 
 #include <gtest/gtest.h>
@@ -19,12 +20,13 @@ constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 
 class Link {
  public:
-  // Bytes a second of so many connections; `share`: of a core, that each sender needs.
+  // Bytes per second for a number of connections. `share` is the part of a core that each sender
+  // needs.
   using Rate = std::function<double(unsigned)>;
   Link(Rate rate, ConnectionCount::Bounds bounds, double share = 0.05)
       : rate_(std::move(rate)), share_(share), count_(bounds) {}
 
-  // A copy of so many MiB, 4 of them under way at a time.
+  // A copy of that many MiB, of which 4 MiB are under way at a time.
   void copy(std::uint64_t mebibytes) {
     std::uint64_t sent = 0;
     for (std::uint64_t done = 0; done < mebibytes; ++done) {
@@ -38,20 +40,20 @@ class Link {
       seen_.push_back(count_.in_use());
     }
   }
-  // A copy that has yet to come, and comes no more.
+  // A copy that is still to come, and one that is given up.
   void ask_for(std::uint64_t mebibytes) { count_.sent(now_, mebibytes * kMebibyte); }
   void drop(std::uint64_t mebibytes) { count_.dropped(now_, mebibytes * kMebibyte); }
   void idle(ConnectionCount::Span span) { now_ += span; }
   void none_can_be_opened() { opens_ = false; }
   void set_rate(Rate rate) { rate_ = std::move(rate); }
   unsigned asked() const { return asked_; }
-  // The most since the last time.
+  // The largest number since the last call.
   unsigned most() {
     const unsigned most = seen_.empty() ? 1 : *std::max_element(seen_.begin(), seen_.end());
     seen_.clear();
     return most;
   }
-  // The fewest.
+  // The smallest number since the last call.
   unsigned least() {
     const unsigned least = seen_.empty() ? 1 : *std::min_element(seen_.begin(), seen_.end());
     seen_.clear();
@@ -124,7 +126,7 @@ TEST(ConnectionCount, ALittleFasterIsNotEnough) {
   }
 }
 
-// Else the first connection would look slow for what its first bytes met.
+// Otherwise the first connection would look slow because of what its first bytes met.
 TEST(ConnectionCount, WhatWasSlowOnlyBeforeDoesNotCount) {
   std::uint64_t calls = 0;
   Link link([&calls](unsigned) { return ++calls < 110 ? 20e6 : 500e6; }, kWide);
@@ -146,7 +148,7 @@ TEST(ConnectionCount, RestsLongerEachTime) {
     EXPECT_EQ(link.most(), 2u) << "after it";
     EXPECT_EQ(link.count().in_use(), 1u);
   }
-  EXPECT_EQ(link.asked(), 1u);  // The other one is still there.
+  EXPECT_EQ(link.asked(), 1u);  // The other connection still exists.
 }
 
 TEST(ConnectionCount, FewerAgainOnceTheyDoAsWell) {
@@ -161,7 +163,7 @@ TEST(ConnectionCount, FewerAgainOnceTheyDoAsWell) {
   EXPECT_EQ(link.count().in_use(), 1u);
 }
 
-// On a fast link a whole trial may fall into one moment of the scheduler's.
+// On a fast link a whole trial may lie within one decision of the scheduler.
 TEST(ConnectionCount, WhatWasKeptForAMomentsSakeGoesSoon) {
   for (const double gain : {1.3, 2.0}) {
     Link link([gain](unsigned connections) { return connections > 1 ? gain * 3e9 : 3e9; },
@@ -172,7 +174,7 @@ TEST(ConnectionCount, WhatWasKeptForAMomentsSakeGoesSoon) {
     link.idle(ConnectionCount::kUnsureRest);
     link.copy(1000);
     EXPECT_EQ(link.count().in_use(), 1u) << gain;
-    // And what has gone rests as long as ever.
+    // The number that was given up rests as long as ever.
     link.most();
     link.idle(ConnectionCount::kRestMin - seconds(10));
     link.copy(1000);
@@ -214,14 +216,14 @@ TEST(ConnectionCount, OneCoreForEachThatNeedsOne) {
   EXPECT_EQ(used(1, 0.9, false, 0), 1u);
   EXPECT_EQ(used(2, 0.9, false, 0), 2u);
   EXPECT_EQ(used(3, 0.9, false, 0), 3u);
-  EXPECT_EQ(used(2, 0.9, true, 0), 1u);  // Who receives is on the same two.
+  EXPECT_EQ(used(2, 0.9, true, 0), 1u);  // The receivers use the same two.
   EXPECT_EQ(used(64, 0.9, false, 2), 2u);
-  EXPECT_EQ(used(1, 0.05, false, 1), 8u);  // Who waits needs none.
+  EXPECT_EQ(used(1, 0.05, false, 1), 8u);  // A waiting thread needs no core.
 }
 
 TEST(ConnectionCount, SmallTransfersAndGapsAreNoReason) {
   Link link(each, kWide);
-  // A second between pieces: the worker's device is busy, not the link.
+  // One second between pieces: the worker's device is busy, not the link.
   for (int times = 0; times < 100; ++times) {
     link.count().sent(ConnectionCount::Time(seconds(2000 + 2 * times)), kMebibyte);
     link.count().retired(ConnectionCount::Time(seconds(2001 + 2 * times)), 1);
@@ -251,7 +253,8 @@ TEST(ConnectionCount, NeverMoreThanItMay) {
   EXPECT_EQ(three.most(), 3u);
 }
 
-// What was under way when the number changed tells nothing of the new one, and is waited for.
+// Bytes that were under way when the number changed give no information about the new number. The
+// count waits until they are gone.
 TEST(ConnectionCount, WhatComesNoMoreIsNotWaitedFor) {
   constexpr std::uint64_t kMuch = 64 << 10;
   Link link([](unsigned count) { return 100e6 * count; }, {2, 64, false});

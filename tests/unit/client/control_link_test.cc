@@ -1,7 +1,7 @@
-// Protects gpurun's own link inside TLS, from the client's side: the request goes out before the
-// server has said a word behind the handshake, proved for this channel alone; a server that is of
-// another version, that refuses, that does not know the secret or is not the one that was told
-// still gets what it should, and the user the sentence. The server is played by the test.
+// ControlLink inside TLS, from the client's side: the request goes out before the server has sent
+// anything after the handshake, proved for this channel alone. The test plays the server. It may
+// have another version, refuse, not know the secret, or not be the named server. In each case the
+// server gets what it should, and the user gets the right message.
 #include "client/control_link.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using transport::Connection;
 Deadline soon() { return Deadline::in(std::chrono::seconds(20)); }
 Bytes secret() { return Bytes(16, std::byte{0x5a}); }
 
-// All that a client says of itself, in order.
+// All messages of a client, in order.
 struct Said {
   protocol::Hello hello;
   std::optional<protocol::TokenProof> proof;
@@ -91,7 +91,7 @@ class LinkInTls : public testing::Test {
     security_.always_tls = true;
     security_.fingerprint = identity_->fingerprint();
   }
-  // Shakes hands with who comes, does `act`, and hangs up when he has.
+  // Accepts a client, shakes hands, runs `act`, and hangs up.
   std::future<void> play(const Act& act) {
     return std::async(std::launch::async, [this, act] {
       auto connection = listener_->accept(soon());
@@ -121,7 +121,7 @@ class LinkInTls : public testing::Test {
     EXPECT_TRUE(link.ok()) << link.status().to_string();
     return link.ok() ? *std::move(link) : nullptr;
   }
-  // What becomes of a request of a lease where the server does that.
+  // The result of a lease request to a server that does `act`.
   Status asked_of(const Act& act, bool known) {
     const auto server = play(act);
     const auto link = connect();

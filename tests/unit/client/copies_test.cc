@@ -1,5 +1,5 @@
-// Which way the bytes of a copy go: small ones in their records and replies; larger ones to the
-// device in their records while little of the log is under way, else as bulk.
+// Copies: the path of their bytes. Small ones travel in records and replies. Larger ones to the
+// device travel in their records while little of the log is under way, and otherwise as bulk.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class CopiesTest : public testing::Test {
            std::equal(source.begin(), source.end(),
                       last_.payload.begin() + sizeof(protocol::CopyPayload));
   }
-  // What the worker has said before has been heard.
+  // Returns after the session has handled the worker's earlier messages.
   void be_heard() {
     auto call = call_elsewhere(*session_, site(7));
     last_ = worker_.next();
@@ -70,7 +70,7 @@ TEST_F(CopiesTest, LargerOnesToTheDeviceDoWhileLittleIsUnderWay) {
     ASSERT_LT(++inside, 64) << "copies fill the log of a worker that acknowledges nothing";
   }
   EXPECT_GE(inside, 8);
-  // Small ones still do, and large ones again when the worker has what there was.
+  // Small ones still do. Large ones do again after the worker has acknowledged the earlier ones.
   EXPECT_EQ(form_of(pattern(limits::kInlineBytesMax)), Form::kCopyInline);
   worker_.acknowledge(last_.header.sequence);
   be_heard();

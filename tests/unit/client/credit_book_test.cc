@@ -1,5 +1,6 @@
-// Protects: the client's own allocator of device memory never gives what lives or may still be in
-// use, forgets nothing, merges what is free, and gives back only pieces that nobody can use.
+// CreditBook: the client's allocator of device memory never gives out memory that lives or may
+// still be in use. It loses nothing, merges free ranges, and returns only pieces that nothing can
+// use.
 #include "client/credit_book.h"
 
 #include <gtest/gtest.h>
@@ -22,9 +23,9 @@ TEST(FreeRanges, TakesTheBestFitAndMergesNeighbours) {
   const std::uint64_t a = ranges.take(0x100), b = ranges.take(0x200), c = ranges.take(0x100);
   ASSERT_TRUE(a == 0x1000 && b == 0x1100 && c == 0x1300);
   ranges.give(a, 0x100);
-  ranges.give(c, 0x100);  // Merges with what follows.
+  ranges.give(c, 0x100);  // Merges with the range behind it.
   EXPECT_EQ(ranges.count(), 2u);
-  EXPECT_EQ(ranges.take(0x100), a);  // The hole, not the rest.
+  EXPECT_EQ(ranges.take(0x100), a);  // The gap, not the rest.
   ranges.give(a, 0x100);
   ranges.give(b, 0x200);
   EXPECT_EQ(ranges.count(), 1u);
@@ -69,7 +70,7 @@ TEST(CreditBook, WhatWasFreedWaitsForItsTicket) {
   book.release(1);
   EXPECT_EQ(book.quarantined_bytes(), 0u);
   EXPECT_EQ(book.allocate(kMiB), address);
-  book.release(1);  // Done is done.
+  book.release(1);  // A ticket counts once.
   EXPECT_EQ(book.allocate(512), 0u);
 }
 
@@ -80,12 +81,12 @@ TEST(CreditBook, GivesBackOnlyPiecesThatNobodyCanUse) {
   EXPECT_EQ(book.take_idle_piece(kContext, 0).bytes, 0u);
   book.quarantine(1, kOther, high, kMiB);
   EXPECT_EQ(book.take_idle_piece(kContext, 0).bytes, 0u);   // Another context may still use it.
-  EXPECT_EQ(book.take_idle_piece(kOther, kMiB).bytes, 0u);  // So much may be idle.
+  EXPECT_EQ(book.take_idle_piece(kOther, kMiB).bytes, 0u);  // This much may be idle.
   book.quarantine(2, kContext, low, kMiB);
   EXPECT_EQ(book.quarantined_contexts().size(), 2u);
   EXPECT_EQ(book.take_idle_piece(kOther, 0).base, high);
   EXPECT_EQ(book.committed_bytes(), kMiB);
-  // Another piece at the same place; the old ticket has nothing to say about it.
+  // Another piece at the same place, to which the old ticket does not apply.
   ASSERT_TRUE(book.add_piece(kBase + kMiB, kMiB));
   EXPECT_EQ(book.allocate(kMiB), high);
   book.release(1);
@@ -95,7 +96,7 @@ TEST(CreditBook, GivesBackOnlyPiecesThatNobodyCanUse) {
   EXPECT_EQ(book.idle_bytes(), 0u);
 }
 
-// At the bound that the product uses, and one unit beyond.
+// At the product's bound, and one unit beyond it.
 TEST(CreditBook, KeepsWhatIsIdleUpToTheBound) {
   CreditBook book;
   const std::uint64_t unit = CreditBook::kUnitBytes;
@@ -119,7 +120,7 @@ TEST(CreditBook, NeighbouringPiecesAreOneMemory) {
   const std::uint64_t low = book.allocate(kMiB / 2), both = book.allocate(kMiB);
   ASSERT_TRUE(low == kBase && both == kBase + kMiB / 2);
   book.quarantine(1, kContext, both, kMiB);
-  // Half of what is in quarantine goes with its piece, half stays.
+  // Half of the quarantined memory goes with its piece, and half stays.
   EXPECT_EQ(book.take_idle_piece(kContext, 0).base, kBase + kMiB);
   EXPECT_EQ(book.take_idle_piece(kContext, 0).bytes, 0u);
   EXPECT_EQ(book.quarantined_bytes(), kMiB / 2);
@@ -130,15 +131,15 @@ TEST(CreditBook, NeighbouringPiecesAreOneMemory) {
   EXPECT_EQ(book.allocate(512), 0u);
 }
 
-// A model that knows each byte's owner.
+// Compares with a model that knows each byte's owner.
 TEST(CreditBook, NeverGivesTwiceWhatLives) {
   CreditBook book;
   for (std::uint64_t i = 0; i < 4; ++i) {
-    ASSERT_TRUE(book.add_piece(kBase + (i + i / 2) * kMiB, kMiB));  // Two and two touch.
+    ASSERT_TRUE(book.add_piece(kBase + (i + i / 2) * kMiB, kMiB));  // Pairs of pieces touch.
   }
   std::map<std::uint64_t, std::uint64_t> lives;    // Start to bytes, quarantine included.
   std::map<std::uint64_t, std::uint64_t> waiting;  // Ticket to start.
-  std::map<std::uint64_t, std::uint64_t> used;     // Those not freed.
+  std::map<std::uint64_t, std::uint64_t> used;     // Allocations that are not freed.
   std::mt19937_64 random(1);
   std::uint64_t ticket = 0;
   for (int step = 0; step < 20'000; ++step) {
@@ -187,13 +188,13 @@ TEST(CreditBook, TellsWhereMoreMemoryWouldBeOneWithWhatIsIdle) {
   ASSERT_TRUE(book.add_piece(kBase + 2 * kMiB, 2 * kMiB));
   ASSERT_TRUE(book.add_piece(kBase + 6 * kMiB, 2 * kMiB));
   ASSERT_EQ(book.allocate(3 * kMiB), kBase);
-  // One MiB is idle before the gap, two behind it are at the end of all.
+  // One MiB is idle before the gap. Two MiB behind it are at the end of everything.
   EXPECT_EQ(book.open_end(3 * kMiB).base, kBase + 8 * kMiB);
   EXPECT_EQ(book.open_end(3 * kMiB).bytes, 2 * kMiB);
   ASSERT_EQ(book.allocate(2 * kMiB), kBase + 6 * kMiB);
   EXPECT_EQ(book.open_end(3 * kMiB).base, kBase + 4 * kMiB);
   EXPECT_EQ(book.open_end(3 * kMiB).bytes, kMiB);
-  // The gap has no room for three more.
+  // The gap has no room for three more MiB.
   EXPECT_EQ(book.open_end(4 * kMiB).base, kBase + 8 * kMiB);
   EXPECT_EQ(book.open_end(4 * kMiB).bytes, 0u);
 }

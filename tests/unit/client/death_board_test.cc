@@ -1,5 +1,5 @@
-// Protects that a death is found by the process whose worker died, and by no other, that gpurun
-// knows what was told, and that nothing which is written to the page can hurt.
+// DeathBoard: the process that lost its worker finds the death, and no other process does. gpurun
+// knows which deaths were reported. Nothing that a process writes to the page does harm.
 #include "client/death_board.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ constexpr milliseconds kNow{0};
 constexpr protocol::Id kMine = {1};
 constexpr protocol::Id kOther = {2};
 
-// gpurun's view of a board and a process's of the same one.
+// gpurun's view and a process's view of the same board.
 struct Boards {
   Boards() {
     Result<UniqueFd> made = DeathBoard::create();
@@ -51,7 +51,7 @@ TEST(DeathBoard, NewsThatComesLaterIsWaitedFor) {
   std::thread later([&] { boards.gpurun->server_ended("it ended"); });
   EXPECT_EQ(boards.process->ask(kMine, std::chrono::seconds(30)), "it ended");
   later.join();
-  EXPECT_EQ(boards.process->ask(kOther, kNow), "it ended");  // All have lost it.
+  EXPECT_EQ(boards.process->ask(kOther, kNow), "it ended");  // All processes have lost the server.
   EXPECT_TRUE(boards.gpurun->told(0));
 }
 
@@ -61,7 +61,7 @@ TEST(DeathBoard, TheOldestGivesWay) {
   for (std::uint8_t i = 0; i < 100; ++i) {
     numbers.push_back(boards.gpurun->worker_died({i}, "signal " + std::to_string(i)));
   }
-  EXPECT_TRUE(boards.gpurun->told(numbers.front()));  // Nobody can be asked any more.
+  EXPECT_TRUE(boards.gpurun->told(numbers.front()));  // No process can ask for it any more.
   EXPECT_EQ(boards.process->ask({0}, kNow), "");
   EXPECT_EQ(boards.process->ask({99}, kNow), "signal 99");
 }
@@ -79,7 +79,8 @@ TEST(DeathBoard, WhatAProcessScribblesIsBounded) {
   static_cast<void>(boards.gpurun->told(7));
   munmap(page, 4096);
   ASSERT_EQ(ftruncate(boards.fd.get(), 100), 0);
-  EXPECT_EQ(DeathBoard::map(boards.fd.get()), nullptr);  // Beyond the end lies SIGBUS.
+  EXPECT_EQ(DeathBoard::map(boards.fd.get()), nullptr);  // An access beyond the end would give
+                                                         // SIGBUS.
 }
 
 TEST(DeathBoard, AnAttachIsNoted) {
@@ -90,7 +91,7 @@ TEST(DeathBoard, AnAttachIsNoted) {
   EXPECT_EQ(boards.process->ask(kMine, kNow), "");
 }
 
-// gpurun: what a process has said is not said again, the rest is, once.
+// gpurun reports each death once, unless a process has reported it.
 TEST(Deaths, IsSaidOnce) {
   const Boards boards;
   std::vector<std::string> said;
@@ -116,7 +117,7 @@ TEST(Deaths, AnOwnServersEndExplainsItsLink) {
   EXPECT_EQ(deaths.tick(), -1);
   ASSERT_EQ(said.size(), 1U);
   EXPECT_NE(said[0].find("private server has ended (signal 9)"), std::string::npos);
-  // Or the other way round.
+  // The same in the opposite order.
   deaths.lease_ended("a:1", Status(Code::kPeerGone, "server a:1 ended the lease: closed"), true);
   EXPECT_EQ(deaths.tick(), -1);
   deaths.finish();

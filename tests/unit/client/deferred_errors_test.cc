@@ -1,5 +1,5 @@
-// A failure is told once to each lane, a lost context by every call, and the user hears which call
-// it was that failed.
+// DeferredErrors: each lane gets a failure once, every call gets a lost context, and the message
+// names the call that failed.
 #include "client/deferred_errors.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(DeferredErrors, AreToldOncePerLane) {
   ASSERT_EQ(session->post(lane, site(2), ByteView()), 0);
   worker.call_error(worker.next(), kInvalidImage);
 
-  // What the issuing lane's fences return; the worker answers on a thread of its own.
+  // Checks the fences of the issuing lane. The worker answers on its own thread.
   auto answer = [&worker](int count) {
     return std::async(std::launch::async, [&worker, count] {
       for (int i = 0; i < count; ++i) worker.reply(worker.next(), 0, text("done"));
@@ -58,7 +58,7 @@ TEST(DeferredErrors, AreToldOncePerLane) {
   EXPECT_EQ(other.get(), (std::vector<int>{kInvalidImage, 0}));
   answers.get();
 
-  // A thread that comes later knows nothing of it.
+  // A later thread does not get it.
   answers = answer(1);
   EXPECT_EQ(call_elsewhere(*session, site(3)).get().returned, 0);
   answers.get();
@@ -93,7 +93,7 @@ TEST(DeferredErrors, TheFailedCallIsNamedUpToABound) {
   }
   auto fence = call_elsewhere(*session, site(1));
   worker.reply(worker.next());
-  fence.get();  // What was said before it has been heard.
+  fence.get();  // The session has handled the earlier messages.
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(said.find("gpurun: warning: cuStreamWriteValue32_v2 failed with "
                       "CUDA_ERROR_INVALID_IMAGE (200) after it had returned (call 1)\n"),

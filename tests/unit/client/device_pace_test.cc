@@ -1,5 +1,5 @@
-// Waits are answered ahead of their news for as long as the wire accounts for these, and no longer:
-// a program must not run away from a slow device.
+// DevicePace: waits are answered before their completion is reported only while the wire explains
+// the delay. A program must not run far ahead of a slow device.
 #include "client/device_pace.h"
 
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@ using namespace std::chrono_literals;
 
 class DevicePaceTest : public ::testing::Test {
  protected:
-  // A wait, now, for a call made `ago`.
+  // The answer to a wait now, for a call made `ago`.
   bool answers(std::uint64_t record, DevicePace::Clock::duration ago = 0ms) {
     return pace_.answers(record, now_ - ago, now_);
   }
-  // Twice that, and the slack, is what a wait may be ahead.
+  // A wait may be ahead by twice the round trip plus the slack.
   static constexpr auto kRoundTrip = 10ms;
   static constexpr auto kBound = 2 * kRoundTrip + DevicePace::kSlack;
 
@@ -37,7 +37,7 @@ TEST_F(DevicePaceTest, WhatShouldHaveBeenToldIsWaitedFor) {
   EXPECT_FALSE(answers(2, kBound + 1us));
 }
 
-// Fences that waited for work say nothing of the wire.
+// Fences that waited for work do not measure the wire.
 TEST_F(DevicePaceTest, TheLeastThatAFenceTookIsTheRoundTrip) {
   pace_.fence_took(1s);
   pace_.fence_took(kRoundTrip);
@@ -45,7 +45,7 @@ TEST_F(DevicePaceTest, TheLeastThatAFenceTookIsTheRoundTrip) {
   EXPECT_FALSE(answers(1, kBound + 1us));
 }
 
-// The device is behind: what was called just now will be late as well.
+// The device is behind, so a call made just now will be late as well.
 TEST_F(DevicePaceTest, NothingIsAnsweredAheadOfWhatIsLate) {
   pace_.fence_took(kRoundTrip);
   EXPECT_TRUE(answers(1));
@@ -58,7 +58,7 @@ TEST_F(DevicePaceTest, NothingIsAnsweredAheadOfWhatIsLate) {
   EXPECT_TRUE(answers(3));
 }
 
-// One whose end is never told (its context has ended) is forgotten with the next that is.
+// A record without a reported end (its context has ended) is dropped when a later one is reported.
 TEST_F(DevicePaceTest, TheNewsOfALaterOneWillDo) {
   pace_.fence_took(kRoundTrip);
   EXPECT_TRUE(answers(1));

@@ -1,5 +1,5 @@
-// What a program is told of its devices: the server's words, less what cannot hold over a wire,
-// and only the devices that CUDA_VISIBLE_DEVICES leaves.
+// DeviceSnapshot: a program's view of its devices. It is the server's description without what
+// cannot hold over a wire, and only for the devices that CUDA_VISIBLE_DEVICES leaves.
 #include "client/device_snapshot.h"
 
 #include <capnp/message.h>
@@ -67,7 +67,7 @@ TEST(DeviceSnapshot, VisibleDevicesAreFilteredAndOrdered) {
   EXPECT_THAT(left("GPU-0"), testing::IsEmpty());  // Not unique.
 }
 
-// NVML tells it, and programs parse it.
+// NVML returns it, and programs parse it.
 TEST(DeviceSnapshot, TheDriversReleaseIsOneThatCanBeParsed) {
   const auto release_of = [](const char* told) {
     capnp::MallocMessageBuilder builder;
@@ -79,14 +79,14 @@ TEST(DeviceSnapshot, TheDriversReleaseIsOneThatCanBeParsed) {
     return DeviceSnapshot::parse(byte_view(bytes.begin(), bytes.size()), nullptr)->driver_release();
   };
   EXPECT_EQ(release_of("550.54.15"), "550.54.15");
-  // A server that does not say, and what is no version.
+  // A server that sends no release, and strings that are not versions.
   for (const char* none : {"", "13.0.0 (gpurun)", "580", ".1", "1.", "1..2", "5\n1.2",
                            "1.234567890123456789012345678901234"}) {
     EXPECT_EQ(release_of(none), "580.95.05") << none;
   }
 }
 
-// What bounds a hostile server must leave room for the largest honest one.
+// The bounds against a hostile server must leave room for the largest honest one.
 TEST(DeviceSnapshot, AServerOfManyDevicesIsUnderstood) {
   constexpr unsigned kDevices = 64;
   capnp::MallocMessageBuilder builder;
@@ -108,7 +108,7 @@ TEST(DeviceSnapshot, AServerOfManyDevicesIsUnderstood) {
   EXPECT_EQ(parsed->device_count(), static_cast<int>(kDevices));
 }
 
-// A list of structures without contents is as short with a million of them.
+// A list of empty structures is as short with a million of them.
 TEST(DeviceSnapshot, FewBytesMakeNoLongList) {
   capnp::MallocMessageBuilder builder;
   auto snapshot = builder.initRoot<protocol::wire::Snapshot>();

@@ -1,5 +1,5 @@
-// FakeWorker: the other end of a session, scripted by a test: made of the protocol's own code over
-// the loopback transport. Every wait is bounded; one that ends early fails the test.
+// FakeWorker: the other end of a session, scripted by a test. It uses the protocol's own code over
+// the loopback transport. Every wait is bounded, and a wait that fails also fails the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class FakeWorker {
     Bytes payload;
   };
 
-  // Makes both ends; `channels()` goes to Session::start().
+  // Makes both ends. Pass `channels()` to Session::start().
   FakeWorker() {
     auto log = transport::loopback::connect_pair();
     auto bulk = transport::loopback::connect_pair();
@@ -35,7 +35,8 @@ class FakeWorker {
   }
   Session::Channels channels() { return std::move(channels_); }
 
-  // The next record, in the order of arrival. An empty one (opcode 0) after a failure.
+  // Waits for the next record, in the order of arrival. Returns an empty one (opcode 0) after a
+  // failure.
   Record next() {
     while (records_.empty()) {
       if (!receive_frame()) return {};
@@ -44,7 +45,7 @@ class FakeWorker {
     records_.pop_front();
     return record;
   }
-  // Frames of `kind` that came so far; receives until there are `count`.
+  // Receives until `count` frames of `kind` have arrived.
   bool wait_for_frames(protocol::FrameKind kind, int count) {
     while (frames_of(kind) < count) {
       if (!receive_frame()) return false;
@@ -52,15 +53,15 @@ class FakeWorker {
     return true;
   }
   int frames_of(protocol::FrameKind kind) const { return frames_[static_cast<int>(kind)]; }
-  // Items that the client has said it has, in the last frame that came.
+  // The number of items that the client's last frame acknowledged.
   std::uint64_t items_acknowledged() const { return items_acknowledged_; }
 
-  // One item to the client. header.bytes, .payload_bytes and .sequence are filled in here.
+  // Sends one item to the client. Fills in header.bytes, .payload_bytes and .sequence.
   void send_item(protocol::ReplyHeader header, ByteView payload = {}) {
     header.sequence = ++items_;
     send_numbered_item(header, payload);
   }
-  // The same with a number of the test's choice.
+  // As send_item(), with a sequence number that the test chooses.
   void send_numbered_item(protocol::ReplyHeader header, ByteView payload = {}) {
     header.payload_bytes = static_cast<std::uint32_t>(payload.size());
     header.bytes = static_cast<std::uint32_t>(protocol::reply_bytes(payload.size()));

@@ -1,4 +1,4 @@
-// Handles: a stale, foreign or wrong-kind value is told apart, and none can be a pointer.
+// Handles: stale, foreign and wrong-kind values are recognised, and no handle can be a pointer.
 #include "client/handles.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(Handles, PoisonIsReturnedByEachUse) {
   const Handle module = table->mint(HandleKind::kModule, 0, nullptr);
   table->poison(module, 209);
   EXPECT_EQ(table->check(module, HandleKind::kModule), 209);
-  // But by its end, once.
+  // Its end is allowed once.
   EXPECT_EQ(table->check_end(module, HandleKind::kModule), 0);
   EXPECT_EQ(table->check_end(module, HandleKind::kStream), kHandleInvalid);
   table->retire(module);
@@ -60,7 +60,7 @@ TEST(Handles, ARetainedOneEndsWithItsLastRelease) {
   EXPECT_EQ(table->release(memory), &object);
   EXPECT_NE(table->check(memory, HandleKind::kAllocation), 0);
   EXPECT_EQ(table->release(memory), nullptr);
-  table->retain(memory);  // Of nobody.
+  table->retain(memory);  // No object has it.
   const Handle next = table->mint(HandleKind::kAllocation, 0, &object);
   EXPECT_EQ(table->release(next), &object);
 }

@@ -1,6 +1,6 @@
-// Protects a program from its server: whatever a worker says, nothing is written but where a call
-// said, and within its size; no function is called that a graph does not have; and neither what it
-// repeats without end nor what it says of calls that there never were costs more than the session.
+// Hostile worker: a worker cannot make the client write anywhere except where a call said, and
+// within its size. It cannot make the client call a function that no graph has. Endless
+// repetitions, or messages about calls that do not exist, cost at most the session.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ ReplyHeader item(ReplyKind kind, std::uint64_t subject) {
   return header;
 }
 
-// That what was said ends the session: else the worker's goodbye, which follows, does.
+// Whether the worker's last message ended the session. Otherwise its goodbye, which follows, does.
 bool ends(FakeWorker& worker, Session& session) {
   worker.goodbye("all of it was believed");
   Reply reply;
@@ -40,8 +40,8 @@ bool ends(FakeWorker& worker, Session& session) {
          session.death().code() == Code::kProtocol;
 }
 
-// A program with a copy of each direction and a function in its graphs. Around what the copy may
-// write lies what it may not.
+// A program with a copy of each direction and a function in its graphs. Memory that the copy must
+// not change surrounds its target.
 struct Graphs {
   Graphs() {
     GraphHost::Operation in, out, call;
@@ -55,11 +55,11 @@ struct Graphs {
     function = session->graphs().add(call);
     std::memset(memory, 7, sizeof memory);
   }
-  // Bytes that are no longer what they were, by what they are now.
+  // The number of changed bytes, within the target or outside it.
   std::size_t changed(bool within) const {
     std::size_t count = 0;
     for (std::size_t at = 0; at < sizeof memory; ++at) {
-      const std::size_t offset = at - 64;  // Huge before it.
+      const std::size_t offset = at - 64;  // Huge for a place before the target.
       const bool inside = offset < kLines * kPitch && offset % kPitch < kWidth;
       if (memory[at] != 7 && inside == within) ++count;
     }
@@ -90,7 +90,7 @@ TEST(HostileWorker, WritesOnlyWhereAGraphsCopyDoes) {
     ASSERT_EQ(fence.get().returned, 0);
     EXPECT_EQ(graphs.changed(true), 26u);
     EXPECT_EQ(graphs.changed(false), 0u);
-    // What is gone is written no more.
+    // Nothing is written for an operation that has ended.
     graphs.worker.send_item(item(ReplyKind::kHostBytes, graphs.copy_in), bytes_at(0, 1));
     EXPECT_TRUE(ends(graphs.worker, *graphs.session));
     EXPECT_EQ(graphs.changed(true), 26u);
@@ -146,7 +146,7 @@ TEST(HostileWorker, CallsOnlyWhatAGraphHas) {
   EXPECT_TRUE(ends(twice.worker, *twice.session));
 }
 
-// A turn comes behind copies that bulk connections bring, which they may never do.
+// The turn waits for copies that come over bulk connections. They may never arrive.
 TEST(HostileWorker, ACopyThatNeverComesIsWaitedForAsLongAsTheWorkerIs) {
   std::atomic<int> calls{0};
   FakeWorker worker;
@@ -170,7 +170,7 @@ TEST(HostileWorker, ACopyThatNeverComesIsWaitedForAsLongAsTheWorkerIs) {
 }
 
 TEST(HostileWorker, TurnsWithoutEndCostTheSession) {
-  std::atomic<bool> open{false};  // Outlives the session, whose thread looks at it.
+  std::atomic<bool> open{false};  // Outlives the session, which has a thread that reads it.
   FakeWorker worker;
   auto session = start(worker);
   GraphHost::Operation stands;
@@ -267,10 +267,11 @@ TEST(HostileWorker, ACallThatItTookAndWillNotAnswerEndsTheSession) {
   worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 0);  // An older release.
   worker.reply(call);
   EXPECT_EQ(fence.get().returned, 0);
-  worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 1);  // It owes none.
+  worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 1);  // It owes no reply.
   auto next = call_elsewhere(*session, site(3));
   const auto taken = worker.next();
-  worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 1);  // It has not got it.
+  worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 1);  // It has not received
+                                                                            // the call yet.
   worker.acknowledge(taken.header.sequence);
   worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 1);
   EXPECT_EQ(next.get().returned, kResultPeerGone);
@@ -287,7 +288,7 @@ TEST(HostileWorker, AReplyForWhichNoThreadWaitsEndsTheSession) {
   EXPECT_EQ(first.get().returned, 0);
   auto second = call_elsewhere(*session, site(3));
   worker.next();
-  worker.reply(call);  // Again: the second's would be lost.
+  worker.reply(call);  // A repeated reply would take the second call's place.
   EXPECT_EQ(second.get().returned, kResultPeerGone);
   EXPECT_EQ(session->death().code(), Code::kProtocol);
 }

@@ -1,5 +1,5 @@
-// Protects the memory of servers' keys from a disk that is full: half a line must not become
-// another server's key. Protects pinned keys: each is found, and none is made by a first meeting.
+// Known servers: on a full disk the file of server keys never holds half a line, which could name
+// another server's key. Every pinned key is found, and a first connection pins none.
 #include "client/known_servers.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ class Pins : public ::testing::Test {
     std::ifstream file(path_);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
-  // Where the pin stands; "": there is none.
+  // The place of the pin. "": not pinned.
   std::string place(const std::string& server) const {
     const auto pinned = pinned_key(path_, server);
     if (!pinned.ok()) return pinned.status().message();
@@ -84,7 +84,7 @@ TEST_F(Pins, AKeyThatWasMetIsNotPinnedUntilItIsConfirmed) {
   EXPECT_EQ(place("ONE:1"), path_ + ":2");
   EXPECT_EQ(place("zero:1"), "");
   EXPECT_EQ((*pinned_key(path_, "one:1"))->key, key_);
-  // Meeting it again changes nothing.
+  // Connecting again changes nothing.
   ASSERT_EQ(*meet_server(path_, "one:1", key_), Acquaintance::kKnown);
   EXPECT_EQ(place("one:1"), path_ + ":2");
   ASSERT_EQ(*pin_server(path_, "two:2", key_), Acquaintance::kNew);
@@ -98,7 +98,7 @@ TEST_F(Pins, AFileThatCannotBeBelievedHidesNoPin) {
   std::filesystem::permissions(path_, std::filesystem::perms(0666));
   EXPECT_NE(place("one:1").find("cannot be believed"), std::string::npos);
   std::filesystem::remove(path_);
-  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);  // Nor holds anybody up.
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);  // A FIFO must not block the reader either.
   EXPECT_NE(place("one:1").find("cannot be believed"), std::string::npos);
   std::filesystem::remove(path_);
   std::ofstream(path_) << "one:1 sha256:12 pinned\n";

@@ -1,5 +1,5 @@
-// Protects a program whose server is older, or has an older driver: a call that cannot be served is
-// refused here, with one line, and reaches nobody; every other call goes on.
+// Lacking rows: with an older server or driver, a call that cannot be served is refused in the
+// client with one message, and sends nothing. Every other call works.
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ TEST(LackingRows, AreRefusedWithOneLineEach) {
   FakeWorker worker;
   g_worker = &worker;
   set_connector(&attach_to_an_older_server);
-  EXPECT_FALSE(server_lacks(opcode::cuEventRecord));  // Nobody has asked yet.
+  EXPECT_FALSE(server_lacks(opcode::cuEventRecord));  // Before the first connection.
   Process* process = nullptr;
   ASSERT_EQ(connected(&process), 0);
   ASSERT_EQ(initialize(*process), 0);
@@ -58,15 +58,15 @@ TEST(LackingRows, AreRefusedWithOneLineEach) {
   void* const arguments[2] = {};
   EXPECT_EQ(call_generated(*driver_abi::find_row(opcode::cuEventRecord), arguments),
             CUDA_ERROR_NOT_SUPPORTED);
-  // A hand-written function that needs it.
+  // As a hand-written function that needs the row calls it.
   EXPECT_EQ(
       post_row(here, opcode::cuEventRecord, here.site(), std::span<const Handle>(), arguments),
       CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(
       call_row(here, opcode::cuEventRecord, here.site(), std::span<const Handle>(), arguments),
       CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(calls_made(opcode::cuDriverGetVersion), 1);  // Answered here.
-  // A hand-written function goes as far as it can without the driver's.
+  EXPECT_EQ(calls_made(opcode::cuDriverGetVersion), 1);  // The client answers it.
+  // A hand-written function goes as far as it can without the driver's row.
   EXPECT_EQ(calls_made(opcode::cuEventCreate), 1);
   EXPECT_EQ(
       post_row(here, opcode::cuEventCreate, here.site(), std::span<const Handle>(), arguments),

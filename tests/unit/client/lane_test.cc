@@ -1,5 +1,5 @@
-// Lanes: ten thousand short threads grow nothing, and a new thread starts with nothing of a dead
-// one's.
+// Lanes: ten thousand short threads leave nothing behind, and a new thread inherits nothing from an
+// ended one.
 #include "client/lane.h"
 
 #include <gtest/gtest.h>
@@ -42,8 +42,8 @@ TEST(Lane, ContextStack) {
   EXPECT_EQ(lane->pop_context(), 0u);
 }
 
-// More threads than a machine need have: one that asks again and again stands for them. Last,
-// because their lanes are never given back.
+// One thread that takes lanes repeatedly stands for many threads. The test comes last, because the
+// lanes are never returned.
 TEST(Lane, TheThreadBeyondTheBoundGetsNone) {
   std::thread([] {
     while (Lane::live_count() < limits::kLanesMax) ASSERT_NE(LaneRegistry::take(), nullptr);

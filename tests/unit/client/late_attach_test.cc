@@ -1,8 +1,8 @@
-// Protects: a bulk connection that is being opened beside a running session belongs to this process
-// alone, and is no reason to wait for it: a child that the program forks meanwhile has none of its
-// descriptors, at whatever moment, and the connection that is not wanted any more is given up at
-// once, whatever it waits for. Method: a server in a process of its own, which takes connections
-// and answers nothing; only the test's time limit, far below what an opening may take, ends a wait.
+// Late attach: a bulk connection that opens during a session belongs to this process alone. A child
+// that the program forks at any moment has none of its descriptors. A connection that is no longer
+// wanted is given up at once, whatever it waits for. The server is a separate process that accepts
+// connections and answers nothing. Only the test's time limit, far below the limit of an opening,
+// ends a wait.
 #include "client/late_attach.h"
 
 #include <fcntl.h>
@@ -33,13 +33,14 @@ constexpr int kFdMin = 500;
 constexpr int kNumbers = 1000;
 using Numbers = std::bitset<kNumbers>;
 
-// Safe in a child of a process with threads.
+// The open sockets. Safe in a forked child of a process with threads.
 Numbers sockets() {
   Numbers found;
   for (int fd = 0; fd < kNumbers; ++fd) {
     int type = 0;
     socklen_t size = sizeof type;
-    // Which ThreadSanitizer takes for no use of what another thread may be closing.
+    // ThreadSanitizer does not treat this call as a use of a descriptor that another thread may
+    // close.
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0) {
       found.set(static_cast<std::size_t>(fd));
     }
@@ -47,7 +48,7 @@ Numbers sockets() {
   return found;
 }
 
-// A child that is forked now has no socket that this process did not have at `before`.
+// Whether a child that is forked now has only sockets that this process had at `before`.
 bool child_has_only(const Numbers& before) {
   const pid_t child = fork();
   if (child == 0) _exit((sockets() & ~before).none() ? 0 : 1);
@@ -55,8 +56,8 @@ bool child_has_only(const Numbers& before) {
   return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-// Takes connections, says when it has heard the first bytes of one, and keeps that until it is told
-// or, `hangs_up`, not at all. A process of its own, so that its ends are not ours.
+// Accepts connections and reports the first bytes of one. Keeps it until it is told to close, or
+// with `hangs_up` closes at once. It is a separate process, so that its ends are not ours.
 class Server {
  public:
   explicit Server(bool hangs_up) {
@@ -202,7 +203,8 @@ TEST_F(LateAttached, WhoDoesNotWantItDoesNotWaitForTheServer) {
   EXPECT_EQ(code, Code::kPeerGone);
 }
 
-// A queue that is full: the kernel answers no connect. It is given up before, in and behind that.
+// The queue is full, so the kernel answers no connect. The attempt is given up before, during and
+// after it.
 TEST_F(LateAttached, WhoDoesNotWantItDoesNotWaitForAConnect) {
   const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
@@ -224,7 +226,7 @@ TEST_F(LateAttached, WhoDoesNotWantItDoesNotWaitForAConnect) {
     OpeningDescriptor opening;
     Code code = Code::kOk;
     std::thread opener([&] { code = open(server, opening); });
-    // From before its thread runs to when it waits.
+    // From before the thread runs until it waits.
     for (int turns = 0; turns < times; ++turns) std::this_thread::yield();
     while (times >= 40 && sockets() == before) std::this_thread::yield();
     opening.give_up();

@@ -1,5 +1,5 @@
-// Protects: processes that share a device learn what the others hold idle, are asked for it, and
-// wait for those who can answer, and only for a patience for those who do not.
+// MemoryBoard: processes that share a device see the idle memory of the others and ask for it. The
+// asker waits for processes that can answer, and only for a bounded time for the others.
 #include "client/memory_board.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLong{20'000};
 constexpr milliseconds kShort{50};
 
-// A process that lives until it is let go.
+// A process that lives until the test ends it.
 class Other {
  public:
   Other() {
@@ -35,7 +35,7 @@ class Other {
     waitpid(pid_, nullptr, 0);
   }
   std::uint32_t number() const { return static_cast<std::uint32_t>(pid_); }
-  // Its status is not asked for.
+  // The status is not collected, so the process stays a zombie.
   void end() {
     close(ends_[0]);
     close(ends_[1]);
@@ -76,11 +76,11 @@ TEST_F(Boards, TellWhatTheLivingOthersHold) {
   EXPECT_FALSE(board_->some_just_died(own, milliseconds(0)));
   EXPECT_FALSE(board_->some_just_died(own, kLong)) << "its place is free again";
   EXPECT_FALSE(board_->ask(own, kLong)) << "nobody is left";
-  // The program that a process becomes has its place.
+  // After exec() the new program takes over the process's place.
   EXPECT_EQ(board_->join(self_), own);
 }
 
-// NVML: what a device's memory is used for, and by which processes.
+// For NVML: the used memory of a device, and the processes that use it.
 TEST_F(Boards, ShowWhatTheLivingUse) {
   Other other;
   const int own = board_->join(self_), theirs = board_->join(other.number());
@@ -101,7 +101,7 @@ TEST_F(Boards, ShowWhatTheLivingUse) {
   board_->say_contexts(own, 1, false);
   other.end();
   EXPECT_EQ(board_->users(1, users, 3), 0u);
-  // A process without the means to answer is not waited for.
+  // The asker does not wait for a process that cannot answer.
   Other silent;
   board_->stay_silent(board_->join(silent.number()));
   EXPECT_FALSE(board_->ask(own, kLong));
@@ -121,7 +121,8 @@ TEST_F(Boards, AQuestionWaitsForItsAnswer) {
   answers.join();
 }
 
-// Who joins is not asked again what others were; what is asked before it listens is not lost.
+// A process that joins is not asked earlier questions again. A question from before it listens is
+// not lost.
 TEST_F(Boards, WhoeverJoinsAnswersWhatIsAskedFromThenOn) {
   Other other;
   const int own = board_->join(self_), theirs = board_->join(other.number());
@@ -134,7 +135,7 @@ TEST_F(Boards, WhoeverJoinsAnswersWhatIsAskedFromThenOn) {
   EXPECT_NE(board_->await_question(place, board_->answered(place)), board_->answered(place));
 }
 
-// Its asker has given back what it holds before it asks, and works on meanwhile.
+// The asker has returned its idle memory before it asks, and continues to work meanwhile.
 TEST_F(Boards, NobodyAnswersItsOwnQuestion) {
   Other other;
   const int own = board_->join(self_), theirs = board_->join(other.number());

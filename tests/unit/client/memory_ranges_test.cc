@@ -1,6 +1,6 @@
-// What is known of an address is what was said of it last, by whatever thread: a range that a
-// thread has found before is no longer found once another one has ended it, and what took its place
-// is.
+// MemoryRanges: an address has the attributes that were set last, by any thread. A range that one
+// thread has looked up before is no longer found after another thread has removed it. Its
+// replacement is found.
 #include "client/interpose/memory_ranges.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST_F(MemoryRangesTest, WhatIsNotedOfOneIsSeen) {
   EXPECT_TRUE(find_range(kBase)->shared);
 }
 
-// More than a thread keeps of what it has found.
+// More ranges than a thread caches.
 TEST_F(MemoryRangesTest, ManyAreFoundByTurns) {
   constexpr std::uint64_t kCount = 20;
   for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_TRUE(add_range(range_at(kBase + i * kBytes)));

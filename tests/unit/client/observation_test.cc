@@ -1,6 +1,6 @@
-// Protects: the questions about the worker's numbers and recording, which end a program's run, are
-// answered, or end in time with the reason; a worker that says nonsense is not believed, and one
-// that has a recording without end is not listened to.
+// Worker statistics and recordings: the queries at the end of a program's run are answered, or end
+// in time with a reason. The client rejects invalid answers, and stops reading an endless
+// recording.
 #include "client/observation.h"
 
 #include <gtest/gtest.h>
@@ -80,10 +80,11 @@ TEST(Observation, WorkerThatDoesNotAnswerHoldsUpNobody) {
   const std::size_t lanes = Lane::live_count();
   EXPECT_EQ(ask_statistics(*session, milliseconds(1)).status().code(), Code::kDeadline);
   worker.reply(worker.next(), 0, protocol::encode(protocol::WorkerStatistics()));  // Too late.
-  while (Lane::live_count() > lanes) std::this_thread::yield();  // The thread that had asked ends.
+  // The thread that made the query ends.
+  while (Lane::live_count() > lanes) std::this_thread::yield();
 }
 
-// Answers all looks at the clock, and returns the question about the recording's beginning.
+// Answers all clock queries, and returns the query for the recording's first piece.
 FakeWorker::Record first_piece_asked(FakeWorker& worker) {
   for (std::uint64_t clock = 1000;; ++clock) {
     const FakeWorker::Record asked = worker.next();

@@ -1,5 +1,6 @@
-// Who waits for a reply reads the log: for himself and for all others, never two at once, and what
-// comes when nobody waits, or behind what somebody waited for, is heard all the same.
+// ReceivingRole: a thread that waits for a reply reads the log, for itself and for all others, and
+// never two at once. Messages are also handled when no thread waits, or behind the reply that a
+// thread waited for.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -41,13 +42,13 @@ TEST(ReceivingRole, RepliesReachTheirThreadsInAnyOrder) {
     const FakeWorker::Record second = worker.next();
     worker.reply(first_first ? first : second, 0, text("a"));
     EXPECT_EQ((first_first ? one : two).get().payload, "a");
-    // The other one's comes when whoever read may have left.
+    // The other reply comes when the first reader may have left.
     worker.reply(first_first ? second : first, 0, text("b"));
     EXPECT_EQ((first_first ? two : one).get().payload, "b");
   }
 }
 
-// News that stand behind the reply in one burst are heard although their reader has what it wants.
+// Messages behind the reply in one burst are handled, although their reader has its reply.
 TEST(ReceivingRole, WhatComesBehindTheReplyIsHeard) {
   FakeWorker worker;
   const auto session = start(worker);
@@ -99,7 +100,7 @@ TEST(ReceivingRole, TheEndIsHeardByAllWhoWait) {
   EXPECT_FALSE(session->alive());
 }
 
-// A cancelled thread takes neither the role nor half a frame with it: it ends when its call has.
+// A cancelled thread loses neither the role nor half a frame, because it ends after its call.
 TEST(ReceivingRole, ACancelledThreadLeavesTheSessionWhole) {
   FakeWorker worker;
   const auto session = start(worker);
@@ -108,7 +109,7 @@ TEST(ReceivingRole, ACancelledThreadLeavesTheSessionWhole) {
     Reply reply;
     returned = session->call(*Lane::current(), site(1), ByteView(), &reply);
     pthread_testcancel();
-    returned = -2;  // Never.
+    returned = -2;  // Never reached.
   });
   const FakeWorker::Record record = worker.next();
   ASSERT_EQ(pthread_cancel(caller.native_handle()), 0);

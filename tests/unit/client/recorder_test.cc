@@ -1,5 +1,5 @@
-// Protects: each thread's newest events are kept in order, what there was no room for is counted,
-// and taking the recording while threads still call gives whole events only.
+// Recorder: each thread's newest events are kept in order, dropped events are counted, and a
+// recording that is taken while threads call contains only whole events.
 #include "client/recorder.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,8 @@ TEST(Recorder, IsTakenWholeWhileThreadsCall) {
     }
     before = &each;
   }
-  // What a thread writes over meanwhile is left out; one that has seen the end writes no more.
+  // Events that a thread overwrites meanwhile are left out. A thread that has seen the end no
+  // longer writes.
   EXPECT_GE(recording.events.size(), kThreads * (protocol::kRecordedEventsMax / 2));
 }
 

@@ -1,5 +1,5 @@
-// Answers of the worker are given again until something changes them: one that is kept too long is
-// a lie, and a table without a bound is the program's memory.
+// RememberedAnswers: the worker's answers are reused until something changes them. A stale answer
+// would be wrong, and the table must have a bound, because it uses the program's memory.
 #include "client/remembered_answers.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint16_t kRow = 7, kBefore = 6, kBehind = 8, kLast = 0xffff;
 
-// Finds `number` as an answer, or 0.
+// Returns the number that is the remembered answer, or 0.
 std::uint64_t found(const RememberedAnswers& answers, std::uint16_t row, std::uint64_t question) {
   Bytes answer;
   if (!answers.find(row, bytes_of(question), &answer)) return 0;
@@ -78,7 +78,7 @@ TEST(RememberedAnswers, GoWhenThereAreTooMany) {
   add(answers, kRow, kMax + 1, kMax + 1);
   EXPECT_EQ(found(answers, kRow, 1), 0u);
   EXPECT_EQ(found(answers, kRow, kMax + 1), kMax + 1);
-  // What was forgotten, or is told again, does not count.
+  // Forgotten and repeated answers do not count.
   for (std::uint64_t i = 1; i < kMax; ++i) add(answers, kBefore, i, i);
   answers.forget(kBefore);
   for (std::uint64_t i = 1; i <= kMax; ++i) add(answers, kBehind, 1, i);

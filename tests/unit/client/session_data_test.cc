@@ -1,5 +1,5 @@
-// Protects the hand-over of a lease to the processes: what gpurun writes is what a process reads,
-// and a file that others can read, or that is damaged, is refused.
+// SessionData: processes read what gpurun wrote about a lease. A file that is readable by others,
+// or damaged, is refused.
 #include "client/session_data.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// The completion of events that the worker tells unasked: a wait for one sends nothing, and ends
-// with the news, its context or the session.
+// Unasked completions: the worker reports the completion of events unasked. A wait for such an
+// event sends nothing, and ends with the report, with its context or with the session.
 #include "client/event_completions.h"
 
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@
 namespace gpurun::client {
 namespace {
 
-// One event, and what the worker tells of it.
+// One event, and the worker's reports of it.
 class SessionEvents : public ::testing::Test {
  protected:
-  // Records it; returns what the worker gets.
+  // Records the event. Returns the record that the worker gets.
   FakeWorker::Record record() {
     CallSite here = about(4);
     here.form = protocol::Form::kEventRecord;
@@ -38,7 +38,7 @@ class SessionEvents : public ::testing::Test {
   bool answered(bool wait, int* result) {
     return session_->event_answered(*Lane::current(), about(5), wait, result);
   }
-  // Without a wait; what it returns must be 0, or that it is not complete.
+  // Asks without waiting. The answer must be 0 or that it is not complete.
   bool known_complete() {
     int result = -1;
     const bool known = answered(false, &result);
@@ -61,7 +61,7 @@ class SessionEvents : public ::testing::Test {
     header.watermark = watermark;
     worker_.send_item(header);
   }
-  // Everything told so far has been handled afterwards.
+  // Returns after all reports so far were handled.
   void settle(int expected = 0) {
     auto fence = call_elsewhere(*session_, site(3));
     worker_.reply(worker_.next());
@@ -80,11 +80,11 @@ TEST_F(SessionEvents, OneThatNobodyAsksAboutIsSoonNotTold) {
     EXPECT_NE(record().header.flags & protocol::kFlagTell, 0);
   }
   EXPECT_EQ(record().header.flags & protocol::kFlagTell, 0);
-  EXPECT_FALSE(known_complete());  // The worker is asked this time.
+  EXPECT_FALSE(known_complete());  // This query reaches the worker.
   EXPECT_NE(record().header.flags & protocol::kFlagTell, 0);
 }
 
-// A program whose events are for its streams alone does not pay for those that are polled.
+// A program that uses events only between streams does not pay for the reports of polled events.
 TEST(EventCompletionsTest, WhereMostAreNotAskedAboutNoneIsToldBefore) {
   std::uint64_t call = 0;
   Handle event = 0;
@@ -113,7 +113,7 @@ TEST_F(SessionEvents, IsKnownCompleteAfterItsLastRecordOnly) {
   tell(second);
   settle();
   EXPECT_TRUE(known_complete());
-  tell(first);  // However late.
+  tell(first);  // Any time later.
   settle();
   EXPECT_TRUE(known_complete());
   record();
@@ -128,7 +128,7 @@ TEST_F(SessionEvents, AWaitSendsNothingAndEndsWithTheNews) {
   auto wait = wait_elsewhere();
   tell(first);
   EXPECT_EQ(wait.get(), 0);
-  settle();  // Its call is the next that the worker gets: next() would have seen another.
+  settle();  // Its call is the next one at the worker. next() would have returned any other.
 }
 
 TEST_F(SessionEvents, AWaitEndsNoSoonerThanTheBytesAreThere) {
@@ -173,7 +173,7 @@ TEST_F(SessionEvents, WhatFailedBeforeIsToldWithALocalAnswer) {
   int result = 0;
   ASSERT_TRUE(answered(true, &result));
   EXPECT_EQ(result, kInvalidImage);
-  EXPECT_TRUE(known_complete());  // Told once.
+  EXPECT_TRUE(known_complete());  // Reported once.
 }
 
 TEST_F(SessionEvents, OneThatAGraphMayRecordIsAlwaysAskedFor) {
@@ -201,16 +201,16 @@ TEST_F(SessionEvents, AnEndedOnesPlaceKnowsNothingOfIt) {
   tell(first);
 }
 
-// A poll is answered where it is made as long as nothing has come from which the program could know
-// that the event is complete.
+// The client answers a poll itself until a message arrives that could show the program that the
+// event is complete.
 class SessionPolls : public SessionEvents {
  protected:
-  // What a poll answers without a call: 0, kResultNotReady; -1: the worker has to be asked.
+  // The client's own answer to a poll: 0 or kResultNotReady. -1: the worker must be asked.
   int poll() {
     int result = -1;
     return answered(false, &result) ? result : -1;
   }
-  // This thread asks the worker, which answers that the event is not complete.
+  // Asks the worker from this thread. The worker answers that the event is not complete.
   void ask() {
     auto worker =
         std::async(std::launch::async, [&] { worker_.reply(worker_.next(), kResultNotReady); });
@@ -224,7 +224,7 @@ class SessionPolls : public SessionEvents {
 TEST_F(SessionPolls, SendNothingWhileNothingComes) {
   const FakeWorker::Record first = record();
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(poll(), kResultNotReady);
-  settle();  // Its call is the next that the worker gets. It may stand behind the event.
+  settle();  // Its call is the next one at the worker. It may come after the event.
   EXPECT_EQ(poll(), -1);
   ask();
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(poll(), kResultNotReady);
@@ -274,7 +274,7 @@ TEST_F(SessionPolls, AskAfterAFunctionOfTheProgramHasRun) {
   turn.subject = operation;
   const std::uint64_t number = 1;
   worker_.send_item(turn, bytes_of(number));
-  worker_.next();  // The function's end: it has run.
+  worker_.next();  // The function's end, after it has run.
   EXPECT_EQ(poll(), -1);
   ask();
   EXPECT_EQ(poll(), kResultNotReady);
@@ -305,17 +305,17 @@ TEST_F(SessionPolls, AskAfterACallOfThisThreadThatWasAnsweredEarly) {
     ASSERT_EQ(post(early), 0);
     worker_.next();
     EXPECT_EQ(poll(), -1);
-    auto others = call_elsewhere(*session_, question());  // Which is not held back for our call.
+    auto others = call_elsewhere(*session_, question());  // Our call does not delay it.
     worker_.reply(worker_.next(), kResultNotReady);
     EXPECT_EQ(others.get().returned, kResultNotReady);
     EXPECT_EQ(poll(), -1);
     ask();
-    EXPECT_EQ(poll(), kResultNotReady);  // Nothing was learned since.
+    EXPECT_EQ(poll(), kResultNotReady);  // The client has learned nothing since.
     ASSERT_EQ(post(early), 0);
     worker_.next();
     EXPECT_EQ(poll(), -1);
     record();
-    EXPECT_EQ(poll(), kResultNotReady);  // This one stands behind it.
+    EXPECT_EQ(poll(), kResultNotReady);  // This record comes after it.
   }
 }
 

@@ -1,4 +1,4 @@
-// Protects what the environment asks of a session.
+// SessionOptions: the settings that the environment gives.
 #include "base/log.h"
 #include "client/session.h"
 

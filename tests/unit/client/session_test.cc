@@ -1,5 +1,5 @@
-// A session keeps the order of all threads' calls, sends without timers, brings each reply to its
-// lane, tells each failure once, and when its peer dies nobody keeps waiting.
+// Session: keeps the order of all threads' calls, sends without timers, brings each reply to its
+// lane, and reports each failure once. No thread keeps waiting when the peer dies.
 #include "client/session.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(Session, PostsOfThreadsArriveWithoutGapsAndInEachThreadsOrder) {
   }
   std::uint32_t next[kThreads] = {};
   for (std::uint32_t i = 0; i < kThreads * kEach; ++i) {
-    const FakeWorker::Record record = worker.next();  // It checks the numbers.
+    const FakeWorker::Record record = worker.next();  // next() checks the numbers.
     std::uint32_t payload[2];
     ASSERT_EQ(record.payload.size(), sizeof payload);
     std::memcpy(payload, record.payload.data(), sizeof payload);
@@ -64,7 +64,7 @@ TEST(Session, FencesGetTheirOwnReplies) {
   EXPECT_EQ(two.payload, "second");
 }
 
-// To wake the sender for it costs one fence in so many several times what it takes else.
+// A wake-up of the sender for an acknowledgement would make some fences several times slower.
 TEST(Session, FencesAcknowledgeRepliesInTheirOwnFrames) {
   FakeWorker worker;
   auto session = start(worker);
@@ -77,7 +77,7 @@ TEST(Session, FencesAcknowledgeRepliesInTheirOwnFrames) {
   });
   for (std::uint64_t i = 0; i < kFences; ++i) {
     const FakeWorker::Record record = worker.next();
-    // A reply is told to who waits before it counts as taken.
+    // The waiting thread gets a reply before the reply counts as received.
     EXPECT_GE(worker.items_acknowledged() + 1, i);
     worker.reply(record);
   }
@@ -104,7 +104,7 @@ TEST(Session, WhatComesWithoutAFenceIsAcknowledgedByTheSender) {
 TEST(Session, PostsReturnWhileTheWorkerReadsNothing) {
   FakeWorker worker;
   auto session = start(worker);
-  const Bytes payload(1024);  // More in all than the transport holds.
+  const Bytes payload(1024);  // Together more than the transport holds.
   static_assert(1000 * 1024 > 2 * transport::loopback::kQueueBytes);
   for (int i = 0; i < 1000; ++i) {
     ASSERT_EQ(session->post(*Lane::current(), site(1), ByteView(payload)), 0);
@@ -117,7 +117,7 @@ TEST(Session, FullLogWaitsForTheWorkersAcknowledgement) {
   SessionOptions options = quiet();
   options.log_bytes = std::size_t{512} << 10;
   auto session = start(worker, options);
-  constexpr int kPosts = 2000;  // Several times the ring.
+  constexpr int kPosts = 2000;  // Several times the size of the ring.
   std::thread poster([&session] {
     const Bytes payload(1000);
     for (int i = 0; i < kPosts; ++i) {
@@ -131,7 +131,7 @@ TEST(Session, FullLogWaitsForTheWorkersAcknowledgement) {
 TEST(Session, PostThatNothingFollowsIsSent) {
   FakeWorker worker;
   auto session = start(worker);
-  // Again and again at the edge from busy to idle, where a wake-up could be lost.
+  // Repeats the step from busy to idle, where a wake-up could be lost.
   for (int i = 0; i < 2000; ++i) {
     ASSERT_EQ(session->post(*Lane::current(), site(7), ByteView()), 0);
     ASSERT_EQ(worker.next().header.opcode, 7) << "post " << i;
@@ -147,7 +147,7 @@ TEST(Session, DeathWakesEveryWaiterWithOneErrorAndOneMessage) {
   std::vector<std::future<Called>> fences;
   for (int i = 0; i < 4; ++i) fences.push_back(call_elsewhere(*session, site(1)));
   for (int i = 0; i < 4; ++i) worker.next();
-  auto poster = std::async(std::launch::async, [&session] {  // Ends up waiting for room.
+  auto poster = std::async(std::launch::async, [&session] {  // In the end it waits for room.
     const Bytes payload(60'000);
     int result = 0;
     while (result == 0) result = session->post(*Lane::current(), site(2), ByteView(payload));
@@ -169,7 +169,7 @@ TEST(Session, DeathWakesEveryWaiterWithOneErrorAndOneMessage) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
-// What happens at them is tested with shorter ones: below, and in
+// Tests with shorter times cover what happens at these bounds: below, and in
 // tests/unit/server/decoder_test.cc.
 TEST(Session, TheProductsTimesAreTheBoundsOfTheProtocol) {
   EXPECT_EQ(SessionOptions{}.heartbeat, std::chrono::seconds(limits::kHeartbeatS));
@@ -207,7 +207,7 @@ TEST(Session, RepeatedItemIsDroppedAndAGapEndsTheSession) {
   worker.reply(asked);
   EXPECT_EQ(fence.get().returned, kInvalidImage);
 
-  // Number 1 again, now as a sticky error, which the lane would notice.
+  // Number 1 again, now as a sticky error. The lane would notice its delivery.
   protocol::ReplyHeader again;
   again.kind = protocol::ReplyKind::kCallError;
   again.flags = protocol::kReplyFlagSticky;
@@ -275,8 +275,8 @@ TEST(Session, OutputStandsInOrderWithThePrintfsOfTheProgram) {
   free(said);  // NOLINT: as open_memstream wants it.
 }
 
-// A program may print several pieces as one (flockfile) and synchronise meanwhile, while another of
-// its threads waits for stdout inside a fence.
+// A program may lock stdout (flockfile), print several pieces and synchronize meanwhile, while
+// another of its threads waits for stdout inside a fence.
 TEST(Session, OutputNeverWaitsForAThreadThatHoldsStdout) {
   FakeWorker worker;
   SessionOptions options = quiet();
@@ -347,7 +347,7 @@ TEST(Session, CountsCallsAndFences) {
   EXPECT_EQ(batches.records, 2u);
   EXPECT_EQ(batches.bytes, 2 * protocol::record_bytes(0));
   EXPECT_EQ(batches.full_logs, 0u);
-  // Whoever waits sends for himself: the sender was needed for the first call at most.
+  // A waiting thread sends its own calls. At most the first call needed the sender.
   EXPECT_LE(batches.sender_wakes, 1u);
 }
 

@@ -1,5 +1,5 @@
-// What tests of a session share: a session whose timers are quiet, and calls on threads of their
-// own.
+// Session under test: a session without timers in the way, and calls on separate threads, shared by
+// the session tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline CallSite site(std::uint16_t opcode, Handle context = kContext) {
   return result;
 }
 
-// No timer of the session falls into a test.
+// Options with which no timer of the session fires during a test.
 inline SessionOptions quiet() {
   SessionOptions options;
   options.heartbeat = std::chrono::hours(1);
@@ -46,7 +46,7 @@ struct Called {
   std::string payload;
 };
 
-// A call on a thread of its own, with that thread's lane.
+// Makes a call on a new thread, with that thread's lane.
 inline std::future<Called> call_elsewhere(Session& session, const CallSite& what) {
   return std::async(std::launch::async, [&session, what] {
     Called called;

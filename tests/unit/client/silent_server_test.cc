@@ -1,6 +1,6 @@
-// Protects: a server that goes silent while a process attaches costs that process a bounded time,
-// and says which server and what it did. Method: peers on the loopback interface that take
-// connections and answer nothing, or too little, or take none.
+// Silent server: when a server goes silent during an attach, the process waits a bounded time, and
+// the error names the server and what it did. Peers on the loopback interface accept connections
+// and answer nothing or too little, or accept none.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Far below what the product waits, far above what a busy machine takes.
+// Far below the product's waits, far above the delays of a busy machine.
 constexpr milliseconds kShort{200};
 constexpr milliseconds kBound{15'000};
 
@@ -67,7 +67,7 @@ TEST(SilentServer, StopsInTheMiddleOfItsAnswer) {
       taken.push_back(*std::move(connection));
     }
     std::byte heard[256];
-    for (const auto& connection : taken) {  // Until the client has gone.
+    for (const auto& connection : taken) {  // Until the client has closed.
       while (connection->receive(heard, 1, Deadline::in(kBound)).ok()) continue;
     }
   });
@@ -77,7 +77,7 @@ TEST(SilentServer, StopsInTheMiddleOfItsAnswer) {
   server.join();
 }
 
-// A queue that is full already: the kernel answers no connect.
+// The queue is full already, so the kernel answers no connect.
 TEST(SilentServer, TakesNoConnection) {
   const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
@@ -100,7 +100,7 @@ TEST(SilentServer, TakesNoConnection) {
   expect_bounded(outcome, "no answer");
 }
 
-// What the manual page says (docs/man/gpurun.1.md, "Times").
+// As the manual page says (docs/man/gpurun.1.md, "Times").
 TEST(SilentServer, IsWaitedForAsTheManualSays) {
   EXPECT_EQ(AttachOptions().connect_deadline, std::chrono::seconds(10));
   EXPECT_EQ(AttachOptions().deadline, std::chrono::seconds(60));

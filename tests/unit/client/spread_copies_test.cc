@@ -1,5 +1,6 @@
-// Copies from the device whose chunks come over two connections: of two to one place the later one
-// is there at last, however the connections run, and a chunk waits for nothing that may never come.
+// Spread copies: copies from the device with chunks over two connections. Of two copies to one
+// place the later one remains, however the connections run. A chunk waits for nothing that may
+// never arrive.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -69,8 +70,8 @@ class SpreadCopiesTest : public ::testing::Test {
     EXPECT_EQ(bulk_->expect(transfer, HostBox::of(memory_), true), 2u);
     return transfer;
   }
-  // The transfer's chunk of that number, of bytes that are the transfer's number. Waits until it is
-  // received, but for a little; false: the connection is no more.
+  // Sends the transfer's chunk `number`, filled with the transfer's number. Waits until all except
+  // a little is received. False: the connection is gone.
   bool chunk(std::size_t connection, std::uint64_t transfer, std::uint64_t number,
              std::uint64_t watermark) {
     const Bytes bytes(kChunk, static_cast<std::byte>(transfer));
@@ -107,7 +108,7 @@ TEST_F(SpreadCopiesTest, ChunksComeInAnyOrderOverEither) {
 
 TEST_F(SpreadCopiesTest, TheLaterOneIsThereAtLast) {
   const std::uint64_t one = expect(), two = expect();
-  // The first one's last chunk is late; the second one's come over the other connection.
+  // The first copy's last chunk is late. The second copy's chunks come over the other connection.
   for (std::uint64_t number = 0; number + 1 < kChunks; ++number) {
     EXPECT_TRUE(chunk(0, one, number, 0));
   }
@@ -122,7 +123,7 @@ TEST_F(SpreadCopiesTest, TheLaterOneIsThereAtLast) {
   EXPECT_TRUE(all_are(two));
 }
 
-// The driver has failed behind the chunk that told of the end.
+// The driver failed behind the chunk that reported the end.
 TEST_F(SpreadCopiesTest, OneThatIsCancelledKeepsNobodyWaiting) {
   const std::uint64_t one = expect(), two = expect();
   EXPECT_TRUE(chunk(1, one, kChunks - 1, 1));

@@ -1,5 +1,5 @@
-// Protects: the statistics' sums and names, and that the JSON line can be read whatever the
-// program is called. Tests of round trips read these numbers.
+// Statistics report: sums and names are right, and the JSON line is valid whatever the program's
+// name is. Tests of round trips read these numbers.
 #include "client/stats_report.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,8 @@ TEST(StatsReport, NamesWhatTheClientAnsweredItself) {
   EXPECT_EQ(json["functions"][0]["entries"], 1);
   EXPECT_EQ(json["functions"][0]["calls"], 0);
   const std::string table = statistics_table({"x", 1, "h:1", 2}, statistics_of(stats));
-  EXPECT_EQ(table.find("cuCtxGetCurrent"), std::string::npos);  // The table is about the wire.
+  EXPECT_EQ(table.find("cuCtxGetCurrent"), std::string::npos);  // The table shows only calls that
+                                                                // use the wire.
 }
 
 TEST(StatsReport, JsonNamesFunctionsAndSumsThem) {
@@ -76,7 +77,8 @@ TEST(StatsReport, JsonTellsHowCallsWereSent) {
   EXPECT_EQ(json["batches"]["records"], 6);
   EXPECT_EQ(json["batches"]["bytes"], 230);
   EXPECT_EQ(json["batches"]["wire_bytes"], 130);
-  EXPECT_EQ(json["batches"]["by_records"], nlohmann::json({1, 0, 1}));  // 1, and 4 to 7.
+  EXPECT_EQ(json["batches"]["by_records"], nlohmann::json({1, 0, 1}));  // One record, and four to
+                                                                        // seven.
   EXPECT_EQ(json["batches"]["by_bytes"], nlohmann::json({0, 0, 0, 0, 0, 1, 0, 1}));
   EXPECT_EQ(json["full_log_waits"], 1);
   EXPECT_DOUBLE_EQ(json["full_log_waited_us"].get<double>(), 250.0);
@@ -89,7 +91,7 @@ TEST(StatsReport, TableEndsWithTheRoundTrips) {
   EXPECT_NE(text.find("blocking round trips: 5, of them 3 to attach"), std::string::npos);
   EXPECT_NE(text.find("by calls: 1: 1, 4-7: 1\n"), std::string::npos);
   EXPECT_NE(text.find("230 bytes, sent in 130\n"), std::string::npos);
-  // Most first.
+  // In descending order.
   const std::size_t fences = text.find("cuCtxSynchronize waited 1.500 ms (2 round trips");
   const std::size_t room = text.find("0.250 ms for room in the log (1 times)");
   ASSERT_NE(fences, std::string::npos);

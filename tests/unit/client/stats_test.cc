@@ -1,5 +1,5 @@
-// Protects: each number that a session counts is the sum of what was counted, whichever threads
-// count at the same time; and that nothing is counted, and no memory taken, when it is off.
+// Statistics: each number is the sum of all counts, from threads in parallel. When they are off,
+// nothing is counted and no memory is used.
 #include "client/stats.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ protocol::RecordHeader call(std::uint16_t opcode) {
   return header;
 }
 
-// So many calls in one frame.
+// A frame with `records` calls.
 void count_batch(Stats& stats, std::uint64_t records, std::uint64_t bytes) {
   stats.count_batch(1, records, bytes, bytes);
 }

@@ -1,5 +1,6 @@
-// A wait that is answered without the server must be one that would have ended at once: whatever
-// was issued since somebody waited, by whomever and in whatever stream it could run, forbids it.
+// StreamProgress: the client answers a wait itself only if the server's answer would come at once.
+// Any work since the last wait forbids it, from any thread, in any stream in which the work could
+// run.
 #include "client/stream_progress.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ constexpr std::uint64_t kThread = protocol::kStreamPerThread;
 class Progress : public ::testing::Test {
  protected:
   void issue(Handle stream) { issue(kContext, stream); }
-  // As the log does.
+  // Issues a record as the log does.
   void issue(Handle context, Handle stream, Work work = Work::kAny) {
     ++last_;
     for (auto* mark : progress_.marks(context, stream, work)) {
@@ -68,7 +69,7 @@ TEST_F(Progress, ACreatedStreamIsIdleUntilItIsUsedAgain) {
   EXPECT_FALSE(idle(kStream));
 }
 
-// The legacy stream's work waits for that of all blocking streams.
+// Work of the legacy stream waits for the work of all blocking streams.
 TEST_F(Progress, TheLegacyStreamIsIdleWhenNothingCameAfterIt) {
   issue(kStream);
   wait(Waits::kForStream, 0);
@@ -106,11 +107,12 @@ TEST_F(Progress, AContextThatWasWaitedForIsIdleWithAllItsStreams) {
   EXPECT_FALSE(idle(kThread));
 }
 
-// There is one per thread: that one of them was waited for says nothing.
-// For a free of host memory, which has nothing to order then (docs/adr/0038).
+// Each thread has its own per-thread stream, so a wait for one of them proves nothing about the
+// others. A free of host memory uses this answer, because it then has nothing to order
+// (docs/adr/0038).
 TEST_F(Progress, AContextIsCompleteUntilItIsGivenSomething) {
   EXPECT_TRUE(progress_.complete(kContext));
-  issue(kContext, 0, Work::kNone);  // A record with the order alone is no work.
+  issue(kContext, 0, Work::kNone);  // A record that only keeps the order is not work.
   EXPECT_TRUE(progress_.complete(kContext));
   issue(kStream);
   EXPECT_FALSE(progress_.complete(kContext));
@@ -119,7 +121,7 @@ TEST_F(Progress, AContextIsCompleteUntilItIsGivenSomething) {
   EXPECT_TRUE(progress_.complete(kContext));
   issue(kContext, 0, Work::kNone);
   EXPECT_TRUE(progress_.complete(kContext));
-  progress_.issued_anywhere(++last_);  // A graph's nodes may be of any context.
+  progress_.issued_anywhere(++last_);  // A graph's nodes may belong to any context.
   EXPECT_FALSE(progress_.complete(kContext));
   EXPECT_FALSE(progress_.complete(kOtherContext));
 }
@@ -140,7 +142,7 @@ TEST_F(Progress, AnotherContextsWaitSaysNothing) {
   EXPECT_TRUE(progress_.idle(Waits::kForContext, kOtherContext, 0));
 }
 
-// A graph's nodes run in contexts of their own.
+// A graph's nodes run in their own contexts.
 TEST_F(Progress, AGraphMayKeepAnyContextBusy) {
   wait(Waits::kForContext);
   issue(kOtherContext, 0);
@@ -150,7 +152,7 @@ TEST_F(Progress, AGraphMayKeepAnyContextBusy) {
   EXPECT_TRUE(context_idle());
 }
 
-// A handle's index is used again after its end; the new stream inherits nothing.
+// A handle's index is reused after its end. The new stream inherits nothing.
 TEST_F(Progress, AStreamInAnotherOnesPlaceStartsAnew) {
   wait(Waits::kForStream, kStream);
   const Handle next = kStream + limits::kHandlesMax;
@@ -159,7 +161,7 @@ TEST_F(Progress, AStreamInAnotherOnesPlaceStartsAnew) {
   EXPECT_FALSE(idle(kStream));
 }
 
-// Fills, small copies: done soon, and nothing comes of them before somebody reads.
+// Fills and small copies complete soon, and nobody notices them before a read.
 TEST_F(Progress, WhereOnlyQuietWorkStandsAWaitMayBeAnsweredEarly) {
   EXPECT_FALSE(may_wait_early(kStream)) << "nothing is known of it";
   issue_quietly(kStream);
@@ -182,7 +184,7 @@ TEST_F(Progress, WhereOnlyQuietWorkStandsAWaitMayBeAnsweredEarly) {
   EXPECT_TRUE(may_wait_early(kOtherStream));
 }
 
-// Behind a wait for an event may stand anything that another stream does.
+// Behind a wait for an event, any work of another stream may be pending.
 TEST_F(Progress, WhereAStreamWaitsForAnotherAWaitIsOne) {
   issue_quietly(kStream);
   issue(kContext, kStream, Work::kStreamWait);
@@ -197,7 +199,7 @@ TEST_F(Progress, WhereAStreamWaitsForAnotherAWaitIsOne) {
   EXPECT_TRUE(may_wait_early(kStream)) << "no work";
 }
 
-// An upload: a fill or a copy in behind whatever the stream waits for, and the event behind that.
+// An upload: a fill or a copy in behind any awaited work, and the event behind it.
 TEST_F(Progress, AnEventBehindQuietWorkEndsAnUpload) {
   EXPECT_FALSE(progress_.ends_upload(kStream));
   issue_quietly(kStream);
@@ -227,7 +229,7 @@ TEST_F(Progress, AnUploadBehindWhichTheProgramHasGoneOnMayBeWaitedForEarly) {
   const auto may = [this](std::uint64_t record, std::uint32_t lane = kLane) {
     return progress_.may_wait_for_upload(lane, kContext, kStream, record);
   };
-  issue(0);  // So that the context is known.
+  issue(0);  // Makes the context known.
   const std::uint64_t first = upload();
   EXPECT_FALSE(may(first)) << "it is the last: whoever waits for that wants to know";
   issue(kContext, kStream, Work::kNone);
@@ -235,7 +237,7 @@ TEST_F(Progress, AnUploadBehindWhichTheProgramHasGoneOnMayBeWaitedForEarly) {
   const std::uint64_t second = upload();
   EXPECT_TRUE(may(first));
   EXPECT_FALSE(may(second));
-  issue(kStream);  // A kernel, say.
+  issue(kStream);  // For example a kernel.
   EXPECT_FALSE(may(first));
   const std::uint64_t third = upload();
   upload();
@@ -248,7 +250,7 @@ TEST_F(Progress, AnUploadBehindWhichTheProgramHasGoneOnMayBeWaitedForEarly) {
   EXPECT_TRUE(may(third, kOtherLane));
 }
 
-// What stands in the legacy stream and in those of threads stands behind others' work.
+// Work in the legacy and per-thread streams waits for other streams.
 TEST_F(Progress, OnlyCreatedStreamsHaveQuietWork) {
   for (const Handle stream : {Handle{0}, Handle{kLegacy}, Handle{kThread}}) {
     issue_quietly(stream);
@@ -257,8 +259,8 @@ TEST_F(Progress, OnlyCreatedStreamsHaveQuietWork) {
   }
 }
 
-// So that a program which only fills and waits is at the device's pace, and no question stands
-// behind more than that.
+// A program that only fills and waits thus keeps the device's pace, and no query waits for more
+// than that.
 TEST_F(Progress, NowAndThenQuietWorkIsWaitedFor) {
   for (int round = 0; round < 3; ++round) {
     for (std::uint32_t i = 0; i < StreamProgress::kQuietMax; ++i) {
@@ -274,8 +276,8 @@ TEST_F(Progress, NowAndThenQuietWorkIsWaitedFor) {
   }
 }
 
-// Another thread's copy that was answered early may stand behind a kernel, and this stream's work
-// behind the copy; who made it has been told that it is done.
+// Another thread's early-answered copy may be behind a kernel, and this stream's work behind the
+// copy. The lane that made the copy already knows that it is done.
 TEST_F(Progress, BehindAnotherLanesCopyAWaitIsOne) {
   issue_quietly(kStream);
   issue(0);
@@ -315,7 +317,7 @@ TEST(IdleAnswered, ASecondWaitSendsNothing) {
   EXPECT_FALSE(session->idle_answered(*Lane::current(), waiting_site(), &result));
 }
 
-// A wait that has failed, or a question answered NOT_READY, says nothing about the stream.
+// A failed wait, or a query with NOT_READY, proves nothing about the stream.
 TEST(IdleAnswered, AWaitThatFailedProvesNothing) {
   FakeWorker worker;
   const auto session = start(worker);
@@ -327,7 +329,8 @@ TEST(IdleAnswered, AWaitThatFailedProvesNothing) {
   EXPECT_FALSE(session->idle_answered(*Lane::current(), waiting_site(), &result));
 }
 
-// Whoever has made calls since its last fence may have to hear that they failed: by a fence.
+// A thread with calls since its last fence may have to learn of their failure, which only a fence
+// reports.
 TEST(IdleAnswered, OwnCallsOfUnknownOutcomeAreAskedAbout) {
   FakeWorker worker;
   const auto session = start(worker);
@@ -365,7 +368,7 @@ TEST(EarlyWait, IsABarrierThatNobodyAwaits) {
   EXPECT_EQ(record.header.stream, kStream);
 }
 
-// Another process may be told by ways that we do not see, and look at the memory.
+// Another process may learn of the wait in an unknown way, and read the memory.
 TEST(EarlyWait, IsNoneWhileMemoryIsShared) {
   FakeWorker worker;
   const auto session = start(worker);
@@ -378,12 +381,12 @@ TEST(EarlyWait, IsNoneWhileMemoryIsShared) {
   EXPECT_TRUE(session->wait_answered_early(lane, waiting_site(), ByteView(), &result));
 }
 
-// A failure is told by a fence: one comes soon, whatever streams a thread waits for.
+// A fence reports failures, so one must come soon, whatever streams a thread waits for.
 TEST(EarlyWait, OfOneThreadIsFollowedByARealOneInTheEnd) {
   FakeWorker worker;
   const auto session = start(worker);
   std::uint32_t early = 0;
-  std::thread([&] {  // A lane of its own.
+  std::thread([&] {  // A separate lane.
     Lane& lane = *Lane::current();
     int result = -1;
     for (bool more = true; more && early <= StreamProgress::kQuietMax; early += more ? 1 : 0) {
@@ -412,7 +415,7 @@ TEST(EarlyWait, TellsWhatHasFailedMeanwhile) {
   header.call_sequence = record.header.sequence;
   header.context = kContext;
   worker.send_item(header);
-  // Behind it on the wire: who has this answer has the error.
+  // It follows on the wire, so the error has been handled when this answer arrives.
   auto called = call_elsewhere(*session, site(1));
   worker.reply(worker.next());
   EXPECT_EQ(called.get().result, 0);

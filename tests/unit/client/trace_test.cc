@@ -1,5 +1,5 @@
-// Protects: a process's trace is the user's own and whole or not there, and what lies in its place
-// (a link, a pipe, what a killed process left) is replaced, never followed or waited for.
+// Trace: a process's trace file belongs to the user and is whole, or is absent. A link, a pipe or a
+// killed process's file in its place is replaced, never followed or waited for.
 #include "client/trace.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Protects what GPURUN_TRANSPORTS may say.
+// Transports: the values that GPURUN_TRANSPORTS accepts.
 #include "client/transports.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// A wait for an upload that is under way is answered when the program has gone on behind it, the
-// device keeps up, and nobody could tell: then a barrier is sent that nobody awaits
-// (docs/adr/0036).
+// Upload waits: a wait for an upload that is under way is answered early if the program has issued
+// later work, the device keeps up, and nobody could notice. The client then sends a barrier and
+// does not wait for it (docs/adr/0036).
 #include <gtest/gtest.h>
 
 #include "client/device_pace.h"
@@ -14,8 +14,8 @@ constexpr Handle kStream = 0x5D00'0000'0000'0401;
 class UploadWaits : public ::testing::Test {
  protected:
   void SetUp() override {
-    // Known from before: the program waits for an event that was never recorded, and has had a
-    // fence, by which it is known how long a round trip takes.
+    // The program has waited for an event that was never recorded. It has also had a fence, which
+    // measured the round trip.
     for (const Handle event : {event_, other_}) session_->stream_of_record(event);
     auto fence = call_elsewhere(*session_, site(1));
     worker_.reply(worker_.next());
@@ -32,7 +32,7 @@ class UploadWaits : public ::testing::Test {
     EXPECT_EQ(session_->post(*Lane::current(), where, payload), 0);
     return worker_.next();
   }
-  // An upload behind another stream's work; returns the record of its event.
+  // An upload behind another stream's work. Returns the record of its event.
   FakeWorker::Record upload(Handle event, Work what = Work::kQuiet) {
     post(in_stream(6, Work::kStreamWait));
     if (what != Work::kNone) post(in_stream(7, what));
@@ -43,7 +43,7 @@ class UploadWaits : public ::testing::Test {
     const protocol::EventPayload payload;
     return post(record, bytes_of(payload));
   }
-  // As cuEventSynchronize does. False: it waits.
+  // As cuEventSynchronize does. False: the thread would have to wait.
   bool waits_early(Handle event) {
     const Session::Recorded recorded = session_->stream_of_record(event);
     if (recorded.stream == 0) return false;
@@ -58,7 +58,7 @@ class UploadWaits : public ::testing::Test {
   }
   static constexpr std::uint16_t kWait = 9;
 
-  // However slow the test is.
+  // Independent of the test's speed.
   static SessionOptions patient() {
     SessionOptions options = quiet();
     options.ahead_slack = std::chrono::hours(1);
@@ -93,13 +93,13 @@ TEST_F(UploadWaits, OfWhatIsKnownToBeCompleteAreNoMatter) {
   header.subject = event_;
   header.call_sequence = record.header.sequence;
   worker_.send_item(header);
-  auto fence = call_elsewhere(*session_, site(1));  // Behind it on the wire.
+  auto fence = call_elsewhere(*session_, site(1));  // It follows on the wire.
   worker_.reply(worker_.next());
   EXPECT_EQ(fence.get().returned, 0);
   EXPECT_EQ(session_->stream_of_record(event_).stream, 0U);
 }
 
-// Behind a join of streams somebody may want to know of the other stream's work.
+// After a join of streams a program may want to know that the other stream's work is complete.
 TEST_F(UploadWaits, OfJoinsAndOfKernelsAreWaits) {
   upload(event_, Work::kNone);
   upload(other_);
@@ -125,7 +125,7 @@ TEST_F(UploadWaits, TellOfALostContext) {
   const FakeWorker::Record record = upload(event_);
   upload(other_);
   worker_.call_error(record, kIllegalAddress, /*sticky=*/true);
-  auto fence = call_elsewhere(*session_, site(1, kContext + 1));  // Behind it on the wire.
+  auto fence = call_elsewhere(*session_, site(1, kContext + 1));  // It follows on the wire.
   worker_.reply(worker_.next());
   EXPECT_EQ(fence.get().returned, 0);
   int result = -1;
@@ -136,7 +136,7 @@ TEST_F(UploadWaits, TellOfALostContext) {
   EXPECT_EQ(result, kIllegalAddress);
 }
 
-// However fast the program is, and if nothing is ever told.
+// Holds for a program of any speed, and if no completion is ever reported.
 TEST_F(UploadWaits, AreNotAnsweredForEver) {
   std::size_t early = 0;
   for (bool more = true; more && early <= DevicePace::kAheadMax; early += more ? 1 : 0) {

@@ -1,6 +1,6 @@
-// Copies from the device whose bytes come on the log: they and those that come as chunks are
-// written in the order in which the device was done with them, whichever comes first, and what a
-// worker may say of them is bounded.
+// Whole copies: copies from the device with bytes on the log. They and the copies that come as
+// chunks are written in the order in which the device completed them, whichever arrives first. The
+// worker's messages about them are bounded.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class WholeCopiesTest : public ::testing::Test {
     listener.completed = [](void* of, std::uint64_t through) {
       auto& test = *static_cast<WholeCopiesTest*>(of);
       const std::lock_guard lock(test.mutex_);
-      test.through_ = std::max(test.through_, through);  // Two threads may tell at once.
+      test.through_ = std::max(test.through_, through);  // Two threads may report at the same time.
       test.changed_.notify_all();
     };
     bulk_ = std::make_unique<Bulk>(std::vector<transport::Connection*>{pair_.first.get()}, listener,
@@ -53,7 +53,7 @@ class WholeCopiesTest : public ::testing::Test {
     (void)bulk_->expect(transfer, HostBox::of(memory_), true);
     return transfer;
   }
-  // Of bytes that are the transfer's number.
+  // Filled with the transfer's number.
   void chunk(std::uint64_t transfer, std::uint64_t watermark) {
     const Bytes bytes(kBytes, static_cast<std::byte>(transfer));
     const BulkHeader about{transfer, 0, kBytes, watermark};
@@ -63,7 +63,7 @@ class WholeCopiesTest : public ::testing::Test {
     const ByteView parts[] = {bytes_of(header), bytes_of(about), bytes};
     EXPECT_TRUE(pair_.second->send(parts, Deadline::in(seconds(20))).ok());
   }
-  // What came of it.
+  // The result of the delivery.
   static constexpr Code kNoRoom = Code::kResourceExhausted;
   Status whole(std::uint64_t transfer, std::uint64_t number, std::size_t size = kBytes) {
     const Result<bool> taken =
@@ -115,7 +115,7 @@ TEST_F(WholeCopiesTest, AnEarlierOneIsWrittenBeforeALaterOnesChunk) {
   EXPECT_TRUE(all_are(two));
 }
 
-// Its call has failed, or nobody wants it any more: its place in the order is filled all the same.
+// Its call has failed, or is no longer waited for. Its place in the order is still filled.
 TEST_F(WholeCopiesTest, ACancelledOneIsThrownAway) {
   const std::uint64_t one = expect(), two = expect(), three = expect();
   EXPECT_TRUE(bulk_->cancel(one));
@@ -142,7 +142,7 @@ TEST_F(WholeCopiesTest, WhatNoWorkerSaysIsRefused) {
   EXPECT_EQ(whole(one, 2).code(), Code::kProtocol) << "twice";
 }
 
-// A worker that says all but the first one cannot fill our memory.
+// A worker that sends all copies except the first one cannot fill our memory.
 TEST_F(WholeCopiesTest, WhatWaitsIsBoundedInBytes) {
   const std::uint64_t one = expect(), two = expect();
   constexpr std::size_t kEach = limits::kItemCopyBytesMax + Bulk::kKeptBytesEach;
@@ -151,7 +151,7 @@ TEST_F(WholeCopiesTest, WhatWaitsIsBoundedInBytes) {
     ASSERT_TRUE(whole(two, number++, limits::kItemCopyBytesMax).ok());
   }
   EXPECT_EQ(whole(two, number, limits::kItemCopyBytesMax).code(), kNoRoom);
-  EXPECT_TRUE(bulk_->cancel(two));  // Of that size nobody expects any.
+  EXPECT_TRUE(bulk_->cancel(two));  // No copy of that size is expected.
   chunk(one, 1);
   EXPECT_TRUE(completed(number - 1));
   EXPECT_TRUE(whole(two, number).ok());

@@ -1,6 +1,6 @@
-// A call that a capture must refuse but does not makes a graph that lacks it: a wrong result at
-// each launch, and no error. Method: the modes against cuda.h, and each function that takes its
-// turn in a stream against the families.
+// Capture rules: a call that a capture must refuse but does not is missing in the graph, which
+// gives a wrong result without an error. The test compares the modes with cuda.h, and each function
+// that takes its turn in a stream with the families.
 #include "driver_abi/capture_rules.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr unsigned kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
 
-// cuda.h, cuThreadExchangeStreamCaptureMode.
+// Source: cuda.h, cuThreadExchangeStreamCaptureMode.
 TEST(CaptureModes, BindTheirOwnThreadAndInGlobalModeAllOthers) {
   for (const unsigned own : {kGlobal, kThreadLocal, kRelaxed}) {
     EXPECT_FALSE(mode_prohibits(own, kRelaxed, true)) << own;
@@ -41,11 +41,11 @@ TEST(CaptureRules, KnowFunctionsByTheirBase) {
   EXPECT_EQ(capture_family("cuMemsetD2D8"), CaptureFamily::kWork);
   EXPECT_EQ(capture_family("cuModuleLoadDataEx"), CaptureFamily::kUnsafe);
   EXPECT_EQ(capture_family("cuStreamGetPriority"), CaptureFamily::kOpen);
-  EXPECT_EQ(capture_family("cuMemAlloc_v2"), CaptureFamily::kOpen);  // No base.
+  EXPECT_EQ(capture_family("cuMemAlloc_v2"), CaptureFamily::kOpen);  // Not a base name.
   EXPECT_EQ(capture_family(""), CaptureFamily::kOpen);
 }
 
-// Whoever adds a function that enqueues in a stream says here or in the table what captures do.
+// When you add a function that enqueues in a stream, say here or in the table what captures do.
 TEST(CaptureRules, NameWhatRunsInAStream) {
   const std::set<std::string> open = {"cuStreamBeginCapture",   "cuStreamBeginCaptureToGraph",
                                       "cuStreamEndCapture",     "cuStreamDestroy",

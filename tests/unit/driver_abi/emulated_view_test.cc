@@ -1,6 +1,6 @@
-// On the emulated device NVIDIA's math libraries compute because they are told a compute capability
-// that they do not know; everybody else must see the real one. Method: the file names under which
-// programs load them.
+// Emulated view: NVIDIA's math libraries compute on the emulated device because they see a compute
+// capability that they do not know. All other callers must see the real one. The test uses the file
+// names under which programs load the libraries.
 #include "driver_abi/emulated_view.h"
 
 #include <gtest/gtest.h>

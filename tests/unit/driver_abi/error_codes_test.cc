@@ -1,4 +1,5 @@
-// Protects cuGetErrorName and cuGetErrorString: programs print them, and tests compare them.
+// cuGetErrorName() and cuGetErrorString(): correct for every code, because programs print them, and
+// tests compare them.
 #include "driver_abi/error_codes.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ TEST(ErrorCodesTest, AscendingWithNameAndText) {
   EXPECT_STREQ(error_name(static_cast<CUresult>(719)), "CUDA_ERROR_LAUNCH_FAILED");
 }
 
-// Every enumerator of the table of types has its row, so that a new one is not forgotten.
+// Every enumerator has its row in the table, so that a new one is not forgotten.
 TEST(ErrorCodesTest, Complete) {
   std::ifstream types(GPURUN_SOURCE_DIR "/driver_abi/cuda_types.toml");
   std::string line;

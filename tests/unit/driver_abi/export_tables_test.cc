@@ -1,5 +1,5 @@
-// Protects the start of every program with CUDA's runtime: the tables are called here as the
-// runtime and the math libraries call them, by UUID and slot number.
+// Export tables: called here as the runtime and the math libraries call them, by UUID and slot
+// number. Every program with CUDA's runtime needs them to start.
 #include "driver_abi/export_tables.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ namespace {
 CUcontext context_of(std::uintptr_t number) { return reinterpret_cast<CUcontext>(number); }
 void* key_of(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
 
-// The driver that stands behind the tables here: one device, contexts that are numbers.
+// The driver behind the tables: one device, and contexts that are numbers.
 CUresult state = CUDA_SUCCESS;
 thread_local CUcontext current = nullptr;
 
@@ -117,7 +117,7 @@ TEST_F(ExportTablesTest, SizesAreThoseThatCallersDemand) {
 }
 
 TEST_F(ExportTablesTest, OtherTablesAreRefusedWithNull) {
-  // The one that every runtime asks first, and survives without.
+  // The table that every runtime asks for first, and can do without.
   CUuuid id{};
   const unsigned char bytes[16] = {0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e,
                                    0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d, 0xd9};
@@ -161,7 +161,7 @@ TEST_F(ExportTablesTest, CudartStartsAsItDoes) {
   EXPECT_EQ(found, primary);
 }
 
-// The runtime computes the same bytes from what it sees and refuses to start otherwise.
+// The runtime computes the same bytes from what it sees, and otherwise refuses to start.
 TEST_F(ExportTablesTest, IntegrityCoversWhatTheRuntimeSees) {
   std::uint64_t out[2] = {};
   auto* integrity = slot<CUresult(std::uint32_t, std::uint64_t, std::uint64_t*)>("INTEGRITY", 1);
@@ -211,12 +211,12 @@ void note_destroyed(CUcontext context, void* key, void* value) {
   destroyed.push_back(reinterpret_cast<std::uintptr_t>(key));
   EXPECT_EQ(context, context_of(0x3000));
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(value), reinterpret_cast<std::uintptr_t>(key) + 1);
-  // A destructor may use the storage: no lock is held.
+  // A destructor may use the storage, because no lock is held.
   void* gone = nullptr;
   EXPECT_EQ(get()(&gone, context, key), CUDA_ERROR_INVALID_HANDLE);
 }
 
-// Without the destructors the runtime keeps state of a context that is gone.
+// Without the destructors the runtime keeps state of a destroyed context.
 TEST_F(ExportTablesTest, DroppingAContextCallsItsDestructorsInOrder) {
   destroyed.clear();
   for (std::uintptr_t key = 100; key < 400; ++key) {
@@ -234,7 +234,7 @@ TEST_F(ExportTablesTest, DroppingAContextCallsItsDestructorsInOrder) {
   }
 }
 
-// Keys are addresses, so they collide in any table: forgetting one must not hide another.
+// Keys are addresses, which collide in any table. Forgetting one must not hide another.
 TEST_F(ExportTablesTest, ForgettingSomeValuesKeepsTheOthers) {
   std::mt19937_64 random(1);
   std::vector<void*> keys;
@@ -264,7 +264,7 @@ TEST_F(ExportTablesTest, StorageIsBounded) {
   drop_context_storage(context_of(0x5000));
 }
 
-// Every runtime call begins with a read, in any thread, while others start up and write.
+// Every runtime call begins with a read, in any thread, while other threads start and write.
 TEST_F(ExportTablesTest, ReadersSeeWholeValuesWhileOthersWrite) {
   std::atomic<bool> done = false;
   std::atomic<unsigned> wrong = 0;

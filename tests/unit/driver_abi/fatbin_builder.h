@@ -1,4 +1,5 @@
-// Builds fat binary containers for tests, from the layout in docs and not from the reader's code.
+// Fat binary builder: builds containers for tests, from the documented layout and not from the
+// reader's code.
 #pragma once
 
 #include <lz4.h>
@@ -91,7 +92,7 @@ inline std::string build_container(const std::vector<EntrySpec>& specs) {
   return out + entries;
 }
 
-// A copy of exactly `text.size()` bytes on the heap, so that AddressSanitizer sees a read beyond.
+// A heap copy of exactly `text.size()` bytes, so that AddressSanitizer detects a read beyond it.
 class Exact {
  public:
   explicit Exact(const std::string& text) : bytes_(new char[text.size()]), size_(text.size()) {

@@ -1,5 +1,5 @@
-// Protects the reader of fat binaries: what nvcc writes is read back, and what nobody sane writes
-// is refused without a read outside the container or memory that the input alone decides.
+// Fat binary reader: reads what nvcc writes. It refuses invalid containers without a read outside
+// them, and without an allocation of a size that the input alone decides.
 #include "driver_abi/fatbin.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(FatbinTest, ReadsEveryPackingAndKind) {
   EXPECT_EQ(describe_entries(*entries), "ptx 80, ptx 90, ptx 120f, elf 90a, nvvm 75");
 }
 
-// nvcc's device-link stub is a container without entries; it is valid and holds nothing.
+// nvcc's device-link stub is a valid container without entries.
 TEST(FatbinTest, EmptyContainerIsValid) {
   const Exact image(build_container({}));
   const auto entries = read_fatbin(image.view());
@@ -76,7 +76,7 @@ TEST(FatbinTest, EveryTruncationIsRefused) {
   }
 }
 
-// A length that lies is told from the bytes that are there, at every position of the headers.
+// Wrong lengths, at every position of the headers, are detected from the bytes that are present.
 TEST(FatbinTest, EveryFlippedByteIsSurvived) {
   const std::string whole = three_packings();
   std::size_t refused = 0;
@@ -91,7 +91,7 @@ TEST(FatbinTest, EveryFlippedByteIsSurvived) {
         continue;
       }
       for (const FatbinEntry& entry : *entries) {
-        // Survived is enough: the sanitizer build sees a read or write outside.
+        // It is enough that nothing crashes. The sanitizer build detects accesses outside.
         if (!fatbin_content(entry, 1 << 20).ok()) ++refused;
       }
     }
@@ -99,7 +99,7 @@ TEST(FatbinTest, EveryFlippedByteIsSurvived) {
   EXPECT_GT(refused, 100U);
 }
 
-// A small file must not make us allocate what it claims.
+// A small file must not make us allocate the size that it claims.
 TEST(FatbinTest, ClaimedSizeIsBoundedByTheLimitAndByTheInput) {
   for (const Packing packing : {Packing::kLz4, Packing::kZstd}) {
     std::string image = build_container({{.content = kText, .packing = packing}});
@@ -139,7 +139,7 @@ TEST(FatbinTest, TooManyEntriesAreRefused) {
 }
 
 #ifdef GPURUN_TEST_NVCC
-// What nvcc of this machine writes, in each of its compression modes, reads back as PTX.
+// Reads the PTX that this machine's nvcc writes, in each of its compression modes.
 TEST(FatbinTest, ReadsWhatNvccWrites) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(testing::TempDir()) / "gpurun_fatbin_test";

@@ -1,5 +1,5 @@
-// Protects how device code is found in host objects and archives, which come from strangers: all of
-// it, nothing beyond the end, and a failure for what is damaged.
+// Host objects: finds all device code in objects and archives from untrusted sources. Reads nothing
+// beyond the end, and fails for damaged files.
 #include "driver_abi/host_object.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,8 @@ TEST(HostObject, WhatIsNeitherIsSaidSo) {
   }
 }
 
-// Wherever it is cut, and whatever one byte is: an answer, and no read outside (AddressSanitizer).
+// Cut anywhere, or with any byte changed: the result is an answer, without a read outside
+// (AddressSanitizer).
 TEST(HostObject, DamageIsRefused) {
   const std::string object = sample_object();
   const std::string archive = build_archive({object});

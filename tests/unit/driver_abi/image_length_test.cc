@@ -1,5 +1,6 @@
-// Protects how a bare image pointer is measured: too short and the server gets a broken module, too
-// long and the program dies in our library. Images stand at the end of a readable page.
+// Image length: a bare image pointer is measured exactly. If the length is too short, the server
+// gets a broken module. If it is too long, the program crashes in our library. Images lie at the
+// end of a readable page.
 #include "driver_abi/image_length.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ namespace {
 using test::build_container;
 using test::put;
 
-// Bytes whose last one is the last before an unreadable page.
+// Bytes that end directly before an unreadable page.
 class AtPageEnd {
  public:
   explicit AtPageEnd(const std::string& bytes) {
@@ -88,7 +89,7 @@ TEST(ImageLengthTest, ContainerEndsWhereItSays) {
 }
 
 TEST(ImageLengthTest, ElfEndsAtItsLastTableOrSection) {
-  // Section headers last; content last; program headers last (cuBLASLt's cubins).
+  // Section headers last, then content last, then program headers last (cuBLASLt's cubins).
   const ElfSpec specs[] = {{},
                            {.content_at = 500, .content_bytes = 77, .total = 577},
                            {.program_table_at = 600, .total = 656}};
@@ -131,7 +132,7 @@ TEST(ImageLengthTest, WrapperVersionOneNamesOneContainer) {
   EXPECT_EQ(found->pieces[0].size(), container.size());
 }
 
-// With -rdc the PTX stands in the per-object containers alone: losing one loses kernels.
+// With -rdc only the per-object containers hold the PTX. Losing one loses kernels.
 TEST(ImageLengthTest, WrapperVersionTwoNamesTheObjectsContainersToo) {
   const AtPageEnd linked(build_container({}));
   const AtPageEnd first(build_container({{.content = "first"}}));
@@ -159,7 +160,7 @@ TEST(ImageLengthTest, WhatIsNoImageIsRefusedWithTheDriversCodes) {
   EXPECT_EQ(image_at(&no_container).status().cuda_error(), 200);
   const Wrapper future{.version = 3, .data = &no_container};
   EXPECT_EQ(image_at(&future).status().cuda_error(), 200);
-  // A wrapper's pointers mean nothing in bytes that came from elsewhere.
+  // A wrapper's pointers are meaningless in bytes from elsewhere.
   EXPECT_EQ(image_in(bytes_of(no_container)).status().cuda_error(), 200);
 }
 
@@ -167,7 +168,7 @@ TEST(ImageLengthTest, EveryTruncationIsRefusedAndNeverReadBeyond) {
   const std::string images[] = {build_container({{.content = "some text"}}),
                                 build_elf({.program_table_at = 600, .total = 656}), build_elf({})};
   for (const std::string& whole : images) {
-    // Fewer bytes than a magic number may pass for text.
+    // Fewer bytes than a magic number may look like text.
     for (std::size_t length = 4; length < whole.size(); ++length) {
       const test::Exact cut(whole.substr(0, length));
       EXPECT_FALSE(image_in(cut.view()).ok()) << length;
@@ -193,7 +194,7 @@ TEST(ImageLengthTest, DamagedElfHeadersAreSurvived) {
   }
 }
 
-// A PTX file on disk has no NUL; what follows a NUL is not text.
+// A PTX file on disk has no NUL. Bytes after a NUL are not text.
 TEST(ImageLengthTest, TextFromAFileNeedsNoNul) {
   const test::Exact bare(".version 9.0");
   ASSERT_TRUE(image_in(bare.view()).ok());

@@ -1,4 +1,4 @@
-// Protects the value without which no program that uses CUDA's runtime starts (error 103).
+// Integrity value: without the right value no program with CUDA's runtime starts (error 103).
 #include "driver_abi/integrity.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ IntegrityFacts facts(std::uint32_t version) {
           .unix_seconds = 0x60000000};
 }
 
-// The values that CUDA's runtime accepted when they were measured.
+// The values that CUDA's runtime accepts, as measured.
 TEST(IntegrityTest, ValueMatchesWhatTheRuntimeAccepts) {
   IntegrityDevice device{{}, 0, 2, 0};
   for (std::uint8_t i = 0; i < 16; ++i) device.uuid[i] = i;

@@ -1,5 +1,5 @@
-// Protects libnvidia-ml.so.1 as NCCL, PyTorch and XLA use it: opened at run time, asked by name,
-// and with structures whose layout is theirs (given here as bytes and offsets, not by our header).
+// libnvidia-ml.so.1 as NCCL, PyTorch and XLA use it: opened at run time, with functions found by
+// name. Structures have NVIDIA's layout, given here as bytes and offsets and not by our header.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -35,8 +35,8 @@ class NvmlTest : public testing::Test {
   void* device_ = nullptr;
 };
 
-// PyTorch asserts that its names exist, NCCL falls back on each missing one: the table is a
-// promise.
+// PyTorch asserts that its names exist, and NCCL falls back for each missing one. The table is
+// therefore a promise.
 TEST_F(NvmlTest, EveryNameOfTheTableIsExportedAndRefusedOnesSaySo) {
   std::ifstream table(GPURUN_SOURCE_DIR "/driver_abi/nvml.toml");
   const std::string text(std::istreambuf_iterator<char>(table), {});
@@ -96,7 +96,7 @@ TEST_F(NvmlTest, TextIsWholeOrNothing) {
   EXPECT_EQ(cuda, 13000);
 }
 
-// Offsets of NVML's structures; the byte after each must stay as it was.
+// Offsets of NVML's structures. The byte after each structure must not change.
 TEST_F(NvmlTest, StructuresHaveTheirLayout) {
   std::vector<unsigned char> bytes(128, 0xee);
   const auto u32 = [&bytes](std::size_t at) {

@@ -1,4 +1,4 @@
-// Two devices behind the NVML front, for its test.
+// NVML test source: two devices behind the NVML front.
 #include <cstring>
 
 #include "driver_abi/nvml_source.h"

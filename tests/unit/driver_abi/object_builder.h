@@ -1,5 +1,5 @@
-// Builds ELF objects with sections of fat binaries, and archives of them, from the formats'
-// descriptions and not from the reader's code.
+// Object builder: builds ELF objects with sections of fat binaries, and archives of them, from the
+// formats' descriptions and not from the reader's code.
 #pragma once
 
 #include <cstdio>
@@ -16,7 +16,7 @@ struct SectionSpec {
 };
 
 // A 64-bit object: its header, the sections' contents, their names, and the headers. Section 0 is
-// empty, as always; the last one holds the names.
+// empty as always. The last section holds the names.
 inline std::string build_object(const std::vector<SectionSpec>& sections) {
   std::string out(64, '\0');
   std::string names(1, '\0');

@@ -1,4 +1,4 @@
-// Protects the choice of PTX that made closed libraries run on the emulated device.
+// PTX selection: chooses the PTX with which closed libraries run on the emulated device.
 #include "driver_abi/ptx_selection.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(PtxSelectionTest, NewerPlainPtxIsTakenWhenThereIsNothingElse) {
 TEST(PtxSelectionTest, FamilySpecificOfTheFamilyAfterPlain) {
   EXPECT_EQ(select_ptx({entry(120, kF)}), 0U);
   EXPECT_EQ(select_ptx({entry(120, kF), entry(75)}), 1U);
-  // Even a plain one for a newer device comes first: its instructions are all portable.
+  // Even portable PTX for a newer device comes first, because all its instructions are portable.
   EXPECT_EQ(select_ptx({entry(120, kF), entry(103)}, {.device_arch = 90}), 1U);
   EXPECT_EQ(select_ptx({entry(100, kF), entry(103, kF)}), std::nullopt);
   EXPECT_EQ(select_ptx({entry(120, kF)}, {.family_major = 0}), std::nullopt);

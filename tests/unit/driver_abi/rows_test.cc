@@ -1,7 +1,7 @@
-// Every part of gpurun finds rows by opcode or symbol, and every CUDA runtime finds its 440
-// functions through cuGetProcAddress: a wrong answer is a jump to a function of another signature.
-// Method: facts of the CUDA 13.0 headers (cudaTypedefs.h) and of what cudart asks, against the
-// generated table.
+// Rows: every part of gpurun finds rows by opcode or symbol, and every CUDA runtime finds its 440
+// functions through cuGetProcAddress. A wrong answer is a jump to a function of another signature.
+// The test compares the generated table with facts of the CUDA 13.0 headers (cudaTypedefs.h) and of
+// cudart's queries.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ TEST(Rows, AreFoundByOpcodeAndBySymbol) {
   EXPECT_EQ(find_row("zzz"), nullptr);
 }
 
-// So many had each version's driver (cudaTypedefs.h of each, cudaProfiler.h, and the 35 of
-// cudaGL.h, cudaEGL.h and cudaVDPAU.h).
+// The number of functions of each version's driver (cudaTypedefs.h of each, cudaProfiler.h, and the
+// 35 of cudaGL.h, cudaEGL.h and cudaVDPAU.h).
 TEST(Rows, AreAsManyAsEachVersionHad) {
   const auto until = [](int version) {
     return std::count_if(rows().begin(), rows().end(),
@@ -82,7 +82,7 @@ TEST(ProcAddress, TakesTheNewestThatTheVersionCovers) {
   EXPECT_EQ(symbol_of("cuMemAlloc", 3020), "cuMemAlloc_v2");
   EXPECT_EQ(symbol_of("cuMemAlloc", 13000), "cuMemAlloc_v2");
   EXPECT_EQ(symbol_of("cuMemAlloc", 99999), "cuMemAlloc_v2");
-  // What cudart 13.0 asks at old versions.
+  // Queries of cudart 13.0 for old versions.
   EXPECT_EQ(symbol_of("cuCtxCreate", 3020), "cuCtxCreate_v2");
   EXPECT_EQ(symbol_of("cuCtxCreate", 11040), "cuCtxCreate_v3");
   EXPECT_EQ(symbol_of("cuCtxCreate", 13000), "cuCtxCreate_v4");
@@ -99,7 +99,7 @@ TEST(ProcAddress, PrefersThePerThreadCopyWhereThereIsOne) {
   EXPECT_EQ(symbol_of("cuLaunchKernel", 13000, kProcPerThreadStream), "cuLaunchKernel_ptsz");
   EXPECT_EQ(symbol_of("cuLaunchKernel", 13000, kProcLegacyStream), "cuLaunchKernel");
   EXPECT_EQ(symbol_of("cuLaunchKernel", 13000), "cuLaunchKernel");
-  // The copy is newer than the version asked for, or there is none.
+  // The copy is newer than the requested version, or does not exist.
   EXPECT_EQ(symbol_of("cuLaunchKernel", 6000, kProcPerThreadStream), "cuLaunchKernel");
   EXPECT_EQ(symbol_of("cuMemAlloc", 13000, kProcPerThreadStream), "cuMemAlloc_v2");
 }
@@ -112,7 +112,7 @@ TEST(ProcAddress, SaysWhyThereIsNone) {
   EXPECT_EQ(newer.result, 500);
   EXPECT_EQ(newer.status, 2);
   EXPECT_EQ(newer.row, nullptr);
-  // cudart's probe, and names that are symbols but no base names.
+  // cudart's probe, and names that are symbols but not base names.
   EXPECT_EQ(find_proc_address("", 0, kProcDefault).result, 500);
   EXPECT_EQ(find_proc_address("cuMemAlloc_v2", 13000, kProcDefault).status, 1);
   EXPECT_EQ(find_proc_address("cuLaunchKernel_ptsz", 13000, kProcPerThreadStream).status, 1);

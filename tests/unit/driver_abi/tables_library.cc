@@ -1,4 +1,4 @@
-// A shared library that serves the export tables, to be loaded twice by the test.
+// Tables library: a shared library that serves the export tables. The test loads it twice.
 #include "driver_abi/export_tables.h"
 
 #define GPURUN_TEST_EXPORT extern "C" __attribute__((visibility("default")))

@@ -1,4 +1,4 @@
-// Builds Tile IR images from the layout in driver_abi/tile_ir_layout.h.
+// Tile IR builder: builds images from the layout in driver_abi/tile_ir_layout.h.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace gpurun::test {
 
-// Seven bits a byte, the lowest first; bit 7: there is more.
+// Seven bits a byte, the lowest first. Bit 7: more bytes follow.
 inline void put_varint(std::string* out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>((value & 0x7f) | 0x80));
   out->push_back(static_cast<char>(value));
@@ -25,7 +25,7 @@ inline std::string tile_ir_header(int minor = 1) {
   return out;
 }
 
-// `alignment` 0: the section has none.
+// `alignment` 0: the section has no alignment.
 inline void put_section(std::string* out, unsigned number, std::string_view content,
                         std::size_t alignment = 0) {
   out->push_back(static_cast<char>(number | (alignment != 0 ? 0x80u : 0u)));

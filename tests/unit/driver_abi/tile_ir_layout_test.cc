@@ -1,5 +1,5 @@
-// Protects how an image of Tile IR is measured: it comes as a bare pointer, so a length that lies
-// must be an answer that says where, and no byte behind the end may be looked at.
+// Tile IR layout: an image is measured from its bare pointer. A false length gives an error with
+// its place, and no byte behind the end is read.
 #include "driver_abi/tile_ir_layout.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::string text_of(ByteView bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// What refuses `image`; empty: it is taken.
+// The reason why `image` is refused. Empty: it is accepted.
 std::string refusal(const std::string& image) {
   const Exact exact(image);
   const auto layout = tile_ir_layout(exact.view());
@@ -81,7 +81,7 @@ TEST(TileIrLayout, LengthsThatLieAreRefusedWithTheirPlace) {
   std::string at_bound = image;
   test::put_varint(&at_bound, kTileIrSectionBytesMax);
   EXPECT_EQ(refusal(at_bound), "Tile IR image: section 2 is cut at byte 12");
-  // Ten bytes, of which the last would not fit into 64 bits.
+  // Ten bytes. The last one does not fit into 64 bits.
   EXPECT_EQ(refusal(image + std::string(9, '\xff') + '\x7f'),
             "Tile IR image: the length of section 2 has too many bytes at byte 13");
   EXPECT_EQ(refusal(image + std::string(5000, '\x80')),

@@ -1,4 +1,4 @@
-// Protects: how CUDA_VISIBLE_DEVICES is read, which client library and emulated device share.
+// CUDA_VISIBLE_DEVICES: read in one way, which the client library and the emulated device share.
 #include "driver_abi/visible_devices.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// UUIDs of devices 0 and 1 begin alike, that of device 2 otherwise.
+// The UUIDs of devices 0 and 1 have a common beginning, that of device 2 differs.
 std::vector<int> left(const char* value) {
   const std::vector<DeviceUuid> devices = {{0x3f, 0x01}, {0x3f, 0x02}, {0x40}};
   return visible_devices(value, devices);
@@ -54,7 +54,7 @@ TEST(VisibleDevices, TheFirstOfAListAreItsFirstEntries) {
   EXPECT_EQ(first_visible("2,1,0", 3), "2,1,0");
   EXPECT_EQ(first_visible("GPU-4,1", 1), "GPU-4");
   EXPECT_EQ(first_visible("", 1), "");
-  // Cut, they would leave a device where the whole leaves none.
+  // These lists stay whole: a part would leave a device where the whole list leaves none.
   EXPECT_EQ(first_visible("1,1", 1), "1,1");
   EXPECT_EQ(first_visible("0,1,0", 2), "0,1,0");
   EXPECT_EQ(first_visible("GPU-4,GPU-4", 1), "GPU-4,GPU-4");

@@ -1,5 +1,5 @@
-// Heads of bulk frames: the bytes behind a head stay on the connection, however much of what
-// follows has come, and what does not belong there is refused before anything behind it is read.
+// BulkHeads: the bytes behind a head stay on the connection, however much has arrived. An invalid
+// head is refused before anything behind it is read.
 #include "protocol/bulk_head.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace gpurun::protocol {
 namespace {
 
-// A connection on which `bytes` have come; each receive brings at most `piece` of them.
+// A connection that has received `bytes`. Each receive returns at most `piece` of them.
 class Wire {
  public:
   explicit Wire(std::size_t piece) : piece_(piece) {}
@@ -101,7 +101,7 @@ TEST(BulkHeadTest, FramesThatDoNotBelongOnABulkConnectionAreRefused) {
   other.say(FrameKind::kRecords, kFirst, 8);
   EXPECT_EQ(BulkHeads().receive(other).status().code(), Code::kProtocol);
   Wire nothing(1000);
-  nothing.say(FrameKind::kChunk, BulkHeader{0, 0, 8, 0}, 8);  // Of no transfer.
+  nothing.say(FrameKind::kChunk, BulkHeader{0, 0, 8, 0}, 8);  // It belongs to no transfer.
   EXPECT_EQ(BulkHeads().receive(nothing).status().code(), Code::kProtocol);
   Wire cut(1000);
   cut.say_heartbeat();

@@ -1,5 +1,5 @@
-// The generic codec: what a program passed is what the driver gets, and nothing that a peer sends
-// makes the server read or write out of bounds. Rows are made up here, so that every shape occurs.
+// Call codec: the driver gets what the program passed, and nothing that a peer sends makes the
+// server read or write out of bounds. The rows are made up, so that every shape occurs.
 #include "protocol/call.h"
 
 #include <capnp/message.h>
@@ -53,7 +53,7 @@ struct Location {
   int id;
 };
 
-// Every shape at once, as the program's side of a call holds it.
+// A call with every shape, as the program holds it.
 struct Everything {
   const std::vector<Parameter> parameters = {
       parameter(Shape::kScalar, Direction::kIn, 4),                       // 0
@@ -136,7 +136,7 @@ TEST(Call, ProgramGetsWhatTheDriverWrote) {
   ASSERT_TRUE(call.unpack(program.the_row, packed.bytes()).ok());
   call.handles(5)[0] = 100;
   call.handles(5)[1] = 200;
-  *argument<std::uint64_t*>(call, 6) = 1;  // Fewer than there was room for.
+  *argument<std::uint64_t*>(call, 6) = 1;  // Fewer than there is room for.
   call.handles(7)[0] = 0x1234;
   std::strcpy(argument<char*>(call, 8), "a");
   PackedReply reply;
@@ -165,8 +165,8 @@ TEST(Call, FailureLeavesOutputsAlone) {
   EXPECT_EQ(program.found_count, 2U);
 }
 
-// Of words alone the message is written and read without Cap'n Proto's builder and reader: the same
-// bytes, the same call.
+// Messages of words alone are written and read without Cap'n Proto's builder and reader. Bytes and
+// calls are the same.
 TEST(Call, WordsAloneAreTheMessageThatTheBuilderMakes) {
   for (std::size_t count = 0; count <= kParametersMax; ++count) {
     std::vector<Parameter> parameters;
@@ -229,8 +229,8 @@ TEST(Call, AWordThatPromisesABlobIsNoCallOfWordsAlone) {
   }
 }
 
-// What is read without Cap'n Proto's reader means what the reader would have made of it: the same
-// words in a message with one word more, for every shape.
+// Reading without Cap'n Proto's reader gives the same result as that reader. The test compares with
+// a message that has one word more, for every shape.
 TEST(Call, TheShortWayOfReadingJudgesAsTheLongOne) {
   const auto read = [](const Row& of, const std::vector<std::uint64_t>& words, UnpackedCall& call) {
     return call.unpack(of, byte_view(words.data(), words.size() * sizeof words[0]));
@@ -311,7 +311,7 @@ TEST(Call, BoundsOfArraysAndStrings) {
   EXPECT_EQ(packed.pack(the_row, arguments, {}).code(), Code::kTooLarge);
 }
 
-// Tensor maps read one stride fewer than they have dimensions: reading more would be out of bounds.
+// Tensor maps have one stride fewer than dimensions. Reading more would be out of bounds.
 TEST(Call, CountOffsetShortensTheArray) {
   Parameter fewer = parameter(Shape::kArray, Direction::kIn, 8, 0);
   fewer.count_offset = -1;
@@ -330,7 +330,7 @@ TEST(Call, CountOffsetShortensTheArray) {
   }
 }
 
-// A peer's lie about a count must never become a buffer that the driver overruns.
+// A false count of a peer must never become a buffer that the driver overruns.
 TEST(Call, TruncatedAndFlippedCallsStayInBounds) {
   Everything program;
   PackedCall packed;
@@ -349,7 +349,7 @@ TEST(Call, TruncatedAndFlippedCallsStayInBounds) {
     }
     if (!call.unpack(program.the_row, bad).ok()) continue;
     ++accepted;
-    // What the driver would do: write everything that the arguments promise.
+    // As a driver would do: writes everything that the arguments promise.
     const std::uint32_t promised = argument<std::uint32_t>(call, 0);
     ASSERT_EQ(call.memory(8).size(), promised);
     ASSERT_GE(call.memory(4).size(), std::size_t{promised} * 8);

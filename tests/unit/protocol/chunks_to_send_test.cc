@@ -1,5 +1,5 @@
-// Short chunks go together as far as they fit, a packed one is the last of them, and what a
-// connection took is not sent again.
+// ChunksToSend: short chunks are sent together as far as they fit, a packed chunk is the last of
+// them, and accepted bytes are not sent again.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -88,7 +88,7 @@ TEST(ChunksToSend, AreBoundedInNumber) {
   EXPECT_FALSE(chunks.fits(bytes.size()));
 }
 
-// Its parts are the packer's until the next chunk is packed.
+// The packer owns a packed chunk's parts until it packs the next chunk.
 TEST(ChunksToSend, NothingGoesBehindAPackedOne) {
   ChunkPacker packer(true);
   ChunksToSend chunks;

@@ -1,5 +1,5 @@
-// Protects the only parser that a stranger reaches: control frames round trip, and nothing hostile
-// gets further than an error. Protects the proofs: a key answers for exactly one use.
+// Control frames: the only parser that untrusted peers reach. Messages round trip, and hostile
+// input gives only an error. Proofs: a key is valid for exactly one use.
 #include "protocol/control.h"
 
 #include <capnp/message.h>
@@ -46,7 +46,7 @@ Message round_trip(const Message& message) {
   return std::get<Message>(*decoded);
 }
 
-// A client connects, with its user's rights, to nothing else that a server names.
+// The client connects with its user's rights, so it accepts only this form of name from a server.
 TEST(LocalAddress, HasOneForm) {
   const std::string digits(32, 'a');
   EXPECT_TRUE(is_local_address(local_address(filled<Id>(0xf0))));
@@ -294,7 +294,7 @@ TEST(Control, TheSentenceSaysWhichSideToUpdate) {
             std::string::npos);
 }
 
-// What a later version may have made of hello: nothing but the version is as we know it.
+// A hello of a later version: only the version has the known form.
 TEST(Control, OfAnotherVersionOnlyTheVersionMustBeThere) {
   const auto encoded = [](std::uint32_t protocol, auto part) {
     capnp::MallocMessageBuilder builder;
@@ -372,7 +372,7 @@ TEST(Features, ARequiredOneThatIsMissingNamesTheSideToUpdate) {
   EXPECT_EQ(sentence(all, {3 << 17 | 1, 3 << 17}, "client"),
             "the client (gpurun 0.2.0) requires feature 17, feature 18, which this server (gpurun "
             "0.1.0) does not offer: update the server");
-  // A stranger may require what it does not even offer.
+  // An untrusted client may require features that it does not offer.
   EXPECT_NE(sentence({1, 0}, {0, ~std::uint64_t{0}}, "client").find("update the server"),
             std::string::npos);
 }

@@ -1,5 +1,5 @@
 // Frames and records from a hostile peer: every length and enumeration is checked, one byte over
-// each bound is refused, and what is well formed passes unchanged.
+// each bound is refused, and well-formed ones pass unchanged.
 #include "protocol/frame.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(Frame, RefusesWhatIsNoFrame) {
   bad.flags = 1;
   EXPECT_EQ(parse_frame_header(bytes_of(bad)).status().code(), Code::kProtocol);
   bad = good;
-  bad.kind = FrameKind::kHeartbeat;  // Carries nothing.
+  bad.kind = FrameKind::kHeartbeat;  // It has no payload.
   bad.payload_bytes = 1;
   EXPECT_EQ(parse_frame_header(bytes_of(bad)).status().code(), Code::kProtocol);
   EXPECT_FALSE(parse_frame_header(bytes_of(good).first(23)).ok());
@@ -242,17 +242,17 @@ TEST(Record, BoxesAreAsLargeAsTheySay) {
   body.box.lines = 4;
   EXPECT_FALSE(taken(sizeof body.box));
   body.box.lines = 0;
-  body.box.copy.bytes = 0;  // Nothing to copy: nothing to divide by.
+  body.box.copy.bytes = 0;  // There is nothing to copy, and no division by 0.
   EXPECT_FALSE(taken(sizeof body.box));
   body.box.width = std::uint64_t{1} << 33;
-  body.box.lines = std::uint64_t{1} << 33;  // Their product wraps to 4 times 0.
+  body.box.lines = std::uint64_t{1} << 33;  // Their product overflows to 4 times 0.
   EXPECT_FALSE(taken(sizeof body.box));
   body.box = {};
   body.box.copy.bytes = limits::kBulkBytesMax + 1;
   body.box.width = limits::kBulkBytesMax + 1;
   body.box.lines = body.box.slices = 1;
   EXPECT_FALSE(taken(sizeof body.box));
-  header.form = Form::kMemset;  // Other forms know no boxes.
+  header.form = Form::kMemset;  // Other forms have no boxes.
   EXPECT_FALSE(taken(sizeof(MemsetPayload)));
 }
 
@@ -269,8 +269,8 @@ TEST(Record, AnInlineCopyEndsAtItsBound) {
   EXPECT_FALSE(taken(limits::kInlineCopyInBytesMax + 1));
 }
 
-// A record is checked on a copy of its header, which is what is used from then on: nobody who
-// writes to the bytes later makes it longer, or another.
+// A record is checked on a copy of its header, and only the copy is used from then on. Later writes
+// to the bytes cannot change the record or its length.
 TEST(Record, IsWhatItWasWhenItWasChecked) {
   const EventPayload body;
   const RecordHeader header = stream_record(Form::kEventRecord);
@@ -303,7 +303,7 @@ TEST(Record, HeaderFieldsAreBounded) {
   bad = good;
   bad.flags = kFlagsKnown + 1;
   EXPECT_TRUE(refused(bad));
-  bad.flags = kFlagPassesStreams;  // It stands in one.
+  bad.flags = kFlagPassesStreams;  // The record is in a stream.
   EXPECT_TRUE(refused(bad));
   bad = good;
   bad.lane = limits::kLanesMax;

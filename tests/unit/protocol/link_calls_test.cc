@@ -1,5 +1,5 @@
-// Protects what the two ends say about links: what is packed comes out the same, and of a peer's
-// bytes nothing is read beyond their end, whatever they claim to hold.
+// Link calls: what is packed unpacks the same, and nothing is read beyond the end of a peer's
+// bytes, whatever they claim to hold.
 #include "protocol/link_calls.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ std::string text_of(ByteView bytes) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-// No shorter and no longer message is one.
+// Shorter and longer payloads are refused.
 template <typename Unpack>
 void expect_exact_length(Bytes payload, Unpack unpack) {
   for (std::size_t bytes = 0; bytes < payload.size(); ++bytes) {
@@ -136,7 +136,7 @@ TEST(LinkCalls, AreBounded) {
   EXPECT_FALSE(unpack_link_reply(pack(reply)).ok());
 }
 
-// Counts that lie, at each place where one stands, wrap no sum.
+// False counts, at each place of a count, overflow no sum.
 TEST(LinkCalls, DoNotBelieveCounts) {
   for (const std::uint32_t lie : {0x7fff'ffffu, 0x8000'0000u, 0xffff'ffffu}) {
     Bytes payload = pack(some_create());

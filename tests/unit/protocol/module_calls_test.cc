@@ -1,6 +1,5 @@
-// Protects what the two ends say about code images: a bundle must come out of a hostile peer's
-// bytes only if every piece ends where it says, and no number in a record may lead a launch or an
-// allocation beyond its bound.
+// Module calls: a bundle from a hostile peer is accepted only if every piece ends where it says. No
+// number in a record can lead a launch or an allocation beyond its bound.
 #include "protocol/module_calls.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +54,7 @@ TEST(ImageBundle, RebuildsAWrapperOfVersion2) {
   const Result<Image> opened = open_bundle(bundle);
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   const DriverImage driver(*opened);
-  // The driver's own way of reading it finds the same pieces.
+  // The driver's own reader finds the same pieces.
   const Result<Image> seen = driver_abi::image_at(driver.code());
   ASSERT_TRUE(seen.ok()) << seen.status().to_string();
   ASSERT_EQ(seen->pieces.size(), 2u);
@@ -83,7 +82,7 @@ TEST(ImageBundle, RefusesWhatIsCutOrChanged) {
   for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
     EXPECT_FALSE(open_bundle(ByteView(whole).first(bytes)).ok()) << bytes;
   }
-  // Any single changed number: the form, the version, the count, the size, a container's size.
+  // Any one changed number: the form, the version, the count, the size, or a container's size.
   for (const std::size_t at : {0u, 4u, 8u, 12u, 16u, 23u, 40u, 47u}) {
     Bytes changed = whole;
     changed[at] = std::byte{0x7f};

@@ -1,5 +1,5 @@
-// Protects: what a worker counted comes over the wire as it was, and a worker that says nonsense is
-// noticed before anything of it is used.
+// Worker statistics: a worker's counts arrive unchanged over the wire, and invalid ones are
+// detected before any of them is used.
 #include "protocol/observation.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ WorkerStatistics counted() {
   return statistics;
 }
 
-// With another number at `offset`.
+// The bytes with another number at `offset`.
 Bytes changed(std::size_t offset, std::uint64_t value) {
   Bytes bytes = encode(counted());
   std::memcpy(bytes.data() + offset, &value, sizeof value);
@@ -70,7 +70,7 @@ TEST(Observation, NonsenseIsRefused) {
     EXPECT_EQ(parse_worker_statistics(ByteView(bytes).first(size)).status().code(), Code::kProtocol)
         << size;
   }
-  // Fewer, more, and so many rows that their bytes would be a small number again.
+  // Fewer rows, more rows, and so many that their size overflows to a small number.
   for (const std::uint64_t rows :
        {std::uint64_t{2}, std::uint64_t{4}, std::uint64_t{kWorkerRowsMax + 1},
         ~std::uint64_t{0} / sizeof(WorkerRow) + 1}) {

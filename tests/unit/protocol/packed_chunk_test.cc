@@ -1,5 +1,5 @@
-// Packed chunks: what is packed comes out as it went in, a hostile one fills no byte beyond its
-// chunk and is refused, and nothing is packed that would not come over sooner.
+// Packed chunks: unpacking gives the original. A hostile chunk is refused, and fills no byte beyond
+// its end. A chunk is packed only if that makes it arrive sooner.
 #include "protocol/packed_chunk.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ Bytes text_bytes(std::size_t count) {
   return bytes;
 }
 
-// What the packer sends, as the receiver reads it.
+// The packer's output, as the receiver reads it.
 struct OnWire {
   bool packed = false;
   PackedHead head;
@@ -43,7 +43,7 @@ OnWire pack(ChunkPacker& packer, ByteView chunk) {
   return wire;
 }
 
-// Into memory that is followed by bytes which must stay.
+// Unpacks into memory, and checks that the bytes behind it stay unchanged.
 Status unpack(const OnWire& wire, std::size_t chunk_bytes, Bytes* chunk) {
   const Result<PackedHead> head =
       parse_packed_head(bytes_of(wire.head), chunk_bytes, wire.bytes.size());
@@ -73,7 +73,7 @@ void learn(ChunkPacker& packer, double bytes_per_second) {
                             static_cast<double>(kChunk) / bytes_per_second * 1e9)));
   }
 }
-constexpr double kSlow = 12.5e6, kFast = 5e9;  // Bytes a second.
+constexpr double kSlow = 12.5e6, kFast = 5e9;  // In bytes per second.
 
 TEST(PackedChunk, PagesOfZerosAreLeftOutAndComeBack) {
   for (const std::size_t size :
@@ -81,7 +81,7 @@ TEST(PackedChunk, PagesOfZerosAreLeftOutAndComeBack) {
     for (const std::uint64_t pages : {0ull, 1ull, 0x8000000000000001ull, 0xff00000000ff0000ull}) {
       Bytes chunk(size);
       for (std::size_t page = 0; page * kPageBytes < size; ++page) {
-        // One byte, in the page's last place: where a quick look does not find it.
+        // One byte at the end of the page, where a quick look does not find it.
         if ((pages >> page & 1) == 0) continue;
         chunk[std::min((page + 1) * kPageBytes, size) - 1] = std::byte{1};
       }
@@ -133,7 +133,7 @@ TEST(PackedChunk, CompressedWhereTheConnectionIsSlowerThanTheCodec) {
   Bytes back;
   ASSERT_TRUE(unpack(wire, kChunk, &back).ok());
   EXPECT_TRUE(back == text);
-  // It is fast again: larger sends say so.
+  // The link is fast again, as larger sends show.
   learn(packer, kFast);
   EXPECT_FALSE(pack(packer, text).packed);
 }
@@ -147,7 +147,7 @@ TEST(PackedChunk, WhatDoesNotCompressIsTriedEverMoreSeldomAndNeverGrows) {
     EXPECT_FALSE(pack(packer, noise).packed);
     learn(packer, kSlow);
   }
-  // Then, something else: found at the next trial.
+  // Then compressible data, which the next trial finds.
   const Bytes text = text_bytes(kChunk);
   unsigned tries = 1;
   while (!pack(packer, text).packed && tries <= 2 * CodecWorth::kTrialEveryMax) ++tries;
@@ -157,7 +157,7 @@ TEST(PackedChunk, WhatDoesNotCompressIsTriedEverMoreSeldomAndNeverGrows) {
 
 TEST(PackedChunk, ACodecThatIsSlowerThanTheConnectionIsNotUsed) {
   ChunkPacker packer(true);
-  packer.set_codec_time(std::chrono::milliseconds(80));  // A chunk takes 42 ms as it is.
+  packer.set_codec_time(std::chrono::milliseconds(80));  // Unpacked, a chunk takes 42 ms.
   learn(packer, kSlow);
   const Bytes text = text_bytes(kChunk);
   EXPECT_TRUE(pack(packer, text).packed) << "the codec has to be measured once";
@@ -190,7 +190,7 @@ TEST(PackedChunk, SmallOnesGoAsTheyAreAndSpoilNothing) {
     EXPECT_FALSE(pack(packer, random_bytes(9)).packed);
     EXPECT_FALSE(pack(packer, Bytes(9)).packed) << "a head is longer than that";
   }
-  // A link is not slow for what holds up a few bytes now and then.
+  // Occasional delays of a few bytes do not make a link slow.
   learn(packer, kFast);
   for (int i = 0; i < 1000; ++i) {
     for (int small = 0; small < 40; ++small) packer.sent(64, std::chrono::milliseconds(1));
@@ -209,13 +209,13 @@ TEST(PackedChunk, AFewPagesOfZerosDoNotKeepTheRestFromBeingCompressed) {
   ASSERT_TRUE(wire.packed);
   EXPECT_EQ(wire.head.packing, Packing::kLz4);
   EXPECT_LT(wire.bytes.size(), kChunk / 50);
-  // Where the rest does not compress, they are left out all the same.
+  // Zero pages are left out even if the rest does not compress.
   chunk = random_bytes(kChunk);
   std::fill_n(chunk.begin(), 2 * kPageBytes, std::byte{0});
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(pack(packer, chunk).bytes.size(), kChunk - 2 * kPageBytes) << i;
   }
-  // Nor do they keep it from being found again, after much that did not compress.
+  // After much incompressible data, compressible chunks with zero pages are found again.
   const Bytes noise = random_bytes(kChunk);
   for (int i = 0; i < 1000; ++i) pack(packer, noise);
   chunk = text_bytes(kChunk);
@@ -230,7 +230,7 @@ TEST(PackedChunk, ALinkIsKnownToBeSlowBehindAPause) {
   ChunkPacker packer(true);
   packer.set_codec_time(std::chrono::microseconds(300));
   learn(packer, kSlow);
-  // The buffers of sockets take the first 8 MiB at once.
+  // The sockets' buffers take the first 8 MiB at once.
   for (int i = 0; i < 16; ++i) {
     EXPECT_TRUE(pack(packer, text_bytes(kChunk)).packed) << i;
     packer.sent(kChunk, std::chrono::microseconds(52));
@@ -267,7 +267,8 @@ TEST(PackedChunk, ABlockThatUnpacksToAnotherSizeIsRefused) {
   ASSERT_TRUE(wire.packed);
   Bytes back;
   for (const std::size_t size : {kChunk - 1, kChunk / 2, wire.bytes.size() + 1}) {
-    EXPECT_EQ(unpack(wire, size, &back).code(), Code::kProtocol) << size;  // It would be more.
+    EXPECT_EQ(unpack(wire, size, &back).code(), Code::kProtocol) << size;  // It would need more
+                                                                           // bytes.
   }
   OnWire cut = wire;
   cut.bytes.resize(cut.bytes.size() / 2);

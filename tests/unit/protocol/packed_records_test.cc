@@ -1,5 +1,5 @@
-// Packed records: what is packed comes out as it went in, whatever came before it; a hostile block
-// is refused and reaches no byte that is not its own; nothing is packed where the link is quick.
+// Packed records: unpacking gives the original, whatever came before. A hostile block is refused,
+// and reaches only its own bytes. On a fast link nothing is packed.
 #include "protocol/packed_records.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::size_t kFrame = kPackedRecordsBytesMax;
-constexpr double kSlow = 12.5e6, kFast = 5e9;  // Bytes a second.
+constexpr double kSlow = 12.5e6, kFast = 5e9;  // In bytes per second.
 
 Bytes random_bytes(std::size_t count, unsigned seed) {
   std::mt19937_64 random(seed);
@@ -28,7 +28,7 @@ Bytes random_bytes(std::size_t count, unsigned seed) {
   return bytes;
 }
 
-// As launches of a loop: the same words but for a number and one at random.
+// Like launches in a loop: equal words, except for a number and a random one.
 Bytes launches(std::size_t count, unsigned seed) {
   std::mt19937_64 random(seed), same(1);
   std::uint64_t words[24];
@@ -50,9 +50,9 @@ void learn(LogPacker& packer, double bytes_per_second) {
   }
 }
 
-// A payload, as it goes; empty: it went as it was.
+// The payload to send. Empty: the records go unpacked.
 Bytes pack(LogPacker& packer, ByteView records) {
-  // As a ring gives them, in two parts.
+  // In two parts, as a ring gives them.
   const ByteView parts[] = {records.first(records.size() / 16 * 8),
                             records.subspan(records.size() / 16 * 8)};
   const LogPacker::Packed packed = packer.pack(parts, records.size());
@@ -85,7 +85,7 @@ TEST(PackedRecords, ComeOutAsTheyWent) {
   RecordsUnpacker unpacker;
   std::mt19937 random(3);
   std::size_t packed_frames = 0;
-  // Of all sizes, many times as much as either end's memory; among them what cannot be packed.
+  // All sizes, many times the memory of either end, and some that cannot be packed.
   for (unsigned i = 0; i < 400; ++i) {
     const std::size_t count = i % 16 == 0 ? kFrame / 192 : 3 + random() % 700;
     const Bytes records = i % 29 == 28 ? random_bytes(count * 192, i) : launches(count, i);
@@ -104,7 +104,7 @@ TEST(PackedRecords, ComeOutAsTheyWent) {
   EXPECT_GT(packed_frames, 300u);
 }
 
-// A few calls say little by themselves; beside those before them they say hardly anything.
+// A few calls compress little by themselves. With the calls before them they compress well.
 TEST(PackedRecords, WhatCameBeforeMakesFewCallsSmall) {
   LogPacker packer(true);
   learn(packer, kSlow);
@@ -167,7 +167,8 @@ TEST(PackedRecords, WhatCannotBePackedIsTriedRarelyAndHarmsNothing) {
   EXPECT_EQ(std::memcmp(back->data(), records.data(), records.size()), 0);
 }
 
-// A literal, then a copy of what lies `back` bytes before it, then five literals: `bytes` in all.
+// A block of `bytes` bytes in all: a literal, then a copy of the bytes `back` before it, then five
+// literals.
 Bytes copy_from(std::size_t back, std::size_t bytes) {
   Bytes block = {std::byte{0x1f}, std::byte{'a'}, static_cast<std::byte>(back & 255),
                  static_cast<std::byte>(back >> 8)};
@@ -224,7 +225,7 @@ TEST(PackedRecords, NothingBeforeTheHistoryIsReached) {
   EXPECT_FALSE(refused(unpacker, kBytes, copy_from(1, kBytes)));
   EXPECT_FALSE(refused(unpacker, kBytes, copy_from(kBytes + 1, kBytes)));
   EXPECT_TRUE(refused(unpacker, kBytes, copy_from(2 * kBytes + 2, kBytes)));
-  // Of much, the last 64 KiB are there, wherever they have been moved to.
+  // The last 64 KiB stay available, wherever they have been moved to.
   for (int i = 0; i < 9; ++i) {
     EXPECT_FALSE(refused(unpacker, kFrame, copy_from(1, kFrame)));
     EXPECT_FALSE(refused(unpacker, kBytes, copy_from(kHistoryBytes - 1, kBytes)));

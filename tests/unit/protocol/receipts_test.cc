@@ -1,4 +1,4 @@
-// Receipts wait for one another, go in one system call, and none is forgotten.
+// Receipts: they wait for one another, go in one system call, and none is lost.
 #include "protocol/receipts.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(Receipts, AreDueAtOnceWhereNoMoreWillCome) {
   EXPECT_EQ(receipts.take().headers().size(), 1U);
 }
 
-// Those who bring a transfer's parts over several connections need not tell in the parts' order.
+// Threads that receive a transfer's parts over several connections may report in any order.
 TEST(Receipts, OfATransferTheFurthestCounts) {
   Receipts receipts(kChunks);
   for (const std::uint64_t through : {10, 30, 40, 20}) receipts.note(receipt(1, through), false);

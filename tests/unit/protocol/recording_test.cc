@@ -1,5 +1,5 @@
-// Protects: recordings come out of their bytes as they went in, and bytes of a stranger that are
-// none are refused before anything of them is used.
+// Recordings: they decode to what was encoded, and invalid bytes of a peer are refused before any
+// of them is used.
 #include "protocol/recording.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(Recording, IsRefusedCutOrWithMoreBehind) {
 
 TEST(Recording, CountsThatDoNotFitAreRefused) {
   constexpr std::uint64_t kMost = ~std::uint64_t{0};
-  // Events: more than there are, and so many that their bytes would be a small number again.
+  // More events than there are, and so many that their size overflows to a small number.
   for (const std::uint64_t count : {std::uint64_t{4}, kMost, kMost / sizeof(RecordedEvent) + 1}) {
     EXPECT_EQ(parse_recording(changed(8, count)).status().code(), Code::kProtocol) << count;
   }
@@ -68,10 +68,11 @@ TEST(Recording, CountsThatDoNotFitAreRefused) {
 }
 
 TEST(Recording, EventsThatMakeNoSenseAreRefused) {
-  EXPECT_EQ(parse_recording(changed(kHeadBytes, 0)).status().code(), Code::kProtocol);  // Kind.
+  EXPECT_EQ(parse_recording(changed(kHeadBytes, 0)).status().code(), Code::kProtocol);  // The kind.
   EXPECT_EQ(parse_recording(changed(kHeadBytes, 255)).status().code(), Code::kProtocol);
   const std::size_t begin = kHeadBytes + offsetof(RecordedEvent, begin_ns);
-  EXPECT_EQ(parse_recording(changed(begin, 16)).status().code(), Code::kProtocol);  // Ends at 15.
+  EXPECT_EQ(parse_recording(changed(begin, 16)).status().code(), Code::kProtocol);  // The event
+                                                                                    // ends at 15.
 }
 
 TEST(Recording, LongNamesAreCutAndTooManyLeftOut) {

@@ -1,5 +1,5 @@
-// Protects sessions between different releases: what one side lacks is not called, and what means
-// different things to the two is never sent.
+// Rows agreement between releases: a row that one side lacks is never called, and a row with two
+// meanings is never sent.
 #include "protocol/rows_agreement.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ Row row(const char* symbol, std::uint16_t opcode, std::uint64_t hash,
   return made;
 }
 
-// One table against another, as the two ends of an attach do it.
+// Compares two tables, as the two ends of an attach do.
 Result<std::vector<std::uint16_t>> agree(const std::vector<Row>& client,
                                          const std::vector<Row>& server,
                                          const std::string& client_release = "0.2.0",
@@ -37,7 +37,7 @@ Result<std::vector<std::uint16_t>> agree(const std::vector<Row>& client,
   return rows_lacking(client, told, client_release, server_release);
 }
 
-// The same where the two come to terms.
+// As agree(), for tables that agree.
 std::vector<std::uint16_t> lacking(const std::vector<Row>& client, const std::vector<Row>& server) {
   const auto result = agree(client, server);
   EXPECT_TRUE(result.ok()) << result.status().to_string();
@@ -58,7 +58,7 @@ TEST(RowsAgreement, EqualTablesAreNotTold) {
   EXPECT_THAT(lacking(rows, rows), IsEmpty());
 }
 
-// That of the true table is made with the table.
+// The real table's digest is generated with the table.
 TEST(RowsAgreement, TheTrueTablesDigestIsThatOfItsRows) {
   const auto rows = driver_abi::rows();
   EXPECT_EQ(known_rows_digest(rows), rows_digest(rows));

@@ -1,5 +1,5 @@
-// Protects tokens and secrets that users give where a file is named from being printed; names of
-// files are shown as ever.
+// Secret text: a token or secret that a user gives in place of a file name is never printed. File
+// names are printed.
 #include "protocol/secret_text.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ TEST(MayBeSecret, ATokenInWhateverForm) {
         "/etc/" + token, "GPURUN1_" + token.substr(8), "/tmp/" + token + "/x"}) {
     EXPECT_TRUE(may_be_secret(text)) << text;
   }
-  // Without its beginning it is a secret like others.
+  // Without its prefix it is still a possible secret.
   EXPECT_TRUE(may_be_secret(token.substr(8)));
 }
 

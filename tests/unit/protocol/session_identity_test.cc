@@ -1,5 +1,5 @@
-// The name of a session's key: it says what it was made of, nothing else is taken for one, and the
-// keys that go with it differ wherever they should.
+// Session identity: the name of a session's key shows what it was made of, and nothing else is
+// accepted as one. The keys that belong to it differ wherever they should.
 #include "protocol/session_identity.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(SessionIdentity, EachSessionAndPurposeHasAKeyOfItsOwn) {
   EXPECT_NE(session,
             link_key(bytes_of(ticket), Link::kAttach, challenge, nonce, example().session));
   EXPECT_NE(session, attach_key_inside(session, nonce, example().session));
-  // A control link inside a channel, inside another one, and outside of any.
+  // A control link inside one channel, inside another one, and outside any.
   const Nonce one{}, two = session;
   const auto link = [&](Link kind, const Nonce& server) {
     return link_key(bytes_of(ticket), kind, server, nonce, Id{});

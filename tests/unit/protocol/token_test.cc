@@ -1,6 +1,5 @@
-// Protects user tokens: a line that was cut or mistyped is noticed and never echoed, a proof opens
-// nothing but the link that it was made for, and the file of tokens is believed only where nobody
-// else could have written or read it.
+// User tokens: a cut or mistyped line is detected and never echoed. A proof is valid only for its
+// own link. The file of tokens is trusted only if nobody else could have written or read it.
 #include "protocol/token.h"
 
 #include <gtest/gtest.h>
@@ -94,7 +93,8 @@ TEST(TokenProof, OpensOnlyTheLinkThatItWasMadeFor) {
     array.back() ^= 1;
     return array;
   };
-  // Repeated on another link, for another token, altered, or by who has only what the server keeps.
+  // Repeated on another link, for another token, altered, or made from the server's stored check
+  // alone.
   EXPECT_FALSE(unmask_token(masked, check, changed(server), client, token.id));
   EXPECT_FALSE(unmask_token(masked, check, server, changed(client), token.id));
   EXPECT_FALSE(unmask_token(masked, check, server, client, changed(token.id)));
@@ -197,14 +197,14 @@ TEST_F(TokenFileOnDisk, IsMadeForItsUserAloneAndReplacedAsAWhole) {
   ASSERT_EQ(stat((folder_ + "/state").c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 07777, 0700u);
   const FileStamp first = token_file_stamp(path_);
-  // Who reads it meanwhile keeps the whole old one.
+  // A concurrent reader keeps the whole old file.
   std::ifstream before(path_);
   ASSERT_TRUE(add(2).ok());
   EXPECT_NE(token_file_stamp(path_), first);
   const std::string old{std::istreambuf_iterator<char>(before), {}};
   EXPECT_EQ(parse_token_file(old)->size(), 1u);
   EXPECT_EQ(read_token_file(path_)->size(), 2u);
-  // A change that thinks better of it leaves all as it was.
+  // A change that returns an error leaves everything unchanged.
   const Status no =
       update_token_file(path_, [](auto*) { return Status(Code::kInvalidArgument, "on purpose"); });
   EXPECT_EQ(no.message(), "on purpose");
@@ -245,7 +245,7 @@ TEST_F(TokenFileOnDisk, IsNotBelievedWhereOthersMayReadOrWriteIt) {
 TEST_F(TokenFileOnDisk, IsRootsOrItsUsersOwn) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's file";
   ASSERT_TRUE(add(1).ok());
-  // Root writes for the daemon of another user, in that user's folder.
+  // Root writes for another user's daemon, in that user's folder.
   const std::string parent = folder_ + "/state/gpurun";
   ASSERT_EQ(chown(parent.c_str(), 4711, 4711), 0);
   ASSERT_TRUE(add(2).ok());
@@ -257,7 +257,7 @@ TEST_F(TokenFileOnDisk, IsRootsOrItsUsersOwn) {
   EXPECT_EQ(about.st_uid, 4711u) << "that user's server locks it, too";
 }
 
-// Whoever owns the file, or may replace it, decides who comes in.
+// The owner of the file, or of its folder, decides which tokens are valid.
 TEST_F(TokenFileOnDisk, OfAnotherUserIsNotBelievedByAServerOfRoots) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's file";
   ASSERT_TRUE(add(1).ok());

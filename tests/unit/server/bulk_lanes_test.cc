@@ -1,6 +1,6 @@
-// Which thread sends a small copy's bytes: who has them, as far as the connection takes them at
-// once; its sender goes on. Whoever sends, frames arrive whole, in their order, and slots come
-// back.
+// BulkLanes: the thread that has a small copy's bytes sends as much as the connection takes at
+// once, and the sender thread sends the rest. In each case frames arrive whole and in order, and
+// slots are returned.
 #include "server/bulk/bulk_lanes.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ class BulkLanesTest : public ::testing::TestWithParam<std::size_t> {
   }
   ~BulkLanesTest() override { lanes_.stop(); }
 
-  // A copy out of one chunk that the device has written: the transfer's number in each byte.
+  // A copy out of one chunk that the device has written. Each byte is the transfer's number.
   void copy_out(std::uint64_t transfer, std::size_t bytes = kSmall) {
     ASSERT_EQ(lanes_.out().open(transfer, transfer, bytes), 0);
     const BulkOut::Chunk chunk = lanes_.out().next(transfer);
@@ -47,7 +47,7 @@ class BulkLanesTest : public ::testing::TestWithParam<std::size_t> {
     lanes_.out().copied(transfer, chunk, 0);
     lanes_.out().end_call(transfer, transfer, bytes, 0);
   }
-  // Transfers 1 to `count`, a frame of kSmall each, in this order.
+  // Expects transfers 1 to `count` in this order, each in one frame of kSmall bytes.
   void expect_sent(std::size_t count) {
     const Bytes sent = taking_.sent(count * kFrame);
     ASSERT_EQ(sent.size(), count * kFrame);
@@ -71,7 +71,8 @@ class BulkLanesTest : public ::testing::TestWithParam<std::size_t> {
   BulkLanes lanes_;
 };
 
-// 0: nothing at once; some: in two parts, within the head and behind it.
+// The bytes that the connection takes at once. 0: none. Others cut a frame in two parts, within the
+// head or behind it.
 INSTANTIATE_TEST_SUITE_P(TakenAtOnce, BulkLanesTest,
                          ::testing::Values(0, 10, 60, 40'000, kFrame - 1, kFrame));
 
@@ -79,7 +80,7 @@ TEST_P(BulkLanesTest, FramesArriveWholeAndInTheirOrder) {
   const std::size_t free = lanes_.staging_out().free_slots();
   for (std::uint64_t transfer = 1; transfer <= 6; ++transfer) copy_out(transfer);
   expect_sent(6);
-  lanes_.stop();  // The sender has given its last slot back then.
+  lanes_.stop();  // The sender has returned its last slot by then.
   EXPECT_EQ(lanes_.staging_out().free_slots(), free);
   EXPECT_EQ(lanes_.out().remembered(), 0U);
 }
@@ -96,7 +97,7 @@ TEST_P(BulkLanesTest, LargerOnesAreTheSenders) {
   EXPECT_EQ(by_this_thread(), 0U);
 }
 
-// A thread with copies that follow one another keeps their bytes together.
+// A thread with consecutive copies keeps their bytes together.
 class GatheringTest : public BulkLanesTest {
  protected:
   GatheringTest() : BulkLanesTest(std::size_t{1} << 30) {}
@@ -132,19 +133,20 @@ TEST_F(GatheringTest, LeaveOnceThereAreEnough) {
   EXPECT_EQ(sent(), before + protocol::ChunksToSend::kChunksMax * (protocol::kChunkHeadBytes + 4));
 }
 
-// What is not kept is the sender's, and goes behind what was.
+// The sender sends what is not kept, behind what was kept.
 TEST_F(GatheringTest, LargerOnesAndWordsBehindThemAreNotForgotten) {
   constexpr std::size_t kLarge = limits::kBulkChunkBytes;
   std::uint64_t transfer = 0;
   std::size_t all = 0;
-  for (int times = 0; times < 20; ++times) {  // The sender has gone to sleep at last.
+  for (int times = 0; times < 20; ++times) {  // Repeated until the sender has gone to sleep.
     const BulkLanes::Gathering gathering(&lanes_);
     copy_out(++transfer, 4096);
     if (times % 2 == 0) {
       copy_out(++transfer, kLarge);
     } else {
       ++transfer;
-      lanes_.out().end_call(transfer, transfer, 4096, 700);  // Has failed: a word says so.
+      lanes_.out().end_call(transfer, transfer, 4096, 700);  // The copy has failed, and a frame
+                                                             // reports it.
     }
     lanes_.send_gathered();
     all += 2 * protocol::kChunkHeadBytes + 4096 + (times % 2 == 0 ? kLarge : 0);
@@ -173,7 +175,7 @@ class GoneConnection final : public TakingConnection {
   static Status gone() { return Status(Code::kPeerGone, "gone"); }
 };
 
-// Its sender hears of it once, and has nothing more to do.
+// The sender reports it once, and has nothing more to do.
 TEST(GoneLanesTest, AConnectionThatIsGoneIsToldOf) {
   GoneConnection connection;
   BulkLanes lanes({&connection}, false, false);
@@ -193,7 +195,7 @@ TEST(GoneLanesTest, AConnectionThatIsGoneIsToldOf) {
   lanes.stop();
 }
 
-// More connections than the first.
+// Connections that join the first one.
 class JoiningLanesTest : public BulkLanesTest {
  protected:
   JoiningLanesTest() : BulkLanesTest(kFrame) {}
@@ -206,7 +208,7 @@ TEST_F(JoiningLanesTest, AsManyAsASessionMayHave) {
          lanes_.add(std::make_unique<TakingConnection>(kFrame), say_nothing)) {
     ++added;
   }
-  EXPECT_EQ(added + 2, limits::kConnectionsMax);  // The log, and the first one.
+  EXPECT_EQ(added + 2, limits::kConnectionsMax);  // Plus the log and the first bulk connection.
 }
 
 TEST_F(JoiningLanesTest, OneThatCannotBeginIsNone) {
@@ -259,7 +261,7 @@ class SpreadLanesTest : public ::testing::Test {
     }
     lanes_.out().end_call(transfer, transfer, bytes, 0);
   }
-  // The transfer and the watermark of each frame, all of which are of `bytes`.
+  // The transfer and the watermark of each frame. All frames are `bytes` long.
   using Told = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
   static Told told(const Bytes& sent, std::size_t bytes) {
     Told result;
@@ -283,8 +285,8 @@ TEST_F(SpreadLanesTest, OverAsManyAsThereAre) {
   EXPECT_EQ(lanes_.lanes_for(~std::uint64_t{0}), 2U);
 }
 
-// Where one connection stands, the other takes what may go over it, and no more: each in its order,
-// and with what it has to come behind.
+// While one connection blocks, the other takes what may go over it, and no more. Each keeps its
+// order, and each frame names the transfers before it.
 TEST_F(SpreadLanesTest, OthersTakeWhatOneDoesNot) {
   ASSERT_EQ(lanes_.lanes_for(2), 2U);
   copy_out(1, kChunk, 1);
@@ -297,7 +299,7 @@ TEST_F(SpreadLanesTest, OthersTakeWhatOneDoesNot) {
   copy_out(5, 2 * kChunk, 2);
   EXPECT_EQ(joined_->sent_so_far().size(), 4 * kChunkFrame) << "the fourth goes before it";
   first_.let_go(1);
-  // It stands with the fourth.
+  // It waits with the fourth.
   EXPECT_EQ(told(joined_->sent(6 * kChunkFrame), kChunkFrame)[5], (std::pair{5UL, 5UL}));
   first_.let_go(1);
   EXPECT_EQ(told(first_.sent(2 * kChunkFrame), kChunkFrame)[1], (std::pair{4UL, 4UL}));

@@ -1,4 +1,5 @@
-// Chunks of copies out are asked for several at a time, and nobody waits who could go on.
+// BulkOut: chunks of copies out are requested several at a time, and no copy waits that could go
+// on.
 #include "server/bulk/bulk_out.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ constexpr std::uint64_t kTransfer = 1, kCall = 7;
 
 class BulkOutTest : public ::testing::Test {
  protected:
-  // The device is quick: each chunk that is asked for is there. How many were.
+  // A fast device: each requested chunk arrives. Returns their number.
   std::size_t copy_what_may_be() {
     std::size_t count = 0;
     for (BulkOut::Chunk chunk = out_.next(kTransfer); chunk.bytes != nullptr;
@@ -28,7 +29,7 @@ class BulkOutTest : public ::testing::Test {
     }
     return count;
   }
-  // The device is busy: what it is asked for, and has not brought.
+  // A busy device: returns the requested chunks, which have not arrived.
   std::vector<BulkOut::Chunk> ask_for_all() {
     std::vector<BulkOut::Chunk> asked;
     for (BulkOut::Chunk chunk = out_.next(kTransfer); chunk.bytes != nullptr;
@@ -37,7 +38,7 @@ class BulkOutTest : public ::testing::Test {
     }
     return asked;
   }
-  // The next one has been sent. True: a copy that waits may go on.
+  // The next chunk has been sent. Returns whether a waiting copy may go on.
   bool send_one() {
     std::byte* const slot = unsent_.front();
     unsent_.pop_front();
@@ -66,7 +67,7 @@ TEST_F(BulkOutTest, ChunksAreAskedForSeveralAtATime) {
   EXPECT_EQ(rooms_, 0);
 }
 
-// What is in no connection's hands yet is counted in bytes: small copies are not a few at a time.
+// Unsent data is counted in bytes, so more small copies than large ones may be ahead.
 TEST_F(BulkOutTest, SmallCopiesGoFurtherAhead) {
   constexpr std::size_t kSmall = kBytesAheadMax / 16;
   std::size_t count = 0;
@@ -86,7 +87,7 @@ TEST_F(BulkOutTest, SmallCopiesGoFurtherAhead) {
   EXPECT_TRUE(out_.gone(next, unsent_[next - 1], kSmall));
 }
 
-// A slot is a slot however short its bytes are.
+// A short copy uses a whole slot.
 TEST_F(BulkOutTest, TheSmallestCopiesLeaveSlotsToOthers) {
   const std::size_t all = staging_.free_slots();
   for (std::uint64_t transfer = 1;; ++transfer) {
@@ -99,7 +100,8 @@ TEST_F(BulkOutTest, TheSmallestCopiesLeaveSlotsToOthers) {
   EXPECT_GE(staging_.free_slots(), all / 2);
 }
 
-// Of a slot that another copy has: as soon as it is there, whatever is still to be sent.
+// The slots belong to another copy. Once one is free the copy goes on, whatever is still to be
+// sent.
 TEST_F(BulkOutTest, ACopyThatLacksASlotGoesOnWithTheFirst) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
   std::vector<std::byte*> others;
@@ -112,7 +114,7 @@ TEST_F(BulkOutTest, ACopyThatLacksASlotGoesOnWithTheFirst) {
   EXPECT_EQ(rooms_, 1);
 }
 
-// A slot that comes back wakes once; afterwards a copy waits for chunks to be gone, as before.
+// A returned slot wakes once. Afterwards the copy waits for sent chunks, as before.
 TEST_F(BulkOutTest, AWaitForASlotIsOverWithIt) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
   std::vector<std::byte*> others;
@@ -124,7 +126,7 @@ TEST_F(BulkOutTest, AWaitForASlotIsOverWithIt) {
   EXPECT_FALSE(send_one());
 }
 
-// Whose chunks fail, and who waits beside it, goes on without anything being sent.
+// A failed chunk lets its copy and waiting copies go on, without anything being sent.
 TEST_F(BulkOutTest, AFailedChunkLetsCopiesGoOn) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
   const std::vector<BulkOut::Chunk> asked = ask_for_all();
@@ -134,7 +136,7 @@ TEST_F(BulkOutTest, AFailedChunkLetsCopiesGoOn) {
   EXPECT_EQ(staging_.free_slots(), free + 1);
 }
 
-// A kernel's end brings many at once; until it, none is left to be sent.
+// Many chunks arrive at the end of a kernel. Until then none is left to be sent.
 TEST_F(BulkOutTest, ACopyBehindAKernelGoesOnWithItsFirstChunk) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
   const std::vector<BulkOut::Chunk> asked = ask_for_all();
@@ -144,7 +146,7 @@ TEST_F(BulkOutTest, ACopyBehindAKernelGoesOnWithItsFirstChunk) {
   EXPECT_NE(out_.next(kTransfer).bytes, nullptr);
 }
 
-// Over several connections.
+// Copies over several connections.
 class SpreadOutTest : public ::testing::Test {
  protected:
   using Kind = protocol::FrameKind;
@@ -159,7 +161,8 @@ class SpreadOutTest : public ::testing::Test {
   void open(std::uint64_t transfer, std::uint64_t bytes, unsigned lanes) {
     ASSERT_EQ(out_.open(transfer, transfer, bytes, lanes), 0);
   }
-  // So many chunks, which the device brings with `result`; fewer where no more may be asked for.
+  // Requests up to `most` chunks, which the device brings with `result`. Returns how many could be
+  // requested.
   std::size_t copy(std::uint64_t transfer, std::size_t most, int result = 0) {
     std::size_t count = 0;
     for (; count < most; ++count) {
@@ -181,7 +184,8 @@ class SpreadOutTest : public ::testing::Test {
                true};
 };
 
-// The client would throw away what is still on its way, and wait for its number for ever.
+// Otherwise the client would drop the chunks that are on their way, and wait for their number for
+// ever.
 TEST_F(SpreadOutTest, WhatWasAllSaidIsNotGivenUp) {
   open(kTransfer, 2 * kChunk, kLanes);
   EXPECT_EQ(copy(kTransfer, 2), 2U);
@@ -189,7 +193,7 @@ TEST_F(SpreadOutTest, WhatWasAllSaidIsNotGivenUp) {
   EXPECT_EQ(said_, (std::vector<Said>{{Kind::kChunk, kTransfer, 0}, {Kind::kChunk, kTransfer, 1}}));
 }
 
-// What comes behind it must not be overtaken by what it had said.
+// Later copies must not overtake the chunks that were sent.
 TEST_F(SpreadOutTest, WhatIsGivenUpHalfwayHasANumber) {
   open(kTransfer, 3 * kChunk, kLanes);
   EXPECT_EQ(copy(kTransfer, 1), 1U);
@@ -203,7 +207,8 @@ TEST_F(SpreadOutTest, WhatIsGivenUpHalfwayHasANumber) {
   EXPECT_EQ(out_.watermark(), 1U);
 }
 
-// Two chunks for each connection are ahead of them; who has none on its way gets its turn.
+// The first copy may have two chunks ahead for each connection. A copy without chunks on their way
+// still gets its turn.
 TEST_F(SpreadOutTest, WhatIsAheadOfManyHoldsUpNobodyElse) {
   open(kTransfer, 64 * kChunk, kLanes);
   EXPECT_EQ(copy(kTransfer, 64), kChunksAheadMax + 2 * (kLanes - 1));
@@ -211,7 +216,7 @@ TEST_F(SpreadOutTest, WhatIsAheadOfManyHoldsUpNobodyElse) {
   EXPECT_EQ(copy(kOther, 4), 1U);
 }
 
-// The device has not come to any of them.
+// The device has not reached any of them.
 TEST_F(SpreadOutTest, CopiesBehindKernelsLeaveSlotsToOthers) {
   const std::size_t all = staging_.free_slots();
   for (std::uint64_t transfer = 1; transfer <= 6; ++transfer) {

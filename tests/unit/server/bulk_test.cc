@@ -1,6 +1,6 @@
-// Bulk on the worker: bytes stall their own stream only, a credit returns when the device has the
-// bytes, no reply runs ahead of a copy that is done, memory is bounded both ways, and a client that
-// breaks the contract is told so and loses its session.
+// Bulk on the worker: bytes stall only their own stream, and a credit returns when the device has
+// the bytes. No reply overtakes a completed copy. Memory is bounded both ways. A client that breaks
+// the contract gets the reason and loses its session.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ ByteView part(const Bytes& of, std::size_t offset) {
 }
 StepDevice& device() { return StepDevice::device(); }
 
-// Waits, bounded, for what another thread does.
+// Waits, with a bound, for another thread.
 template <typename Condition>
 bool eventually(Condition condition) {
   const Deadline deadline = Deadline::in(std::chrono::seconds(20));
@@ -40,7 +40,7 @@ bool eventually(Condition condition) {
   return true;
 }
 
-// A device that works by itself while it lives.
+// A device that works by itself during its lifetime.
 class Running {
  public:
   ~Running() {
@@ -72,7 +72,7 @@ TEST(WorkerBulk, ACopyWaitsForItsBytesAndItsCreditForTheDevice) {
   client.chunk(1, 0, bytes.size(), part(bytes, 0));
   client.chunk(1, kChunk, bytes.size(), part(bytes, kChunk));
   client.chunk(1, 2 * kChunk, bytes.size(), part(bytes, 2 * kChunk));
-  // All of it is in the driver's queue, and nothing retired.
+  // The driver's queue holds all of it, and nothing has retired.
   ASSERT_TRUE(eventually([] { return device().queued(1) + device().queued(2) >= 5; }));
   EXPECT_TRUE(client.bulk_is_quiet());
   const Running running;
@@ -114,7 +114,7 @@ TEST(WorkerBulk, ACopyInTurnHearsThatItsStreamHasFailed) {
   Bytes memory(kChunk);
   client.fill(memory.data(), 1, 1, 0, 1);
   const std::uint64_t call =
-      client.copy_in(2, nullptr, kChunk, 1, protocol::kFlagBulkOnDemand);  // Refused by the device.
+      client.copy_in(2, nullptr, kChunk, 1, protocol::kFlagBulkOnDemand);  // The device refuses it.
   std::byte other{};
   client.fill(&other, 3, 1, kFence, 2);
   EXPECT_EQ(client.item().header.kind, ReplyKind::kReply);
@@ -130,7 +130,7 @@ TEST(WorkerBulk, BytesMayComeBeforeTheirCall) {
   RawClient client;
   const Bytes bytes = pattern(kChunk + 1);
   Bytes memory(bytes.size());
-  client.chunk(9, kChunk, bytes.size(), part(bytes, kChunk));  // And in another order.
+  client.chunk(9, kChunk, bytes.size(), part(bytes, kChunk));  // In reverse order.
   client.chunk(9, 0, bytes.size(), part(bytes, 0));
   client.copy_in(9, memory.data(), bytes.size());
   const Running running;
@@ -144,7 +144,8 @@ TEST(WorkerBulk, ACopyOutIsNumberedWhenTheDeviceIsDone) {
   client.copy_out(1, memory.data(), memory.size(), 0, 1);
   std::byte other{};
   client.fill(&other, 3, 1, kFence, 2);
-  EXPECT_EQ(client.item().header.watermark, 0u);  // Nothing has arrived, and nobody waits for it.
+  EXPECT_EQ(client.item().header.watermark, 0u);  // Nothing has arrived, and the fence does not
+                                                  // wait for it.
   device().run(1);
   client.fill(&other, 4, 1, kFence, 2);
   EXPECT_EQ(client.item().header.watermark, 1u);
@@ -161,7 +162,8 @@ TEST(WorkerBulk, AnAwaitedCopyOutIsAnsweredAfterItsBytes) {
   RawClient client;
   const Bytes memory = pattern(3 * kChunk);
   client.copy_out(1, memory.data(), memory.size(), kFence);
-  // Three chunks, an event behind each, and the event of the reply: what comes after run() stays.
+  // Three chunks with an event each, and the event of the reply. Work that is queued after run()
+  // stays.
   ASSERT_TRUE(eventually([] { return device().queued(1) >= 7; }));
   device().run(1);
   const RawClient::Item reply = client.item();
@@ -169,13 +171,13 @@ TEST(WorkerBulk, AnAwaitedCopyOutIsAnsweredAfterItsBytes) {
   EXPECT_EQ(reply.header.watermark, 1u);
 }
 
-// What the worker holds for a client that takes nothing: what the device was asked for, what it
-// brought, and what the connection took.
+// The worker's bound for a client that reads nothing: requested chunks, chunks that arrived, and
+// bytes in the connection.
 TEST(WorkerBulk, CopiesOutWaitForAClientThatTakesNothing) {
   RawClient client;
   const Bytes memory = pattern(64 * kChunk);
   client.copy_out(1, memory.data(), memory.size());
-  // An event behind each.
+  // Each has an event behind it.
   ASSERT_TRUE(eventually([] { return device().queued(1) == 2 * kChunksAskedMax; }));
   constexpr std::size_t kHeldMax =
       kChunksAskedMax + kBytesAheadMax / kChunk + transport::loopback::kQueueBytes / kChunk + 3;
@@ -197,7 +199,7 @@ TEST(WorkerBulk, CopiesOutWaitForAClientThatTakesNothing) {
   }
 }
 
-// The slots are shared; behind a long kernel a copy asks for a part of them only.
+// The slots are shared, so a copy behind a long kernel requests only a part of them.
 TEST(WorkerBulk, ACopyBehindALongKernelLeavesSlotsToOtherStreams) {
   RawClient client;
   const Bytes memory = pattern(2 * kChunksAskedMax * kChunk);
@@ -222,7 +224,7 @@ TEST(WorkerBulk, FailedCopiesAreAbandonedBothWays) {
   const Bytes bytes = pattern(2 * kChunk);
   client.copy_in(2, nullptr, bytes.size());
   client.chunk(2, 0, bytes.size(), part(bytes, 0));
-  std::byte other{};  // The device may come to it last of all.
+  std::byte other{};  // The device may write it last.
   const Running running;
   while (frame.kind != FrameKind::kChunkAbandoned || frame.header.transfer != 2) {
     ASSERT_FALSE(::testing::Test::HasFailure());
@@ -230,19 +232,20 @@ TEST(WorkerBulk, FailedCopiesAreAbandonedBothWays) {
   }
   item = client.item();
   EXPECT_EQ(item.header.kind, ReplyKind::kCallError);
-  client.chunk(2, kChunk, bytes.size(), part(bytes, kChunk));  // Was on its way.
+  client.chunk(2, kChunk, bytes.size(), part(bytes, kChunk));  // It was on its way.
   client.fill(&other, 3, 1, kFence);
   EXPECT_EQ(client.item().header.result, 0);
 }
 
-// Before its call and behind it, with and without bytes of it: the call fails, the session goes on.
+// The client gives up the transfer before its call or after it, with or without bytes. The call
+// fails, and the session goes on.
 TEST(WorkerBulk, WhatTheClientGivesUpFailsItsCallAlone) {
   RawClient client;
   const Bytes bytes = pattern(3 * kChunk);
   Bytes memory(bytes.size());
   client.chunk(1, 0, bytes.size(), part(bytes, 0));
   client.bulk_frame(FrameKind::kChunkAbandoned, {1, 0, bytes.size(), 0}, {});
-  client.chunk(1, kChunk, bytes.size(), part(bytes, kChunk));  // Was on another connection.
+  client.chunk(1, kChunk, bytes.size(), part(bytes, kChunk));  // It was on another connection.
   const std::uint64_t first = client.copy_in(1, memory.data(), bytes.size());
   RawClient::Item told = client.item();
   EXPECT_EQ(told.header.kind, ReplyKind::kCallError);
@@ -294,7 +297,7 @@ TEST(WorkerBulk, OneStreamDoesNotFillTheDriversQueue) {
   EXPECT_LE(device().longest_queue(), 64u + 64 / 8);
 }
 
-// What breaks the contract.
+// A way to break the contract.
 struct Breach {
   const char* name;
   const char* reason;
@@ -358,8 +361,8 @@ TEST(WorkerBulk, TheWholeWindowMayBeInFlight) {
   const Bytes bytes = pattern(kChunk);
   constexpr std::size_t kSlots = limits::kBulkWindowBytes / kChunk;
   for (std::size_t i = 1; i <= kSlots; ++i) client.chunk(i, 0, kChunk, bytes);
-  // The one that came last is as good as any: none has ended the session.
-  // As many as a receipt waits for at most.
+  // The last transfer is as valid as any, because none has ended the session. Uses the largest
+  // number of chunks for which a receipt waits.
   std::vector<Bytes> memory(limits::kChunksPerReceipt, Bytes(kChunk));
   for (std::size_t i = 0; i < memory.size(); ++i) {
     client.copy_in(kSlots - i, memory[i].data(), kChunk);
@@ -390,7 +393,7 @@ TEST(WorkerBulk, AnImageOverItsBoundFailsItsCallAndOneAtTheBoundIsWaitedFor) {
   RawClient::Item answer = client.item();
   EXPECT_EQ(answer.header.call_sequence, fails);
   EXPECT_EQ(answer.header.result, StepDevice::kInvalidValue);
-  // The other one still wants its bytes: the smaller it is, the sooner they are there.
+  // The other one still waits for its bytes. Small ones arrive soon.
   load.bulk = 3;
   const std::uint64_t small = client.record(load, {}, 3);
   client.chunk(3, 0, 8, Bytes(8));
@@ -400,8 +403,8 @@ TEST(WorkerBulk, AnImageOverItsBoundFailsItsCallAndOneAtTheBoundIsWaitedFor) {
   EXPECT_LT(waits, small);
 }
 
-// Of several connections one may bring the first chunk last; the client's window may be full by
-// then, so that no other chunk brings another receipt.
+// One of several connections may bring the first chunk last. The client's window may be full by
+// then, so that no other chunk causes a receipt.
 TEST(WorkerBulk, AReceiptComesWhenAGapIsClosed) {
   constexpr std::size_t kCame = 6;
   WorkerOptions options;

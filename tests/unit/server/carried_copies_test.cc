@@ -1,5 +1,5 @@
-// Small copies from the device whose bytes the log carries: which do, that they leave with the
-// reply that their program waits for, and behind nothing that it would wait for.
+// Carried copies: which small copies from the device the log carries. Their bytes leave with the
+// reply that the program waits for, and behind nothing that would delay them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace gpurun::server {
 namespace {
 
-// What the log may carry, and what it does not.
+// The copies that the log may carry, and those that it may not.
 class CarriedByTheLogTest : public ::testing::Test {
  protected:
   explicit CarriedByTheLogTest(bool spreads = true) : lanes_({&first_}, false, spreads) {
@@ -52,7 +52,8 @@ class CarriedByTheLogTest : public ::testing::Test {
   StandingConnection first_;
   BulkLanes lanes_;
   bool has_room_ = true;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> carried_;  // Transfers and watermarks.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> carried_;  // Pairs of transfer and
+                                                                  // watermark.
   Bytes last_;
 };
 
@@ -82,7 +83,7 @@ TEST_F(CarriedByTheLogTest, LargerOnesAreNot) {
   first_.let_go(1);
 }
 
-// Nor is the short end of a longer one.
+// The short end of a longer copy is not carried either.
 TEST_F(CarriedByTheLogTest, PartsAreNot) {
   copy_out(1, limits::kBulkChunkBytes + 4);
   EXPECT_TRUE(carried_.empty());
@@ -90,7 +91,7 @@ TEST_F(CarriedByTheLogTest, PartsAreNot) {
   first_.let_go(2);
 }
 
-// It would wait for these at the client.
+// At the client the copy would have to wait for these.
 TEST_F(CarriedByTheLogTest, NoneIsBehindWhatIsStillToBeSent) {
   copy_out(1, limits::kBulkChunkBytes);
   first_.await();                        // The sender has it.
@@ -105,7 +106,7 @@ class CarriesNothingTest : public CarriedByTheLogTest {
   CarriesNothingTest() : CarriedByTheLogTest(false) {}
 };
 
-// A client whose chunks wait for nothing would write an earlier one over it.
+// If chunks do not wait for earlier ones, the client could overwrite it with an earlier copy.
 TEST_F(CarriesNothingTest, WhereChunksDoNotSayWhatTheyStandBehind) {
   copy_out(1, 4);
   EXPECT_TRUE(carried_.empty());
@@ -113,7 +114,7 @@ TEST_F(CarriesNothingTest, WhereChunksDoNotSayWhatTheyStandBehind) {
   first_.let_go(1);
 }
 
-// On a device that is done with everything at once.
+// On a device that completes everything at once.
 class CarriedWithRepliesTest : public ExecutorTest {
  protected:
   void SetUp() override {
@@ -147,7 +148,7 @@ class CarriedWithRepliesTest : public ExecutorTest {
     record.header.bulk = transfer;
     calls_.push_back(record);
   }
-  // The items of all frames: what each is, its watermark and the transfer.
+  // The items of all frames, each with its kind, watermark and transfer.
   struct Item {
     protocol::ReplyKind kind;
     std::uint64_t watermark, transfer;
@@ -191,7 +192,7 @@ TEST_F(CarriedWithRepliesTest, BytesLeaveWithTheReplyThatCountsOnThem) {
   EXPECT_EQ(taking_.sends(), 0U);
 }
 
-// Nobody may ask: they leave when the executor is done with what has come.
+// The program may never ask. The bytes leave when the executor has handled all arrived records.
 TEST_F(CarriedWithRepliesTest, BytesThatNobodyAsksForLeaveToo) {
   add(protocol::Form::kCopyOut, 0, bytes_of(payload_), 1);
   add(protocol::Form::kCopyOut, 0, bytes_of(payload_), 2);
@@ -202,7 +203,7 @@ TEST_F(CarriedWithRepliesTest, BytesThatNobodyAsksForLeaveToo) {
   EXPECT_EQ(log_.sends(), 1U);
 }
 
-// On a device that is not done: who waits for the event is a helper.
+// On a device with pending work, where a helper waits for the event.
 class UnaskedBytesTest : public CarriedWithRepliesTest {
  protected:
   void SetUp() override {

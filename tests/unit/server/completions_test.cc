@@ -1,4 +1,4 @@
-// What settle() promises: when it returns, all that was complete has been told, whoever tells it.
+// Completions: when settle() returns, all completed work has been reported, by whatever thread.
 #include "server/worker/completions.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace gpurun::server {
 namespace {
 
-// An end that begins, and goes on when the test lets it.
+// An end with a report that begins, and continues when the test allows it.
 struct SlowEnd {
   std::promise<void> begun, let_go;
   std::atomic<bool> over{false};
@@ -45,7 +45,8 @@ TEST(Completions, WhatAnotherThreadTellsIsWaitedForAlsoWhenTheHelperHasComeToIt)
   std::optional<Parking> parking(std::in_place);
   Completions completions(driver, *parking, ~std::uint64_t{0});
   std::promise<void> helper_goes_on;
-  // The helper has told the first end; before it goes on to the second, another thread tells that.
+  // The helper has reported the first end. Before it goes on to the second, another thread reports
+  // that one.
   completions.set_told([&](Completions::Teller) {
     if (other.joinable()) return;
     other = std::thread([&] { completions.settle(); });
@@ -64,7 +65,7 @@ TEST(Completions, WhatAnotherThreadTellsIsWaitedForAlsoWhenTheHelperHasComeToIt)
       if (!slow.over) early = true;
     } while (!slow.over && !early);
   });
-  // Time for the helper to do what it must not: to forget the end that is being told.
+  // Time for the helper to make the mistake: to forget an end while its report is still running.
   for (int i = 0; i < 10'000 && !early; ++i) std::this_thread::yield();
   slow.let_go.set_value();
   settler.join();
@@ -74,13 +75,13 @@ TEST(Completions, WhatAnotherThreadTellsIsWaitedForAlsoWhenTheHelperHasComeToIt)
   EXPECT_FALSE(early) << "settle() came back while an end that is complete was being told";
 }
 
-// Who waits for a copy alone hears of it from the thread that looked, and of those before it, whose
-// helper still sleeps, too.
+// The thread that checks for a completed copy reports its end itself. It also reports the ends
+// before it, because their helper still sleeps.
 TEST(Completions, AnAwaitedEndThatComesSoonIsToldHereBehindThoseBeforeIt) {
   StepDevice& device = StepDevice::device();
   device.reset();
   DriverFunctions driver = StepDevice::functions();
-  static std::promise<void>* asleep = nullptr;  // Of the helper's, which sleeps on.
+  static std::promise<void>* asleep = nullptr;  // The helper sleeps until it is set.
   std::promise<void> wakes;
   asleep = &wakes;
   driver.cuEventSynchronize = [](void* event) {
@@ -111,17 +112,17 @@ TEST(Completions, AnAwaitedEndThatComesSoonIsToldHereBehindThoseBeforeIt) {
   EXPECT_EQ(told, (std::vector<int>{1, 2}));
 }
 
-// Work whose end is mostly asked for: no helper is woken for it, unless nobody asks.
+// Work with an end that programs usually query. No helper wakes for it, unless no query comes.
 class AskedEndsTest : public ::testing::Test {
  protected:
   AskedEndsTest() {
     device_.reset();
     helped_ = 0;
     driver_.cuEventSynchronize = [](void* event) {
-      if (StepDevice::functions().cuEventQuery(event) != 0) ++helped_;  // Nobody else waits.
+      if (StepDevice::functions().cuEventQuery(event) != 0) ++helped_;  // Only a helper waits here.
       return StepDevice::functions().cuEventSynchronize(event);
     };
-    // What is issued meanwhile is complete at once.
+    // With driver_at_once_, new work completes at once.
     driver_.cuEventRecord = [](void* event, void* stream) {
       const int result = StepDevice::functions().cuEventRecord(event, stream);
       if (driver_at_once_) StepDevice::device().run(reinterpret_cast<std::uintptr_t>(stream));
@@ -173,7 +174,7 @@ TEST_F(AskedEndsTest, AreToldByWhoSettlesAndNoHelperIsWoken) {
     EXPECT_EQ(told_.size(), static_cast<std::size_t>(round));
     completions_->attend();
   }
-  parking_.reset();  // Any helper has run.
+  parking_.reset();  // All helpers have run by then.
   parking_.emplace();
   EXPECT_EQ(helped_, 0);
 }
@@ -186,7 +187,7 @@ TEST_F(AskedEndsTest, AreToldByAHelperOnceTheyAreAttendedTo) {
   EXPECT_EQ(told(2), (std::vector<int>{1, 2}));
 }
 
-// Its stream has one order.
+// A stream has one order.
 TEST_F(AskedEndsTest, AHelperForWhatIsBehindTellsThemFirst) {
   after(1, Completions::Heard::kAsked);
   after(2, Completions::Heard::kUnasked);
@@ -194,8 +195,8 @@ TEST_F(AskedEndsTest, AHelperForWhatIsBehindTellsThemFirst) {
   EXPECT_EQ(told(2), (std::vector<int>{1, 2}));
 }
 
-// A stream may wait for another one's work, by an event of the program's own, of which nobody here
-// knows: ends are told in the order in which the work was issued, as far as it is complete.
+// A stream may wait for another one's work by a program's event, which this code does not know.
+// Ends of completed work are therefore reported in the order in which the work was issued.
 TEST_F(AskedEndsTest, OfTwoStreamsAreToldInTheOrderOfTheirIssue) {
   void* streams[2] = {stream_, nullptr};
   ASSERT_EQ(driver_.cuStreamCreate(&streams[1], 0), 0);
@@ -212,7 +213,7 @@ TEST_F(AskedEndsTest, OfTwoStreamsAreToldInTheOrderOfTheirIssue) {
       EXPECT_EQ(told(3), (std::vector<int>{1, 2, 3})) << first << by_helpers;
     }
   }
-  // And before what is complete when it is issued.
+  // They also precede work that is complete when it is issued.
   told_.clear();
   stream_ = streams[1];
   after(1, Completions::Heard::kAsked);
@@ -225,8 +226,8 @@ TEST_F(AskedEndsTest, OfTwoStreamsAreToldInTheOrderOfTheirIssue) {
   stream_ = streams[0];
 }
 
-// What an after() tells by the way is nobody's whom its caller knows: the news of it would wait
-// until something else comes.
+// The caller of after() does not expect the other ends that it reports. Without this notice they
+// would wait until something else arrives.
 TEST_F(AskedEndsTest, OfOthersAreSaidByTheAfterThatTellsThem) {
   completions_->set_told([this](Completions::Teller teller) {
     told_.push_back(teller == Completions::Teller::kAfter ? 100 : 200);
@@ -238,7 +239,7 @@ TEST_F(AskedEndsTest, OfOthersAreSaidByTheAfterThatTellsThem) {
   driver_at_once_ = true;
   after(2, Completions::Heard::kUnasked);
   EXPECT_EQ(told_, (std::vector<int>{1, 100, 2}));
-  after(3, Completions::Heard::kUnasked);  // There is nothing to say of its own.
+  after(3, Completions::Heard::kUnasked);  // Nothing other than its own end is to be reported.
   EXPECT_EQ(told_, (std::vector<int>{1, 100, 2, 3}));
   driver_at_once_ = false;
   stream_ = first;

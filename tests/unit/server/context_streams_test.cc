@@ -1,4 +1,4 @@
-// Whether a context is done is known of the streams that it was given work in, and only of those.
+// ContextStreams: checks whether a context is done by its streams with work, and only by those.
 #include "server/worker/context_streams.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST_F(Asked, ABusyOneStaysToBeAsked) {
   busy_ = 9;
   EXPECT_TRUE(done(kContext));
   EXPECT_EQ(asked_, (Streams{1, 2, 0}));
-  given(kContext, stream(2));  // Again, though it was the last.
+  given(kContext, stream(2));  // Given again, although it was the last one.
   EXPECT_TRUE(done(kContext));
   EXPECT_EQ(asked_, (Streams{2, 0}));
 }
@@ -75,7 +75,7 @@ TEST_F(Asked, OfManyNothingIsKnown) {
   EXPECT_TRUE(done(kContext));
 }
 
-// The same again and again, as programs mostly do.
+// Repeated work in one stream, as in most programs.
 TEST_F(Asked, TheLastOneIsNotNotedAgain) {
   for (int time = 0; time < 3; ++time) given(kContext, stream(1));
   EXPECT_EQ(homes_asked_, 1);
@@ -89,7 +89,7 @@ TEST_F(Asked, OneOfAnotherContextIsForThatOne) {
   EXPECT_FALSE(done(kOther));
 }
 
-// It must not be asked about: its handle is no stream any more.
+// It must not be queried, because its handle is no longer a stream.
 TEST_F(Asked, ADestroyedOneIsNot) {
   given(kContext, stream(1));
   given(kContext, stream(2));
@@ -97,7 +97,7 @@ TEST_F(Asked, ADestroyedOneIsNot) {
   EXPECT_TRUE(done(kContext));
   EXPECT_EQ(asked_, (Streams{2, 0}));
   given(kOther, stream(2));
-  destroyed(kOther, stream(9));  // Never had any work.
+  destroyed(kOther, stream(9));  // It never had any work.
   EXPECT_TRUE(done(kOther));
   EXPECT_EQ(asked_, (Streams{2, 0}));
 }
@@ -110,7 +110,7 @@ TEST_F(Asked, ADestroyedOneThatHadWorkLeavesNothingKnown) {
   EXPECT_EQ(asked_, Streams{});
 }
 
-// A burst of streams does not end the looks for good.
+// A burst of streams does not end the checks for ever.
 TEST_F(Asked, WhatIsWaitedForIsKnownAgain) {
   for (std::uintptr_t each = 1; each <= 5; ++each) given(kContext, stream(each));
   EXPECT_FALSE(streams_.is_known(kContext));
@@ -130,7 +130,7 @@ TEST_F(Asked, WhatIsWaitedForIsKnownAgain) {
   EXPECT_EQ(asked_, (Streams{8, 0}));
 }
 
-// For a free: all that have work, however many, and also what somebody waits for just now.
+// For a free: all streams with work, however many, also those for which a wait is under way.
 TEST_F(Asked, AllWithWorkAreKnownToAFree) {
   using State = ContextStreams::State;
   const auto busy = [&](std::uintptr_t captures) {
@@ -152,10 +152,10 @@ TEST_F(Asked, AllWithWorkAreKnownToAFree) {
   streams_.begin_wait(kContext);
   EXPECT_EQ(busy(5), (Streams{1, 3, 7}));
   EXPECT_EQ(busy(0), (Streams{1, 3, 5, 7}));
-  EXPECT_EQ(asked_, (Streams{1, 3, 5, 7}));  // What is done is not asked about again,
+  EXPECT_EQ(asked_, (Streams{1, 3, 5, 7}));  // A stream that is done is not queried again,
   given(kContext, stream(2));
   EXPECT_EQ(busy(0), (Streams{1, 3, 5, 7}));
-  EXPECT_EQ(asked_, (Streams{1, 2, 3, 5, 7}));  // until it is given something.
+  EXPECT_EQ(asked_, (Streams{1, 2, 3, 5, 7}));  // until it gets new work.
   busy_ = 3;
   EXPECT_TRUE(destroyed(kContext, stream(3)));
   EXPECT_FALSE(destroyed(kContext, stream(5)));

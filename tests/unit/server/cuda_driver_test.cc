@@ -1,5 +1,5 @@
-// A worker must never take something else for a driver: a wrong path is a clear error at start, and
-// a relative one could be answered by our own client library.
+// CudaDriver: a worker loads nothing else in place of a driver. A wrong path is a clear error at
+// start. A relative path is refused, because it could find our own client library.
 #include "server/driver/cuda_driver.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,6 @@
-// Protects gpurund from floods that need no secret: a thousand connections of one address, idle or
-// opened again as soon as they are closed, and urgent bytes that polls tell of and reads do not
-// pass. Clients of other addresses, those with a ticket, and those at the local socket get in at
-// once meanwhile.
+// gpurund under floods that need no secret: a thousand connections of one address, idle or reopened
+// as soon as they are closed, and urgent bytes that poll() reports but reads do not pass. Meanwhile
+// clients of other addresses, those with a ticket, and those at the local socket get in at once.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -39,7 +38,7 @@ constexpr bool kSlow = true;
 #else
 constexpr bool kSlow = false;
 #endif
-// Instrumented code is slower, and so is what is measured.
+// Instrumented code is slower.
 constexpr milliseconds kSoonEnough{kSlow ? 10'000 : 1'500};
 
 SocketAddress ipv4(std::uint32_t address, std::uint16_t port = 0) {
@@ -53,7 +52,7 @@ SocketAddress ipv4(std::uint32_t address, std::uint16_t port = 0) {
 }
 constexpr std::uint32_t kLoopback = 0x7f000001;
 
-// A socket of the address 127.0.0.`host` that connects to `port`, or has.
+// A socket from 127.0.0.`host` that connects to `port`. With `wait` it is connected.
 UniqueFd dial_from(unsigned host, std::uint16_t port, bool wait = true) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (wait ? 0 : SOCK_NONBLOCK), 0));
   const SocketAddress from = ipv4(kLoopback - 1 + host), to = ipv4(kLoopback, port);
@@ -72,7 +71,8 @@ bool hangs_up(int fd) {
   return false;
 }
 
-// Connections of 127.0.0.2 that send `words` and nothing more, each opened again once it is closed.
+// Connections from 127.0.0.2 that send `words` and nothing more. Each is reopened once it is
+// closed.
 class Flood {
  public:
   Flood(std::uint16_t port, std::size_t count, std::string words)
@@ -135,7 +135,7 @@ class FloodTest : public DaemonTest {
     start(std::move(options));
     port_ = transport::tcp::parse_host_port(daemon_->address(), 0)->port;
   }
-  // A lease on `link`, by the server's secret, without TLS.
+  // Requests a lease on `link`, with the server's secret and without TLS.
   static bool takes_lease(transport::Connection& link) {
     const protocol::Hello hello{protocol::our_version(Sender::kClient), {}, {}};
     if (!protocol::send_control(link, hello, soon()).ok()) return false;
@@ -160,7 +160,7 @@ class FloodTest : public DaemonTest {
     auto link = transport::connect(local_->address(), soon());
     return link.ok() && takes_lease(**link);
   }
-  // Both connections of a session come from the flood's own address.
+  // Attaches with both connections from the flood's own address.
   bool attaches(const client::SessionData& session, std::uint8_t id) {
     std::vector<std::unique_ptr<transport::Connection>> links;
     for (std::uint16_t index = 0; index < 2; ++index) {
@@ -204,7 +204,7 @@ TEST_F(FloodTest, ConnectionsThatBeginToTalkTlsKeepNobodyOut) {
   expect_others_get_in(std::string("\x16\x03\x01\x02\x00\x01", 6));
 }
 
-// As many as wait, not one for each look.
+// All that wait, and not one for each check.
 TEST_F(FloodTest, AllWhoWaitAreLetInTogetherWhenTheOldestHaveHadTheirTime) {
   constexpr unsigned kPlaces = 8;
   serve(kPlaces, 3 * kLong, kSoonEnough / 3);
@@ -226,12 +226,13 @@ TEST_F(FloodTest, AllWhoWaitAreLetInTogetherWhenTheOldestHaveHadTheirTime) {
   });
 }
 
-// What one source lets wait costs a bounded number of descriptors.
+// One source's waiting connections use a bounded number of descriptors.
 TEST_F(FloodTest, OneAddressHasABoundOfConnectionsThatWait) {
   serve();
   std::vector<UniqueFd> links;
   for (int i = 0; i < 1000; ++i) links.push_back(dial_from(2, port_));
-  expect_soon("a lease", [this] { return takes_lease_from(3); });  // All others have come, too.
+  expect_soon("a lease", [this] { return takes_lease_from(3); });  // By now all others have
+                                                                   // arrived.
   EXPECT_LE(daemon_->half_open(), limits::kSilentOfSourceMax);
   const auto all_others_are_closed = [&links] {
     const auto closed = std::count_if(links.begin(), links.end(), [](const UniqueFd& link) {
@@ -240,14 +241,14 @@ TEST_F(FloodTest, OneAddressHasABoundOfConnectionsThatWait) {
     });
     return static_cast<std::size_t>(closed) >= links.size() - limits::kSilentOfSourceMax;
   };
-  const Deadline deadline = soon();  // A thread closes them.
+  const Deadline deadline = soon();  // Another thread closes them.
   while (!all_others_are_closed() && !deadline.passed()) std::this_thread::yield();
   EXPECT_TRUE(all_others_are_closed());
 }
 
-// A peek stops at an urgent byte, and poll() tells of what is behind it.
+// A peek stops at an urgent byte, and poll() reports the bytes behind it.
 TEST_F(FloodTest, AnUrgentByteAmongTheFirstEndsItsLink) {
-  serve();  // Time ends nothing here.
+  serve();  // No deadline passes here.
   for (const std::string& before :
        {std::string("\x16"), std::string("\x16\x03\x01"), std::string()}) {
     const UniqueFd link = dial_from(2, port_);
@@ -315,11 +316,11 @@ TEST_F(HandshakeAdmissionTest, BoundsWhatOneSourceLetsWaitAndAllTogether) {
     for (std::size_t i = 0; i < limits::kSilentOfSourceMax; ++i) add(source, "");
   }
   EXPECT_EQ(admission_->count(), limits::kWaitingConnectionsMax);
-  // The last one, of a source that has no other, is not the one that was closed.
+  // The last connection, from a source without another one, is not the closed one.
   add("z", "g");
   admission_->look();
   EXPECT_EQ(admission_->count(), limits::kWaitingConnectionsMax);
-  // A source without places comes before one that has some.
+  // A source without places comes before a source that has some.
   auto of_crowd = admission_->next();
   auto of_z = admission_->next();
   ASSERT_TRUE(of_crowd.connection != nullptr && of_z.connection != nullptr);

@@ -1,7 +1,7 @@
-// Protects who comes right behind a lease that ends: its client has gone without waiting for its
-// GPUs to be free, and what it says last may come behind what the next one says first. Nobody waits
-// for others, and nobody exceeds what he may have. Method: what is waited for too long is refused
-// by no deadline of the daemon, but given up by the client's.
+// Requests behind an ending lease: its client may have left before its GPUs are free, and its last
+// message may arrive after the next client's first one. No request waits for other leases, and no
+// user exceeds their bounds. The daemon's deadlines are too long to refuse a request here. A wait
+// that is too long ends at the client's deadline.
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -59,14 +59,14 @@ class FollowingTest : public DaemonTest {
     EXPECT_TRUE(listing.ok()) << listing.status().to_string();
     return listing.ok() ? listing->waiting : 0;
   }
-  // Whether it waits, and is not answered.
+  // Whether the request waits without an answer.
   bool waits(const Answer& answer) {
     while (answer.wait_for(milliseconds(0)) != std::future_status::ready) {
       if (waiting() > 0) return true;
     }
     return false;
   }
-  // A lease with a process, whose worker remains after its lease until let_go().
+  // A lease with one process. Its worker outlives the lease until let_go().
   std::unique_ptr<client::ControlLink> lease_that_lingers(const protocol::Token& token) {
     workers_.linger = true;
     auto lease = link_of(token);
@@ -84,8 +84,8 @@ class FollowingTest : public DaemonTest {
   protocol::Token anna_, ben_;
 };
 
-// A client goes without waiting for its GPUs to be free: whoever comes next, and would not wait for
-// others, waits for what is just ending, and for that alone.
+// A client leaves before its GPUs are free. The next request does not wait for other leases, but it
+// waits for the one that is ending, and only for that.
 TEST_F(DaemonTest, ARequestWaitsForALeaseThatHasEndedAndForNoOther) {
   start(2);
   workers_.linger = true;
@@ -102,8 +102,8 @@ TEST_F(DaemonTest, ARequestWaitsForALeaseThatHasEndedAndForNoOther) {
   auto follows = link();
   auto granted = std::async(std::launch::async, [&] { return follows->request_lease(ask(1)); });
   ASSERT_TRUE(workers_.wait([&] { return workers_.killed == 1; }));
-  // One that ends is one GPU: the next request is one too many.
-  // It waits, unless it was refused.
+  // One GPU is about to be free, so one more request is too many. The first one waits, unless it
+  // was refused.
   while (link()->list()->waiting == 0 &&
          granted.wait_for(milliseconds(0)) != std::future_status::ready) {
     std::this_thread::yield();
@@ -114,7 +114,7 @@ TEST_F(DaemonTest, ARequestWaitsForALeaseThatHasEndedAndForNoOther) {
   EXPECT_TRUE(next.ok()) << next.status().to_string();
 }
 
-// The end of the one and the request of the other are on two connections.
+// The end of one lease and the request of the other use two connections.
 TEST_F(FollowingTest, ARequestThatOvertakesTheEndBeforeItWaitsForThatEnd) {
   serve(1);
   auto goes = link_of(anna_);

@@ -1,6 +1,6 @@
-// Protects the server from who has no business there, on a link that nothing encrypts: garbage at
-// each phase, what was recorded or altered, tickets and leases of others, guesses, and those who
-// only take up room. After each of them an honest client gets in, and no worker has been started.
+// gpurund against intruders, on a link without encryption: garbage in each phase, recorded or
+// altered messages, tickets and leases of others, guesses, and connections that only take up room.
+// After each of them an honest client gets in, and no worker has been started.
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -35,7 +35,7 @@ class IntrudersTest : public DaemonTest {
     DaemonTest::TearDown();
     std::filesystem::remove_all(folder_);
   }
-  // Deadlines that a test runs into are as short as a slow machine allows.
+  // Deadlines that a test waits for are as short as a slow machine allows.
   void serve(milliseconds handshake = kLong, milliseconds grace = kLong,
              std::size_t half_open_max = limits::kHalfOpenMax) {
     DaemonOptions options;
@@ -51,7 +51,7 @@ class IntrudersTest : public DaemonTest {
   static void send(transport::Connection& to, ByteView bytes) {
     static_cast<void>(to.send({&bytes, 1}, soon()));
   }
-  // Whatever it says before, the daemon hangs up.
+  // Whether the daemon hangs up, whatever it sends before.
   static bool hangs_up(transport::Connection& link) {
     std::byte piece;
     while (true) {
@@ -59,7 +59,7 @@ class IntrudersTest : public DaemonTest {
       if (!got.ok()) return got.status().code() == Code::kPeerGone;
     }
   }
-  // What an honest client of anna's says on one link.
+  // The messages of an honest client of anna on one link.
   struct Said {
     Bytes hello, proof, request;
     protocol::Key key{};
@@ -116,9 +116,10 @@ std::vector<Bytes> garbage() {
   all.push_back(header(limits::kHelloBytesMax + 8, 0));
   all.push_back(header(0, 0));
   all.push_back(header(8, 31));
-  all.push_back(header(7, 0));  // No whole words.
+  all.push_back(header(7, 0));  // Not a multiple of whole words.
   all.push_back(header(16, 32));
-  const Bytes payload = protocol::encode(protocol::Queued{1});  // Nothing that a server is told.
+  const Bytes payload = protocol::encode(protocol::Queued{1});  // A message that no server
+                                                                // receives.
   protocol::Key key;
   key.fill(3);
   all.push_back(protocol::control_frame(payload, std::nullopt));
@@ -170,7 +171,7 @@ TEST_F(IntrudersTest, GarbageAtEachPhaseIsHungUpOn) {
   EXPECT_TRUE(holder->lease_ended().ok());
 }
 
-// The phase that no byte ends: a session of which one connection has come.
+// The phase without a last byte: a session with one connection so far.
 TEST_F(IntrudersTest, GarbageBehindAnAttachIsDroppedWithItsSession) {
   serve(milliseconds(2000));
   auto holder = link();
@@ -196,7 +197,8 @@ TEST_F(IntrudersTest, WhatWasRecordedOpensNothingAgain) {
   EXPECT_TRUE(protocol::receive_control(*again, limits::kHelloBytesMax, soon()).ok());
   EXPECT_NE(refusal(*again).find("does not know token"), std::string::npos);
   EXPECT_TRUE(hangs_up(*again));
-  // Neither does the request a second time on its own link, nor the server's answer to another.
+  // Repeating the request on its own link does not work either, nor the server's answer to another
+  // one.
   send(*first, said.request);
   EXPECT_TRUE(hangs_up(*first));
   auto listener = transport::listen("tcp://127.0.0.1:0");
@@ -230,7 +232,7 @@ TEST_F(IntrudersTest, NoByteOfARequestMayChange) {
   for (std::size_t at = 0; at < bytes; at += 5) {
     auto link = dial();
     Said said = say_hello(*link, protocol::LeaseRequest{1, 0});
-    // Cap'n Proto's padding of the proof says nothing, and nothing vouches for it.
+    // Cap'n Proto's padding of the proof has no meaning, and is not authenticated.
     const std::size_t padding = protocol::kControlHeaderBytes + 18;
     if (at >= padding && at < padding + 6) continue;
     Bytes& frame = at < said.proof.size() ? said.proof : said.request;
@@ -238,7 +240,7 @@ TEST_F(IntrudersTest, NoByteOfARequestMayChange) {
     send(*link, said.proof);
     send(*link, said.request);
     ::shutdown(link->fd(), SHUT_WR);
-    // A longer or shorter frame is no longer whole; all others are told.
+    // A longer or shorter frame is incomplete. All others get a refusal.
     const auto answer = protocol::receive_control(*link, limits::kHelloBytesMax, soon());
     if (!answer.ok()) continue;
     const auto message = protocol::decode(answer->payload);
@@ -279,11 +281,11 @@ TEST_F(IntrudersTest, ATicketIsWorthNothingForALeaseOfAnothers) {
   const auto his = (*bens)->request_lease(ask(1));
   ASSERT_TRUE(hers.ok() && his.ok());
   client::SessionData forged = *his;
-  forged.lease = hers->lease;  // Her lease by his ticket,
+  forged.lease = hers->lease;  // Her lease with his ticket,
   EXPECT_EQ(client::attach(forged, {}).status().code(), Code::kRefused);
-  forged.ticket = hers->ticket;  // by hers, which is no secret, and his key,
+  forged.ticket = hers->ticket;  // with her ticket, which is not secret, and his key,
   EXPECT_EQ(client::attach(forged, {}).status().code(), Code::kRefused);
-  forged.challenge = hers->challenge;  // and with her challenge,
+  forged.challenge = hers->challenge;  // with her challenge as well,
   EXPECT_EQ(client::attach(forged, {}).status().code(), Code::kRefused);
   forged.ticket_key = {};  // and without any key.
   EXPECT_EQ(client::attach(forged, {}).status().code(), Code::kRefused);
@@ -293,7 +295,7 @@ TEST_F(IntrudersTest, ATicketIsWorthNothingForALeaseOfAnothers) {
 }
 
 TEST_F(IntrudersTest, StrangersWhoTakeAllPlacesDoNotKeepAnHonestClientOut) {
-  serve(10 * kLong, milliseconds(100));  // None goes by itself.
+  serve(10 * kLong, milliseconds(100));  // No connection ends by itself.
   std::vector<LinkPointer> silent, talking;
   for (std::size_t i = 0; i < limits::kHalfOpenMax; ++i) silent.push_back(dial());
   for (std::size_t i = 0; i < limits::kHalfOpenOfSourceMax; ++i) {
@@ -305,7 +307,7 @@ TEST_F(IntrudersTest, StrangersWhoTakeAllPlacesDoNotKeepAnHonestClientOut) {
     std::this_thread::yield();
   }
   expect_an_honest_client_gets_in();
-  // Only as many were hung up on as were in the way: the first that had sent something.
+  // Only the connections in the way were closed: the first of those that had sent something.
   for (const int fd : {silent.front()->fd(), talking.back()->fd()}) {
     pollfd last = {fd, POLLIN, 0};
     EXPECT_EQ(poll(&last, 1, 0), 0);
@@ -313,7 +315,7 @@ TEST_F(IntrudersTest, StrangersWhoTakeAllPlacesDoNotKeepAnHonestClientOut) {
   EXPECT_TRUE(hangs_up(*talking.front()));
 }
 
-// A byte now and then is not an answer: the deadline is one for all that a stranger says.
+// An occasional byte is not an answer. One deadline covers all that an unknown client sends.
 TEST_F(IntrudersTest, BytesThatDripDoNotExtendADeadline) {
   serve(milliseconds(600), kLong, 2);
   std::atomic<int> hung_up{0};
@@ -329,7 +331,7 @@ TEST_F(IntrudersTest, BytesThatDripDoNotExtendADeadline) {
   };
   protocol::Hello hello{protocol::our_version(Sender::kClient), {}, token_.id};
   const Bytes words = untagged(hello);
-  ASSERT_GT(words.size(), 60u);  // Three seconds.
+  ASSERT_GT(words.size(), 60u);  // It would take three seconds.
   std::thread first(drip, words);
   std::thread second(drip, words);
   first.join();
@@ -349,7 +351,7 @@ TEST_F(IntrudersTest, GuessingGetsNowhereAndDoesNotFillTheLog) {
     ASSERT_TRUE(control.ok()) << control.status().to_string();
     const Status refused = (*control)->request_lease(ask(1)).status();
     EXPECT_EQ(refused.code(), Code::kRefused);
-    // Nothing tells whether the id was right.
+    // The message does not reveal whether the id was right.
     EXPECT_NE(refused.message().find("does not know token"), std::string::npos);
   }
   std::ifstream file(folder_ + "/audit");

@@ -1,11 +1,11 @@
-// Protects: a bulk connection joins the session for which it is proved while that runs, and no
-// other; each index once; what cannot be had is a refusal and leaves the session as it was.
+// Joining connections: a bulk connection joins the running session for which it is proved, and no
+// other. Each index joins once. A refused one leaves the session unchanged.
 #include "tests/unit/server/daemon_under_test.h"
 
 namespace gpurun::server {
 namespace {
 
-// Here nothing forks, and all are wanted.
+// Nothing forks here, and all connections are wanted.
 class NoKeeper final : public transport::DescriptorKeeper {
   void before_change() noexcept override {}
   void after_change(int) noexcept override {}
@@ -21,7 +21,7 @@ class JoiningTest : public DaemonTest {
     ASSERT_TRUE(session.ok()) << session.status().to_string();
     session_ = *std::move(session);
   }
-  // With the words of session `id` of which `like` connections have come.
+  // The refusal of one more connection of session `id`, with these values.
   std::string refusal_of(std::uint8_t id, std::uint16_t index, std::uint16_t count) {
     auto connection = dial();
     protocol::Attach late = words(session_, id);
@@ -29,7 +29,7 @@ class JoiningTest : public DaemonTest {
     say(*connection, session_, late, index);
     return refusal(*connection);
   }
-  // A session of two connections, by hand.
+  // Attaches a session of two connections by hand.
   void attach(std::uint8_t id) {
     for (std::uint16_t index = 0; index < 2; ++index) {
       connections_.push_back(dial());
@@ -87,7 +87,7 @@ TEST_F(JoiningTest, EachIndexOnce) {
   const std::string again = "this session has attached before";
   EXPECT_EQ(refusal_of(7, 0, 2), again);
   EXPECT_EQ(refusal_of(7, 1, 2), again);
-  EXPECT_EQ(refusal_of(7, 2, 4), again);  // Not the one after those that have come.
+  EXPECT_EQ(refusal_of(7, 2, 4), again);  // Not the index after the existing connections.
   auto joins = dial();
   protocol::Attach late = words(session_, 7);
   late.count = 5;
@@ -101,7 +101,7 @@ TEST_F(JoiningTest, EachIndexOnce) {
 TEST_F(JoiningTest, OfAnotherSessionItIsNone) {
   attach(7);
   attach(8);
-  // Proved for session 8, and says that it is 7's.
+  // The proof is for session 8, the message names session 7.
   auto connection = dial();
   protocol::Attach late = words(session_, 7);
   late.index = 2;
@@ -112,7 +112,7 @@ TEST_F(JoiningTest, OfAnotherSessionItIsNone) {
   ASSERT_TRUE(
       protocol::send_control(*connection, late, key, protocol::Sender::kClient, 2, soon()).ok());
   EXPECT_EQ(refusal(*connection), "the ticket is not proved");
-  // One that nobody knows begins to gather, and reaches no worker.
+  // A connection of an unknown session begins to gather that session, and reaches no worker.
   auto unknown = dial();
   late = words(session_, 9);
   late.count = 3;

@@ -1,6 +1,5 @@
-// Protects the way of a session within one machine: who is told of the local socket, that memory is
-// shared over it by those who attach, and that whoever cannot go there goes by TCP, or hears why
-// not.
+// Sessions within one machine: which clients are told the local socket, and how they share memory
+// over it. A client that cannot use it goes by TCP, or gets the reason.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -39,7 +38,7 @@ class LocalTest : public DaemonTest {
     local_ = *std::move(listener);
     DaemonOptions options;
     options.devices = 1;
-    options.handshake_deadline = 3 * kLong;  // Nothing here ends by it.
+    options.handshake_deadline = 3 * kLong;  // No connection here ends by it.
     options.local = local_;
     start(std::move(options));
     control_ = link();
@@ -50,7 +49,7 @@ class LocalTest : public DaemonTest {
     options.more_later = true;
     return client::attach(session_, options);
   }
-  // As the worker would.
+  // As the worker would share it.
   std::unique_ptr<transport::Connection> workers_end(std::size_t index) {
     const std::lock_guard lock(workers_.mutex);
     const Status shared = transport::shm::share_offered(workers_.connections[index], soon());
@@ -74,7 +73,7 @@ class LocalTest : public DaemonTest {
   const std::string nowhere_ = some_address();
 };
 
-// Here nothing forks, and all are wanted.
+// Nothing forks here, and all connections are wanted.
 class AllWanted final : public transport::DescriptorKeeper {
   void before_change() noexcept override {}
   void after_change(int) noexcept override {}
@@ -127,19 +126,20 @@ TEST_F(LocalTest, ANameThatLeadsNowhereCostsNothingAndIsTold) {
       << only.status().message();
 }
 
-// A door at which as many wait as may, and nobody is let in; with `room`, one fewer.
+// A local socket with a full queue that accepts nothing. With `room` one more connection fits.
 class FullDoor {
  public:
   explicit FullDoor(const std::string& url, bool room = false) {
     sockaddr_un name = {};
     name.sun_family = AF_UNIX;
     const std::string path = url.substr(std::string("unix:").size());
-    std::memcpy(name.sun_path + 1, path.data(), path.size());  // Abstract: behind a zero.
+    std::memcpy(name.sun_path + 1, path.data(), path.size());  // An abstract name begins with a
+                                                               // zero byte.
     const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
     const auto* address = reinterpret_cast<const sockaddr*>(&name);
     EXPECT_EQ(bind(door_.get(), address, bytes), 0);
     EXPECT_EQ(listen(door_.get(), 0), 0);
-    if (room) return;  // For one, as the kernel counts.
+    if (room) return;  // The kernel counts room for one.
     do {
       waiting_.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     } while (connect(waiting_.back().get(), address, bytes) == 0);
@@ -170,7 +170,7 @@ TEST_F(LocalTest, ADoorThatLetsNobodyInLeavesTimeForTheOtherWay) {
   expect_they_talk(*attached->channels.log, *workers_end(0));
 }
 
-// Who believed it would connect to what the server likes.
+// A client that trusted this name would connect to anything that the server names.
 class NamedOtherwiseTest : public LocalTest {
  protected:
   void SetUp() override {
@@ -185,7 +185,7 @@ TEST_F(NamedOtherwiseTest, AClientGoesToNoLocalSocketWhoseNameIsNoneOfGpurunds) 
       << session.status().message();
 }
 
-// It has been let in: the others come in by the same door, as soon as there is room.
+// The first connection was accepted. The others use the same socket, as soon as there is room.
 TEST_F(LocalTest, WhoIsLetInWaitsForRoomAsLongAsForAnyConnection) {
   session_.local = nowhere_;
   auto door = std::make_unique<FullDoor>(session_.local, true);
@@ -201,7 +201,7 @@ TEST_F(LocalTest, WhoIsLetInWaitsForRoomAsLongAsForAnyConnection) {
   EXPECT_NE(gone.message().find("Connection refused"), std::string::npos) << gone.message();
 }
 
-// Where nothing else leads to the server there is nothing to be in a hurry for.
+// With no other path to the server the client need not hurry.
 TEST_F(LocalTest, ADoorThatIsTheOnlyWayIsStoodAtAsLongAsAnyOther) {
   session_.local = nowhere_;
   const FullDoor door(session_.local);
@@ -214,7 +214,7 @@ TEST_F(LocalTest, ADoorThatIsTheOnlyWayIsStoodAtAsLongAsAnyOther) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, options.connect_deadline);
 }
 
-// What the user is told is of the way that he wanted first.
+// The message describes the path that the user preferred.
 TEST_F(LocalTest, WhereNoWayLeadsTheServerIsNamed) {
   session_.local = nowhere_;
   auto nobody = transport::listen("tcp://127.0.0.1:0");
@@ -231,7 +231,7 @@ TEST_F(LocalTest, WhereNoWayLeadsTheServerIsNamed) {
   }
 }
 
-// What encrypts means to.
+// The user asked for encryption, so the session does not use shared memory.
 TEST_F(LocalTest, AnEncryptedSessionStaysWithItsTls) {
   session_.encrypted = true;
   const auto only = attach({TransportKind::kSharedMemory});
@@ -239,7 +239,7 @@ TEST_F(LocalTest, AnEncryptedSessionStaysWithItsTls) {
       << only.status().message();
 }
 
-// Nobody but the two of them has any use for the way there: its door asks as the other one does.
+// Only the client and the server use this path. It requires the same proof as TCP.
 TEST_F(LocalTest, TheDoorAsksForTheTicketThere) {
   session_.ticket_key.fill(1);
   const auto attached = attach({TransportKind::kSharedMemory});
@@ -257,7 +257,7 @@ TEST_F(LocalTest, ThereIsNoTlsThere) {
   EXPECT_TRUE(closed(**stranger));
 }
 
-// A TCP socket whose last close waits for a minute: its other end reads nothing.
+// A TCP socket with a close that blocks for a minute, because its other end reads nothing.
 class Lingering {
  public:
   Lingering() {
@@ -284,11 +284,11 @@ class Lingering {
   UniqueFd fd_;
 };
 
-// Whoever closes the last of it waits as long as a stranger likes: none of ours does, whether they
-// are received or go with a socket that is closed.
+// The last close of a lingering descriptor blocks for as long as its sender likes. None of our
+// closes does, whether the descriptor was received or goes with a closed socket.
 TEST_F(LocalTest, DescriptorsThatLingerHoldNobodyUp) {
   std::vector<std::unique_ptr<Lingering>> lingering;
-  // True: it has gone, with its descriptor, behind the words, of which 40 make gpurund hang up.
+  // Sends a descriptor behind `words` bytes, of which 40 make gpurund hang up. True: it was sent.
   const auto knock = [&](std::size_t words) {
     auto stranger = transport::connect(local_->address(), soon());
     EXPECT_TRUE(stranger.ok()) << stranger.status().to_string();
@@ -299,10 +299,10 @@ TEST_F(LocalTest, DescriptorsThatLingerHoldNobodyUp) {
     const ByteView part(garbage);
     EXPECT_TRUE((*stranger)->send({&part, 1}, soon()).ok());
     if (send_message((*stranger)->fd(), byte_view("y", 1), {&fd, 1}, Wait::kNever).ok()) {
-      close_unawaited(std::move(sent));  // Ours may be the last, where gpurund was quick.
+      close_unawaited(std::move(sent));  // Ours may be the last close, if gpurund was quick.
       return true;
     }
-    let_not_linger(sent);  // It is ours again.
+    let_not_linger(sent);  // It still belongs to this process.
     return false;
   };
   EXPECT_TRUE(knock(0));
@@ -319,10 +319,11 @@ TEST_F(LocalTest, DescriptorsThatLingerHoldNobodyUp) {
   daemon_->stop();
   thread_.join();
   EXPECT_LT(std::chrono::steady_clock::now() - start, kLong);
-  thread_ = std::thread([] {});  // TearDown()'s.
+  thread_ = std::thread([] {});  // TearDown() joins it.
 }
 
-// Whoever delays, meters or forwards a link does so for a reason: the session goes the same way.
+// A relay that delays, meters or forwards the link does so for a reason, so the session uses the
+// same path.
 TEST_F(LocalTest, WhoComesThroughSomethingElseIsNotToldOfIt) {
   auto relay = transport::listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(relay.ok());

@@ -1,6 +1,6 @@
-// Protects all others from a client that does not read: while a send to it stands still, the daemon
-// accepts, lists and leases, and it gives up what is only a courtesy. Method: connections whose
-// sends stand still, whatever their deadline, until the test lets go.
+// Slow clients: a client that does not read delays no other. While a send to it blocks, the daemon
+// accepts, lists and leases, and it drops optional messages. The sends of the test's connections
+// block, whatever their deadline, until the test releases them.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -25,13 +25,13 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLong{20'000};
 Deadline soon() { return Deadline::in(kLong); }
 
-// What the test says to the daemon's connections, and sees of them.
+// The test's control of the daemon's connections, and its view of them.
 struct Gate {
   std::mutex mutex;
   std::condition_variable changed;
   bool shut = false;
-  int standing = 0;          // Sends that wait at it.
-  int last_deadline_ms = 0;  // Of the last send.
+  int standing = 0;          // The number of blocked sends.
+  int last_deadline_ms = 0;  // The deadline of the last send.
 
   void open() {
     const std::lock_guard lock(mutex);
@@ -73,7 +73,7 @@ class GatedConnection final : public transport::Connection {
   Gate& gate_;
 };
 
-// Its first connection is a gated one; `all`: each is.
+// Gates every connection except the first. With `all` it gates each one.
 class GatedListener final : public transport::Listener {
  public:
   GatedListener(std::unique_ptr<transport::Listener> under, Gate& gate, bool all)
@@ -108,7 +108,7 @@ class MortalWorker final : public Worker {
 class Spawner final : public WorkerSpawner {
  public:
   bool fail = false;
-  const UniqueFd ended{eventfd(0, EFD_CLOEXEC)};  // Of the one worker.
+  const UniqueFd ended{eventfd(0, EFD_CLOEXEC)};  // The end of the one worker.
 
   Result<std::unique_ptr<Worker>> start(WorkerOrder& order) override {
     if (fail) return Status(Code::kUnavailable, "on purpose");
@@ -133,7 +133,7 @@ class SlowClientTest : public testing::Test {
     DaemonOptions options;
     options.devices = 2;
     options.handshake_deadline = kLong;
-    options.follow_deadline = std::chrono::hours(1);  // Whoever is held up is so for ever.
+    options.follow_deadline = std::chrono::hours(1);  // A blocked request stays blocked for ever.
     auto daemon =
         Daemon::create(std::make_unique<GatedListener>(*std::move(under), gate_, all_gated),
                        std::move(options), spawner_);
@@ -190,7 +190,7 @@ TEST_F(SlowClientTest, ADeathThatItDoesNotHearHoldsUpNobody) {
   EXPECT_EQ(deaths[0].how, "signal 11");
 }
 
-// Its link's thread cannot see that it has gone.
+// The link's thread cannot see that the client has gone.
 TEST_F(SlowClientTest, AnEndThatIsNotSeenHoldsUpNobody) {
   start(false);
   auto slow = link();

@@ -1,5 +1,5 @@
-// Protects how a daemon uses the workers that wait for a lease: a lease takes one, further
-// processes of it take others, none comes back, and without them all is as before.
+// Spare workers: a lease takes one, further processes of it take others, and none is reused.
+// Without spares everything works as before.
 #include "tests/unit/server/daemon_under_test.h"
 
 namespace gpurun::server {
@@ -37,7 +37,7 @@ TEST_F(DaemonSparesTest, ALeaseTakesOneAndItsNextProcessAnother) {
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   ASSERT_TRUE(workers_.wait([&] { return workers_.assigned == 1; }));
   EXPECT_EQ(workers_.devices, (std::vector<int>{0, 1}));
-  EXPECT_EQ(listed(), 0u);  // The next one comes when the session has begun.
+  EXPECT_EQ(listed(), 0u);  // The next spare starts when the session has begun.
   auto first = client::attach(*session, {});
   ASSERT_TRUE(first.ok()) << first.status().to_string();
   ASSERT_TRUE(have_waited(2));
@@ -53,7 +53,7 @@ TEST_F(DaemonSparesTest, ALeaseTakesOneAndItsNextProcessAnother) {
   }
   EXPECT_EQ(listed(), 1u);
   end_lease(*control);
-  // They go with the lease, unlike the one that waits.
+  // They end with the lease, unlike the one that still waits.
   ASSERT_TRUE(workers_.wait([&] { return workers_.killed == 2; }));
   EXPECT_EQ(listed(), 1u);
   const std::lock_guard lock(workers_.mutex);
@@ -83,20 +83,20 @@ TEST_F(DaemonSparesTest, ALeaseWithoutOneGetsAWorkerOfItsOwn) {
   EXPECT_EQ(listed(), 0u);
 }
 
-// Users of workers, descriptors: what those that wait hold is a lease's if there is nothing else.
+// Spares hold worker users and descriptors. A lease takes these if nothing else is left.
 TEST_F(DaemonSparesTest, AreGivenUpWhereALeaseFindsNothingLeft) {
   workers_.prepares = true;
   workers_.only_without_spares = true;
   start_with(2, 2, SpareLevel::kInitialised);
   ASSERT_TRUE(have_waited(2));
   auto control = link();
-  const auto session = control->request_lease(ask(2));  // They are for one GPU.
+  const auto session = control->request_lease(ask(2));  // The spares are for one GPU.
   ASSERT_TRUE(session.ok());
   ASSERT_TRUE(workers_.wait([&] { return workers_.prepared == 1; }));
   EXPECT_TRUE(client::attach(*session, {}).ok());
 }
 
-// A driver that does not start, say: there is nothing that they could make room for.
+// For example a driver that does not start. Ending spares would not help.
 TEST_F(DaemonSparesTest, StayWhereAWorkerCannotBeStartedForAnotherReason) {
   workers_.fail = workers_.refuse_sessions = true;
   start_with(3);
@@ -107,10 +107,12 @@ TEST_F(DaemonSparesTest, StayWhereAWorkerCannotBeStartedForAnotherReason) {
   ASSERT_TRUE(workers_.wait([&] { return workers_.assigned == 1; }));
   EXPECT_EQ(client::attach(*session, {}).status().code(), Code::kRefused);
   const std::lock_guard lock(workers_.mutex);
-  EXPECT_EQ(workers_.killed, 2);  // Who was the lease's, and who did not take its session either.
+  EXPECT_EQ(workers_.killed, 2);  // The lease's worker, and the spare that did not take its session
+                                  // either.
 }
 
-// Its session goes to another, and nobody waits for it to die: the daemon has one thread.
+// The session goes to another worker. The daemon, which has one thread, does not wait for the first
+// one's end.
 TEST_F(DaemonSparesTest, OneThatDoesNotTakeItsSessionHoldsNobodyUp) {
   workers_.linger = true;
   workers_.refuse_sessions = true;
@@ -120,7 +122,8 @@ TEST_F(DaemonSparesTest, OneThatDoesNotTakeItsSessionHoldsNobodyUp) {
   const auto session = control->request_lease(ask(1));
   ASSERT_TRUE(session.ok());
   ASSERT_TRUE(workers_.wait([&] { return workers_.assigned == 1; }));
-  EXPECT_TRUE(client::attach(*session, {}).ok());  // The lease's, and no other one waits.
+  EXPECT_TRUE(client::attach(*session, {}).ok());  // The lease's own worker serves it. No spare
+                                                   // waits.
   ASSERT_TRUE(have_waited(2));
   EXPECT_TRUE(client::attach(*session, {}).ok());
   {
@@ -129,7 +132,7 @@ TEST_F(DaemonSparesTest, OneThatDoesNotTakeItsSessionHoldsNobodyUp) {
     EXPECT_EQ(workers_.handed_over, 0);
     EXPECT_EQ(workers_.started, 2);
     EXPECT_EQ(workers_.lingering.size(), 2u);
-    EXPECT_GE(workers_.waiting_spares, 2);  // Those two are not destroyed before they have ended.
+    EXPECT_GE(workers_.waiting_spares, 2);  // Those two are destroyed only after they have ended.
   }
   workers_.let_go();
   EXPECT_TRUE(workers_.wait([&] { return workers_.spares == 3 && workers_.waiting_spares == 1; }));

@@ -1,5 +1,5 @@
-// Protects the door of the server: who may lease and attach, who waits, who is turned away, and
-// that no GPU has two owners. The daemon runs in this process, over TCP, with workers that are not
+// gpurund's admission: which clients may lease and attach, which wait, which are refused, and that
+// no GPU has two owners. The daemon runs in this process, over TCP, with workers that are not
 // processes.
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,7 @@
 namespace gpurun::server {
 namespace {
 
-// A row that is sent and that no other row stands for.
+// A row that is sent, and that has no alias.
 driver_abi::Row own_row(const std::vector<driver_abi::Row>& rows) {
   for (const driver_abi::Row& row : rows) {
     const auto users = std::count_if(rows.begin(), rows.end(), [&](const auto& other) {
@@ -42,7 +42,7 @@ TEST_F(DaemonTest, ALeaseLetsAProcessAttach) {
     EXPECT_EQ(attached->driver_version, 13000);
     EXPECT_EQ(attached->lacking, std::vector<std::uint16_t>{});
     EXPECT_EQ(attached->channels.bulk.size(), 2u);
-    // The connections are the worker's, in order, and nothing was read beyond the hello.
+    // The worker has the connections in order, and nothing was read beyond the hello.
     const std::lock_guard lock(workers_.mutex);
     ASSERT_EQ(workers_.connections.size(), 3u);
     EXPECT_EQ(workers_.devices, std::vector<int>{0});
@@ -60,8 +60,8 @@ TEST_F(DaemonTest, ALeaseLetsAProcessAttach) {
   EXPECT_TRUE(control->lease_ended().ok());
 }
 
-// A lease's first worker is started with the lease, and the first session gets it; it is nobody's
-// session before, and goes with the lease when none comes.
+// A lease's first worker starts with the lease, and the first session gets it. Before that it
+// serves no session. It ends with the lease if no session comes.
 TEST_F(DaemonTest, TheFirstSessionOfALeaseFindsItsWorkerStarted) {
   workers_.prepares = true;
   start(1);
@@ -89,7 +89,7 @@ TEST_F(DaemonTest, TheFirstSessionOfALeaseFindsItsWorkerStarted) {
   EXPECT_TRUE(control->lease_ended().ok());
   control.reset();
   ASSERT_TRUE(workers_.wait([&] { return workers_.killed == 2; }));
-  // Its GPU is free for the next, who never attaches: then it goes unused.
+  // Its GPU is free for the next lease, which never attaches. The worker then goes unused.
   control = link();
   ASSERT_TRUE(control->request_lease(ask(1, kLong)).ok());
   ASSERT_TRUE(workers_.wait([&] { return workers_.prepared == 2; }));
@@ -168,7 +168,8 @@ TEST_F(DaemonTest, TheQueueServesInOrderAndOnlyWhenTheWorkerIsGone) {
   EXPECT_TRUE(served);
 }
 
-// The first of two in the queue goes; the other hears that it is next, and still why it waits.
+// The first of two queued requests leaves. The other one is told that it is next, and still why it
+// waits.
 TEST_F(DaemonTest, AWaitingRequestHearsOfItsNewPlace) {
   DaemonOptions options;
   options.devices = 2;
@@ -199,7 +200,7 @@ TEST_F(DaemonTest, AWaitingRequestHearsOfItsNewPlace) {
   waiter.join();
 }
 
-// The server says nothing new, and the client all the same.
+// The client reminds its user although the server sends nothing new.
 TEST_F(DaemonTest, AWaitingClientIsRemindedThatItWaits) {
   start(1);
   auto holder = link(), waiting = link();
@@ -224,7 +225,7 @@ TEST_F(DaemonTest, ATicketIsWorthNothingAfterItsLease) {
   const auto session = control->request_lease(ask(1));
   ASSERT_TRUE(session.ok());
   control.reset();
-  // The GPU comes free after the lease has left the book.
+  // The GPU becomes free after the lease has left the book.
   ASSERT_TRUE(link()->request_lease(ask(1, kLong)).ok());
   EXPECT_EQ(client::attach(*session, {}).status().code(), Code::kRefused);
   EXPECT_EQ(workers_.started, 0);
@@ -290,7 +291,7 @@ TEST_F(DaemonTest, WhatBothOfferIsInForceAndUnknownBitsAreIgnored) {
   const auto attached = client::attach(*session, options);
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
   EXPECT_EQ(attached->features, known);
-  // The answer comes before the spawner has noted all.
+  // The answer may arrive before the spawner has noted everything.
   const std::lock_guard lock(workers_.mutex);
   EXPECT_EQ(workers_.asked, options.features);
 }
@@ -309,12 +310,12 @@ TEST_F(DaemonTest, ARequiredFeatureThatOneLacksRefusesTheSession) {
           << part << ": " << attached.status().message();
     }
   };
-  // The daemon says so before there is a worker.
+  // The daemon reports this before there is a worker.
   client::AttachOptions tomorrow;
   tomorrow.features.offered = tomorrow.features.required = ~std::uint64_t{0};
   refused(tomorrow, "requires sessions that outlive", "update the server");
   EXPECT_EQ(workers_.started, 0);
-  // The client, of the worker.
+  // The client reports this about the worker.
   workers_.features.required = std::uint64_t{1} << 40;
   refused({}, "requires feature 40", "update the client");
   workers_.features = {};
@@ -406,17 +407,17 @@ TEST_F(DaemonTest, AHelloOverItsBoundIsHungUpOn) {
     protocol::Hello hello;
     hello.version.protocol = protocol::kVersion + 1;
     Bytes payload = protocol::encode(hello);
-    payload.resize(bytes);  // What follows the message in its frame is nobody's business.
+    payload.resize(bytes);  // Bytes behind the message in its frame are ignored.
     const Bytes frame = protocol::control_frame(payload, std::nullopt);
     const ByteView part(frame);
     ASSERT_TRUE(connection->send({&part, 1}, soon()).ok());
-    // Within the bound it is heard, and answered.
+    // Within the bound it is read and answered.
     const std::string answer = refusal(*connection);
     EXPECT_EQ(answer.find("update") != std::string::npos, bytes == limits::kHelloBytesMax) << bytes;
   }
 }
 
-// The product's times; what happens at them is tested with shorter ones.
+// The product's times. Tests with shorter times cover what happens at them.
 TEST(DaemonOptionsTest, AreTheBoundsOfTheProtocol) {
   EXPECT_EQ(DaemonOptions{}.handshake_deadline, std::chrono::seconds(limits::kHandshakeDeadlineS));
   EXPECT_EQ(DaemonOptions{}.half_open_max, limits::kHalfOpenMax);

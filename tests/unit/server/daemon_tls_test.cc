@@ -1,6 +1,6 @@
-// Protects the door of the server inside TLS, where a client says hello, proof and request at once:
-// all of it is heard however it is cut, a proof opens nothing but the channel that it was made for,
-// who is refused can read why although he is still talking, and who then stays is no burden.
+// gpurund's admission inside TLS, where a client sends hello, proof and request together: they are
+// read whole, however they are cut, and a proof is valid only for its channel. A refused client can
+// read the reason although it is still sending. A client that then stays costs nothing.
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -20,7 +20,7 @@ using protocol::Link;
 using protocol::Sender;
 using protocol::Token;
 
-// A stranger who has shaken hands, and says what he likes.
+// An unknown client that has completed the handshake and sends anything.
 struct Inside {
   std::unique_ptr<transport::Connection> link;
   protocol::Nonce exporter{};
@@ -72,8 +72,8 @@ class DaemonTlsTest : public DaemonTest {
     inside.link = *tls::secure(std::move(connection), *std::move(channel));
     return inside;
   }
-  // What a client says in a channel with that exporter; of anna's, or one that knows the server's
-  // secret.
+  // The messages of a client in a channel with that exporter: of anna, or of a client that knows
+  // the server's secret.
   Words words_for(const protocol::Nonce& exporter, bool with_token, Link kind = Link::kControlInTls,
                   std::uint64_t wait_ms = 0) const {
     const Bytes own = secret();
@@ -116,7 +116,7 @@ class DaemonTlsTest : public DaemonTest {
     return frame.ok() && protocol::proved(*frame, key, Sender::kServer, 0) &&
            std::holds_alternative<protocol::Grant>(*protocol::decode(frame->payload));
   }
-  // Whatever it says before.
+  // Whether the daemon hangs up, whatever it sends before.
   static bool hangs_up(transport::Connection& link) {
     std::byte piece;
     while (true) {
@@ -172,7 +172,7 @@ TEST_F(DaemonTlsTest, WhatComesWithTheHelloIsHeardHoweverItIsCut) {
   }
 }
 
-// Nothing that was said on another channel, and nothing of a link that nothing encrypts.
+// Neither messages from another channel nor those of a link without encryption are accepted.
 TEST_F(DaemonTlsTest, AProofOpensNothingButItsChannel) {
   serve();
   const Inside other = enter();
@@ -204,14 +204,14 @@ TEST_F(DaemonTlsTest, AProofOpensNothingButItsChannel) {
   expect_an_honest_client_gets_in();
 }
 
-// TCP throws away what a side has said that closes with something unread.
+// TCP drops sent bytes when their sender closes with unread input.
 TEST_F(DaemonTlsTest, ARefusalReachesWhoIsStillTalking) {
   serve();
   Inside inside = enter();
   ASSERT_TRUE(send(*inside.link, hello_of_another_version()).ok());
   pollfd refused = {inside.link->fd(), POLLIN, 0};
   ASSERT_EQ(poll(&refused, 1, soon().poll_timeout_ms()), 1);
-  // The server has refused by now, and what comes is a shock to who has left.
+  // The server has refused by now. Further bytes would cause a reset if it had closed.
   const Words late = words_for(inside.exporter, true);
   EXPECT_TRUE(send(*inside.link, late.proof).ok());
   EXPECT_TRUE(send(*inside.link, late.request).ok());
@@ -225,7 +225,7 @@ TEST_F(DaemonTlsTest, ARefusalReachesWhoIsStillTalking) {
 }
 
 TEST_F(DaemonTlsTest, WhoIsRefusedAndTalksOnIsHungUpOn) {
-  serve();  // Time ends nothing here.
+  serve();  // No deadline passes here.
   Inside inside = enter();
   ASSERT_TRUE(send(*inside.link, hello_of_another_version()).ok());
   EXPECT_NE(refusal(*inside.link).find("update the server"), std::string::npos);
@@ -256,7 +256,8 @@ TEST_F(DaemonTlsTest, WhoIsRefusedAndStaysMakesRoomForOthers) {
   expect_an_honest_client_gets_in();
 }
 
-// What was read with the request is known to no descriptor; it counts all the same.
+// Bytes that were read together with the request are no longer visible at the descriptor, but they
+// count.
 TEST_F(DaemonTlsTest, WhoSaysMoreThanARequestLosesWhatItAsksFor) {
   serve();
   {

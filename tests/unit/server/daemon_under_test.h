@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLong{20'000};
 inline Deadline soon() { return Deadline::in(kLong); }
 
-// A new user, whose token it returns, in the file of tokens `path`.
+// Adds a user to the file of tokens `path`. Returns the user's token.
 inline protocol::Token make_user(const std::string& path, const std::string& user) {
   const protocol::Token token = *protocol::make_token(std::nullopt);
   EXPECT_TRUE(protocol::update_token_file(path, [&](auto* entries) {
@@ -45,7 +45,7 @@ inline protocol::Token make_user(const std::string& path, const std::string& use
   return token;
 }
 
-// Ends the lease of `link`, and returns when its GPUs are free.
+// Ends the lease of `link`. Returns when its GPUs are free.
 inline void end_lease(const client::ControlLink& link) {
   ASSERT_EQ(shutdown(link.fd(), SHUT_WR), 0);
   char dropped[256];
@@ -53,34 +53,34 @@ inline void end_lease(const client::ControlLink& link) {
   }
 }
 
-// What the test sees of the workers, from its own thread.
+// The test's view of the workers, from its own thread.
 struct Workers {
   std::mutex mutex;
   std::condition_variable changed;
-  int started = 0;      // With a session.
-  int handed_over = 0;  // Of these, to one that was prepared.
+  int started = 0;      // Workers that got a session.
+  int handed_over = 0;  // Of these, the ones that were prepared.
   int prepared = 0;
   bool prepares = false;             // Workers may be started before their session.
-  int spares = 0;                    // That were started before there was a lease, ever.
-  int assigned = 0;                  // Of these, to one.
-  int waiting_spares = 0;            // That have been started and not been destroyed.
-  bool no_spares = false;            // None can be started.
-  bool only_without_spares = false;  // No other worker can be started beside them.
-  bool refuse_sessions = false;      // Those that were started take none.
-  bool refuse_joining = false;       // Nor further connections of them.
+  int spares = 0;                    // All workers that were started without a lease.
+  int assigned = 0;                  // Of these, the ones that got a lease.
+  int waiting_spares = 0;            // Spares that were started and not destroyed.
+  bool no_spares = false;            // No spare can be started.
+  bool only_without_spares = false;  // No other worker can be started beside spares.
+  bool refuse_sessions = false;      // Started workers refuse sessions.
+  bool refuse_joining = false;       // Workers refuse further connections.
   int killed = 0;
   bool fail = false;    // The next start fails.
   bool linger = false;  // A killed worker does not end before let_go().
   std::vector<int> devices;
-  User user;  // Of the last one.
+  User user;  // Of the last session.
   std::vector<driver_abi::Row> rows{driver_abi::rows().begin(), driver_abi::rows().end()};
-  std::optional<std::vector<protocol::RowHash>> told;  // Instead of what `rows` would say.
-  std::size_t rows_told = 0;                           // To the last client.
+  std::optional<std::vector<protocol::RowHash>> told;  // In place of the answer of `rows`.
+  std::size_t rows_told = 0;                           // Sent to the last client.
   protocol::Features features = protocol::our_features(protocol::Sender::kServer);
-  protocol::Features asked;    // By the last client.
+  protocol::Features asked;    // Requested by the last client.
   std::vector<int> lingering;  // Descriptors to make readable.
-  int waiting = -1;            // That of the last one that was prepared.
-  std::vector<std::unique_ptr<transport::Connection>> connections;  // Of the last one.
+  int waiting = -1;            // The exit descriptor of the last prepared worker.
+  std::vector<std::unique_ptr<transport::Connection>> connections;  // Of the last session.
 
   bool wait(const std::function<bool()>& condition) {
     std::unique_lock lock(mutex);
@@ -114,7 +114,7 @@ class FakeWorker final : public Worker {
  public:
   explicit FakeWorker(Workers& workers, bool spare = false)
       : workers_(workers), spare_(spare), ended_(eventfd(0, EFD_CLOEXEC)) {}
-  // Whoever made the descriptor readable may not have returned from that yet.
+  // The thread that made the descriptor readable may still hold the lock.
   ~FakeWorker() override {
     const std::lock_guard lock(workers_.mutex);
     if (spare_) --workers_.waiting_spares;
@@ -215,13 +215,13 @@ class DaemonTest : public testing::Test {
     DaemonOptions options;
     options.devices = devices;
     options.handshake_deadline = kLong;
-    options.overtaken_deadline = milliseconds(1);  // Of leases that nobody ends meanwhile.
+    options.overtaken_deadline = milliseconds(1);  // For leases that do not end meanwhile.
     start(std::move(options));
   }
   void TearDown() override {
     daemon_->stop();
     thread_.join();
-    daemon_.reset();  // It writes what it still holds; a test's folder goes afterwards.
+    daemon_.reset();  // The daemon writes what it still holds. A test's folder goes afterwards.
   }
 
   std::unique_ptr<client::ControlLink> link(const Bytes& with = secret()) {
@@ -240,7 +240,7 @@ class DaemonTest : public testing::Test {
     EXPECT_TRUE(connection.ok());
     return *std::move(connection);
   }
-  // One proved first frame of a session, as the client's library would send it.
+  // The Attach message of a session, as the client library would send it.
   static protocol::Attach words(const client::SessionData& session, std::uint8_t id) {
     protocol::Attach attach;
     attach.version = protocol::our_version(protocol::Sender::kClient);
@@ -262,7 +262,7 @@ class DaemonTest : public testing::Test {
         protocol::send_control(connection, attach, key, protocol::Sender::kClient, index, soon())
             .ok());
   }
-  // The refusal that arrives, empty when something else does.
+  // Returns the refusal that arrives. Empty if something else arrives.
   static std::string refusal(transport::Connection& connection) {
     const auto frame = protocol::receive_control(connection, limits::kFrameBytesMax, soon());
     if (!frame.ok()) return {};

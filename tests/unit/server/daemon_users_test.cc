@@ -1,6 +1,5 @@
-// Protects users' tokens at the door: whose lease it is, what a token that is wrong, revoked or
-// expired opens (nothing, with a sentence), what becomes of what already runs, and the bounds of
-// each user.
+// User tokens at the daemon: which user owns a lease, what happens to running sessions, and the
+// bounds of each user. A wrong, revoked or expired token gets a refusal with a message.
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -35,7 +34,7 @@ class UsersTest : public DaemonTest {
     DaemonOptions options;
     options.devices = 4;
     options.handshake_deadline = kLong;
-    options.overtaken_deadline = milliseconds(1);  // Of leases that nobody ends meanwhile.
+    options.overtaken_deadline = milliseconds(1);  // For leases that do not end meanwhile.
     options.tokens = std::make_shared<TokenStore>(path_);
     options.user_limits = std::move(limits);
     options.audit = *AuditLog::open(folder_ + "/audit");
@@ -74,7 +73,7 @@ class UsersTest : public DaemonTest {
     EXPECT_TRUE(result.ok()) << result.status().to_string();
     return result.ok() ? *std::move(result) : nullptr;
   }
-  // The sentence of a refused lease; empty when it is granted.
+  // The message of a refused lease. Empty when it is granted.
   std::string refusal_of(const Token& token, unsigned gpus = 1) {
     const auto session = link_of(token)->request_lease(ask(gpus));
     if (session.ok()) return {};
@@ -86,7 +85,7 @@ class UsersTest : public DaemonTest {
     std::ifstream file(folder_ + "/audit");
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // Until the lease has ended; its sentence.
+  // Waits until the lease has ended. Returns its message.
   static std::string end_of(client::ControlLink& link) {
     pollfd ready = {link.fd(), POLLIN, 0};
     EXPECT_EQ(poll(&ready, 1, soon().poll_timeout_ms()), 1);
@@ -135,14 +134,14 @@ TEST_F(UsersTest, WhatIsNoTokenOfThisServersOpensNothing) {
   Token wrong = token;
   wrong.secret[5] ^= 1;
   EXPECT_TRUE(has(refusal_of(wrong), unknown));
-  // Who has stolen the file has this, and nothing that opens more.
+  // A thief of the file has this, and nothing that gives more access.
   wrong.secret = protocol::token_check(token.secret);
   EXPECT_TRUE(has(refusal_of(wrong), unknown));
   wrong = token;
   wrong.id[0] ^= 1;
   EXPECT_TRUE(has(refusal_of(wrong), "this server does not know token " + name_of(wrong)));
   EXPECT_EQ(link_of(wrong)->list().status().code(), Code::kRefused);
-  // A token's secret is not the server's.
+  // A token's secret is not the server's secret.
   EXPECT_EQ(link(Bytes(token.secret.size()))->request_lease(ask(1)).status().code(),
             Code::kRefused);
   EXPECT_TRUE(has(audited(), " link.refused from=\"tcp "));
@@ -187,7 +186,8 @@ TEST_F(UsersTest, RevokingEndsWhatTheTokenHoldsAndWaitsFor) {
   queued.get_future().wait();
   set(token, TokenState::kRevoked);
   const std::string sentence = "token " + name_of(token) + " of user anna was revoked";
-  // At once, by the one sentence or, where the link has heard of it already, by the other.
+  // The refusal is immediate, with one of two messages: the second one if the link has already been
+  // told.
   EXPECT_EQ(client::attach(*session, {}).status().code(), Code::kRefused);
   EXPECT_TRUE(has(refusal_of(token), sentence));
   EXPECT_TRUE(has(end_of(*running), sentence));
@@ -220,7 +220,7 @@ TEST_F(UsersTest, ARetiredTokenLeavesWhatRuns) {
   ASSERT_TRUE(session.ok());
   set(token, TokenState::kRetired);
   EXPECT_TRUE(has(refusal_of(token), "was revoked"));
-  // Later changes are heeded after this one, so this one has been.
+  // The daemon handles changes in order, so it has handled this one.
   auto after = link_of(later);
   ASSERT_TRUE(after->request_lease(ask(1)).ok());
   set(later, TokenState::kRevoked);

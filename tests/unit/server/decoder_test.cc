@@ -1,6 +1,6 @@
-// The log channel of the worker: each record is handed on once and in order whatever the client
-// repeats; gaps, foreign frames and false acknowledgements end the session; replies are numbered,
-// kept and acknowledged.
+// Decoder: the log channel of the worker. Each record is passed on once and in order, whatever the
+// client repeats. Gaps, foreign frames and false acknowledgements end the session. Replies are
+// numbered, kept and acknowledged.
 #include "server/worker/decoder.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ class Recorder final : public CallSink {
   std::vector<std::uint64_t> sequences;
   std::size_t payload_bytes = 0;
   Status verdict;
-  Outbox* answers = nullptr;  // With a reply to what comes together.
+  Outbox* answers = nullptr;  // Answers records that arrive together.
 };
 
 Bytes record(std::uint64_t sequence, std::size_t payload_bytes = 0) {
@@ -65,7 +65,7 @@ Bytes records(std::uint64_t first, std::uint64_t last, std::size_t payload_bytes
   return bytes;
 }
 
-// The payload of a packed frame that says it is `said` bytes of records.
+// The payload of a packed frame that claims `said` bytes of records.
 Bytes packed(const Bytes& records, std::size_t said) {
   const protocol::PackedRecordsHead head{static_cast<std::uint32_t>(said)};
   Bytes payload(sizeof head +
@@ -143,7 +143,7 @@ TEST_F(DecoderTest, HandsOnLargeFramesWhole) {
   for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_EQ(sink_.sequences[i], i + 1);
 }
 
-// A block of literals and copies of them, and how it may be wrong: packed_records_test.
+// A block of literals and copies of them. packed_records_test covers malformed ones.
 TEST_F(DecoderTest, HandsOnWhatIsPackedLikeTheRest) {
   send(FrameKind::kRecords, 1, records(1, 3, 20));
   const Bytes some = records(4, 100, 20);
@@ -159,7 +159,7 @@ TEST_F(DecoderTest, HandsOnWhatIsPackedLikeTheRest) {
 
 TEST_F(DecoderTest, PackedRecordsThatLieEndTheSession) {
   const Bytes some = records(1, 100, 20);
-  send(FrameKind::kPackedRecords, 2, packed(some, some.size()));  // Of other numbers.
+  send(FrameKind::kPackedRecords, 2, packed(some, some.size()));  // With other numbers.
   EXPECT_EQ(decoder_.run().code(), Code::kProtocol);
   send(FrameKind::kPackedRecords, 1, packed(some, some.size() + 8));
   const Status status = decoder_.run();
@@ -225,7 +225,7 @@ TEST_F(DecoderTest, ASilentClientIsGone) {
 
 TEST_F(DecoderTest, AcknowledgesWithoutARequestAfter64KiB) {
   const std::uint64_t count = kAcknowledgeBytes / protocol::record_bytes(1000) + 1;
-  send(FrameKind::kRecords, 1, records(1, 3));  // Too little to be said alone.
+  send(FrameKind::kRecords, 1, records(1, 3));  // Too little to be acknowledged alone.
   send(FrameKind::kRecords, 4, records(4, count + 3, 1000));
   send(FrameKind::kGoodbye);
   ASSERT_TRUE(decoder_.run().ok());
@@ -234,7 +234,7 @@ TEST_F(DecoderTest, AcknowledgesWithoutARequestAfter64KiB) {
   EXPECT_EQ(frame.header.acknowledged, count + 3);
 }
 
-// Else a large copy that is waited for would wake the client twice.
+// Otherwise a large copy with a waiting caller would wake the client twice.
 TEST_F(DecoderTest, AReplyAcknowledgesWhatItAnswers) {
   sink_.answers = &outbox_;
   send(FrameKind::kRecords, 1, records(1, 1, 2 * kAcknowledgeBytes));
@@ -269,7 +269,7 @@ TEST_F(DecoderTest, RepliesAreNumberedAndCarryTheAcknowledgement) {
   EXPECT_EQ(std::memcmp(reply->payload.data(), &value, sizeof value), 0);
   EXPECT_EQ(receive().header.sequence, 2U);
   EXPECT_TRUE(outbox_.acknowledged(2).ok());
-  EXPECT_TRUE(outbox_.acknowledged(1).ok());  // Old news.
+  EXPECT_TRUE(outbox_.acknowledged(1).ok());  // An old acknowledgement.
   EXPECT_EQ(outbox_.acknowledged(3).code(), Code::kProtocol);
 }
 
@@ -285,7 +285,7 @@ TEST_F(DecoderTest, HeartbeatsOnlyWhenNothingElseWasSaid) {
   EXPECT_EQ(goodbye.payload.size(), 6U);
 }
 
-// By which a client notices that a call, or its reply, was lost on the way.
+// A client thus notices that a call or its reply was lost.
 TEST_F(DecoderTest, HeartbeatsSayHowManyRepliesAreOwed) {
   Bytes calls = records(1, 3);
   auto* const first = reinterpret_cast<protocol::RecordHeader*>(calls.data());

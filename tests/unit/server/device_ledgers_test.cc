@@ -1,5 +1,5 @@
-// Protects the hand-over of the emulated devices' ledgers: no worker leaves anything in one, not
-// even one that means ill, and its environment says where they are.
+// DeviceLedgers: the hand-over of the emulated devices' ledgers. No worker, not even a malicious
+// one, leaves anything in a ledger. The worker's environment names the ledgers.
 #include "server/daemon/device_ledgers.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ TEST(DeviceLedgers, WhatAWorkerDoesWithItsDescriptorEndsWithIt) {
   Result<UniqueFd> first = (*ledgers)->open(1);
   const Result<UniqueFd> second = (*ledgers)->open(1);
   ASSERT_TRUE(first.ok() && second.ok());
-  // The kind of lock that lives as long as any copy of the descriptor.
+  // This kind of lock lives as long as any copy of the descriptor.
   struct flock taken = whole(F_WRLCK);
   ASSERT_EQ(fcntl(first->get(), F_OFD_SETLK, &taken), 0);
   struct flock seen = whole(F_WRLCK);
@@ -36,7 +36,7 @@ TEST(DeviceLedgers, WhatAWorkerDoesWithItsDescriptorEndsWithIt) {
   seen = whole(F_WRLCK);
   ASSERT_EQ(fcntl(second->get(), F_OFD_GETLK, &seen), 0);
   EXPECT_EQ(seen.l_type, F_UNLCK);
-  // Nor can it keep bytes for those who come after it.
+  // It cannot keep bytes for later workers either.
   EXPECT_EQ(write(second->get(), "x", 1), -1);
   EXPECT_EQ(errno, EPERM);
   EXPECT_NE(ftruncate(second->get(), 4096), 0);
@@ -55,7 +55,7 @@ TEST(DeviceLedgers, EachDeviceHasItsOwn) {
   EXPECT_FALSE((*ledgers)->open(-1).ok());
 }
 
-// Workers hold such locks on as many bytes as they use; here another process stands for them.
+// Workers hold such locks on as many bytes as they use. Another process plays their part here.
 TEST(DeviceLedgers, WhatWorkersUseIsCounted) {
   const auto ledgers = DeviceLedgers::create(2);
   ASSERT_TRUE(ledgers.ok());

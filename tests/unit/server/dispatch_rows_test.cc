@@ -1,5 +1,5 @@
-// Every generated row of the real table must be one that codec and libffi can carry: a row that
-// only fails when a program first calls it is found by a user.
+// Dispatch rows: codec and libffi can carry every generated row of the real table. Otherwise a row
+// would fail only when a program first calls it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,8 @@ TEST(DispatchRows, EveryGeneratedRowCanBeCalled) {
   EXPECT_GT(served, 150);
 }
 
-// An asynchronous call has nobody to bring outputs to but the handles that the client mints.
+// No thread waits for the outputs of an asynchronous call, except for handles that the client
+// mints.
 TEST(DispatchRows, AsynchronousRowsHaveNoOtherOutputsThanMintedHandles) {
   for (const driver_abi::Row& row : driver_abi::rows()) {
     if (!served_from_the_row(row) || row.completion != Completion::kAsync) continue;
@@ -42,7 +43,7 @@ TEST(DispatchRows, AsynchronousRowsHaveNoOtherOutputsThanMintedHandles) {
   }
 }
 
-// Both ends compute the size of an array by themselves, before the call.
+// Both ends compute the size of an array separately, before the call.
 TEST(DispatchRows, CountsAreIntegersThatTheOtherEndCanSee) {
   for (const driver_abi::Row& row : driver_abi::rows()) {
     if (!served_from_the_row(row)) continue;

@@ -1,6 +1,6 @@
-// What the worker does behind a wait that its client was answered early (docs/adr/0033, 0036), and
-// behind a copy: nothing starts, is said to be done or is ended that could tell the program that it
-// had not waited; and nobody else is kept.
+// Early waits: the worker's order behind a wait or a copy that its client answered early
+// (docs/adr/0033, 0036). Nothing starts, is reported complete or ends that could show the program
+// that it had not waited. Other lanes do not wait.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,23 +14,23 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// The worker's own stream, behind events.
+// Creates the worker's own stream, for barriers behind events.
 int create_side(void** stream, unsigned flags) {
   EXPECT_EQ(flags, 1U);  // CU_STREAM_NON_BLOCKING (cuda.h).
   *stream = reinterpret_cast<void*>(std::uintptr_t{55});
   return 0;
 }
 
-// An event that is complete once the test says open().
+// An event that completes once the test calls open().
 int wait_until_open(void*) {
   (void)stage->opened.wait_for(kWait);
   stage->say("waited");
   return 0;
 }
 
-// A wait for a stream that was answered early (docs/adr/0033): whoever asks later finds it over,
-// for the thread that was answered may have told him. Once only: with others that go on being
-// answered early the question would never be.
+// A wait for a stream that was answered early (docs/adr/0033). A later query from any lane finds it
+// over, because the answered thread may have told the other. It is asked only once: later early
+// waits may record the event again, so the query might never end.
 TEST_F(ExecutorTest, AnyLanesQuestionIsAskedOnceBehindAnEarlyWait) {
   options_.handlers.stream_synchronize = kRun2;
   options_.handlers.by_opcode[kRun2] = run;
@@ -44,12 +44,13 @@ TEST_F(ExecutorTest, AnyLanesQuestionIsAskedOnceBehindAnEarlyWait) {
   const std::uint64_t elsewhere = ask(kOtherContext, 3);
   EXPECT_EQ(receive().header.call_sequence, elsewhere);
   const std::uint64_t question = ask(kContext, 2);
-  open();  // The barrier's event is never complete: a later early wait may have recorded it again.
+  open();  // The barrier's event never completes, because a later early wait may have recorded it
+           // again.
   EXPECT_EQ(receive().header.call_sequence, question);
   EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "2", "waits for 77", "3"));
 }
 
-// Behind what was answered early and has not been issued, too.
+// Also behind work that was answered early and has not been issued.
 TEST_F(ExecutorTest, AnyLanesQuestionStandsBehindAQueuedEarlyWait) {
   options_.handlers.stream_synchronize = kRun2;
   options_.handlers.by_opcode[kRun2] = run;
@@ -65,7 +66,7 @@ TEST_F(ExecutorTest, AnyLanesQuestionStandsBehindAQueuedEarlyWait) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "2", "record in 22", "3"));
 }
 
-// A copy's own lane asks behind it, and no other: ADR 16.
+// Only the copy's own lane waits behind the copy: ADR 16.
 TEST_F(ExecutorTest, OtherLanesQuestionsPassACopyThatWasAnsweredEarly) {
   options_.handlers.stream_query = kEcho;
   start();
@@ -74,8 +75,8 @@ TEST_F(ExecutorTest, OtherLanesQuestionsPassACopyThatWasAnsweredEarly) {
   EXPECT_EQ(receive().header.call_sequence, question);
 }
 
-// The same of a wait for an event; its upload may stand behind another context's work, of which
-// whoever was told may ask.
+// The same for a wait for an event. Its upload may be behind another context's work, and a thread
+// that learned of the wait may query that work.
 TEST_F(ExecutorTest, AWaitForAnEventIsABarrierForQuestionsOfAllContexts) {
   options_.handlers.event_synchronize = kRun2;
   options_.driver.cuStreamCreate = create_side;
@@ -94,7 +95,7 @@ TEST_F(ExecutorTest, AWaitForAnEventIsABarrierForQuestionsOfAllContexts) {
                                          "waits for 77", "3"));
 }
 
-// It is not lost behind a later one: each stands behind the one before.
+// The earlier barrier is not lost behind a later one, because each comes behind the one before.
 TEST_F(ExecutorTest, AnEarlyWaitStandsBehindTheBarrierBefore) {
   options_.handlers.event_synchronize = kRun2;
   options_.driver.cuStreamCreate = create_side;
@@ -106,7 +107,7 @@ TEST_F(ExecutorTest, AnEarlyWaitStandsBehindTheBarrierBefore) {
               ElementsAre("1", "record in 33", "2", "wait in 55", "wait in 55", "record in 55"));
 }
 
-// Who waits for an event does not name the stream, which another thread may have ended.
+// A wait for an event does not name the stream, which another thread may have ended.
 TEST_F(ExecutorTest, AnEarlyWaitForAnEventDoesWithoutItsStream) {
   options_.handlers.event_synchronize = kRun2;
   options_.driver.cuStreamCreate = create_side;
@@ -119,7 +120,7 @@ TEST_F(ExecutorTest, AnEarlyWaitForAnEventDoesWithoutItsStream) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "wait in 55", "record in 55", "wait in 33", "2"));
 }
 
-// While helpers wait for events, no context ends.
+// No context ends while helpers wait for events.
 TEST_F(ExecutorTest, AContextEndsWhenNoHelperWaits) {
   options_.handlers.event_synchronize = kRun2;
   options_.driver.cuStreamCreate = create_side;
@@ -142,8 +143,8 @@ TEST_F(ExecutorTest, AContextEndsWhenNoHelperWaits) {
                                          ::testing::_, ::testing::_));
 }
 
-// A call that ends something which the work may need: awaited, or on a thread of its own. Other
-// calls of the context do not stand behind it.
+// A call that ends something which the work may need: waited for, or on a separate thread. Other
+// calls of the context do not wait for it.
 TEST_F(ExecutorTest, WhatWorkMayNeedIsEndedWhenAnEarlyWaitIsOver) {
   options_.handlers.stream_synchronize = kRun2;
   options_.handlers.by_opcode[kRun2] = run;
@@ -152,7 +153,7 @@ TEST_F(ExecutorTest, WhatWorkMayNeedIsEndedWhenAnEarlyWaitIsOver) {
   start();
   const std::uint64_t unhindered = call(kEcho, Order::kContext, 0, kFence);
   EXPECT_EQ(receive().header.call_sequence, unhindered);
-  wait_early(kOtherContext);  // Whatever its context.
+  wait_early(kOtherContext);  // In any context.
   const std::uint64_t ends = call(kEcho, Order::kContext, 0, kFence);
   const std::uint64_t other = call(kRun, Order::kContext, 0, kFence);
   EXPECT_EQ(receive().header.call_sequence, other);
@@ -184,14 +185,14 @@ TEST_F(ExecutorTest, AnOrderedHostCallEndsNothingBeforeAnEarlyWaitIsOver) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "3", "waited", "2"));
 }
 
-// What a call ends has nothing to do with a wait that was made behind it.
+// An ending call does not wait for a wait that was made after it.
 TEST_F(ExecutorTest, ALaterEarlyWaitHoldsUpNoEnd) {
   options_.handlers.stream_synchronize = kRun2;
   options_.handlers.by_opcode[kRun2] = run;
   options_.handlers.ends.set(kEcho);
   start();
   call(kHoldUntilOpen, Order::kStream, kStreamY);
-  const std::uint64_t ends = call(kEcho, Order::kContext, 0, kFence);  // Behind the held one.
+  const std::uint64_t ends = call(kEcho, Order::kContext, 0, kFence);  // Behind the held call.
   wait_early(kContext);
   open();
   EXPECT_EQ(receive().header.call_sequence, ends);

@@ -1,6 +1,6 @@
-// Protects: what workers share goes to workers of the same lease and to nobody else, for as long as
-// its giver runs and wants it; nobody fills the daemon with descriptors, and nobody makes it wait
-// or read what is no message.
+// Exchange: shared objects go only to workers of the same lease, and only while their giver runs
+// and shares them. No worker can fill the daemon with descriptors, make it wait, or make it read an
+// invalid message.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ protocol::Id lease(std::uint8_t number) {
   return id;
 }
 
-// A worker's end, and the daemon's, which answers on a thread of its own.
+// A worker's end, and the daemon's end, which answers on its own thread.
 class Served {
  public:
   Served(ExchangeBook& book, std::mutex& mutex, std::uint8_t of_lease)
@@ -68,7 +68,7 @@ class Served {
 
 class Exchange : public ::testing::Test {
  protected:
-  // A file that says `text`.
+  // A file with the contents `text`.
   static UniqueFd file(const char* text) {
     UniqueFd made(memfd_create("exchange-test", MFD_CLOEXEC));
     EXPECT_EQ(write(made.get(), text, std::strlen(text)), static_cast<ssize_t>(std::strlen(text)));
@@ -104,7 +104,7 @@ TEST_F(Exchange, GoesToWorkersOfTheLeaseOnly) {
   EXPECT_EQ(text_of(files_[0]), "abc and more");
   EXPECT_EQ(std::memcmp(content_.data(), "abc", 3), 0);
   EXPECT_FALSE(gets(stranger, handle));
-  EXPECT_FALSE(stranger.refused());  // It may ask.
+  EXPECT_FALSE(stranger.refused());  // It was allowed to ask.
   for (std::size_t changed = 0; changed < handle.size(); ++changed) {
     protocol::SharingHandle guess = handle;
     guess[changed] ^= 1;
@@ -119,7 +119,7 @@ TEST_F(Exchange, EndsWithItsGiverOrWhenDropped) {
   {
     Served giver(book_, mutex_, 1);
     handle = given(giver, "first");
-    friendly->drop(handle);  // Not his.
+    friendly->drop(handle);  // It belongs to another worker.
     EXPECT_TRUE(gets(friendly, handle));
     giver->drop(handle);
     EXPECT_FALSE(gets(friendly, handle));
@@ -136,18 +136,18 @@ TEST_F(Exchange, IsBounded) {
   const UniqueFd memory = file("memory");
   const int fd = memory.get();
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(giver->put({}, {}, &handle));
-  EXPECT_FALSE(giver->put({}, {}, &handle));  // Entries of a worker.
+  EXPECT_FALSE(giver->put({}, {}, &handle));  // Too many entries of a worker.
   EXPECT_TRUE(other->put({}, {fd, fd, fd, fd, fd, fd}, &handle));
-  EXPECT_FALSE(other->put({}, {fd}, &handle));  // Descriptors of a lease.
+  EXPECT_FALSE(other->put({}, {fd}, &handle));  // Too many descriptors of a lease.
   EXPECT_TRUE(stranger->put({}, {fd, fd}, &handle));
-  EXPECT_FALSE(stranger->put({}, {fd}, &handle));  // Of all.
+  EXPECT_FALSE(stranger->put({}, {fd}, &handle));  // Too many of all together.
   const Bytes much(kExchangeContentBytes + 1);
   EXPECT_FALSE(stranger->put(much, {}, &handle));
   const std::vector<int> many(kExchangeDescriptorsMax + 1, fd);
   EXPECT_FALSE(stranger->put({}, many, &handle));
 }
 
-// Whoever closes a lingering socket last would stand: here that is the daemon.
+// The last close of a lingering socket blocks. Here the daemon would make it.
 TEST_F(Exchange, TakesMemoryOnly) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);

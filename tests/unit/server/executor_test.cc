@@ -1,6 +1,6 @@
-// The worker from its connection to its driver: calls reach the driver in the order that CUDA
-// demands and with their context current, replies reach the client, and what waits or blocks
-// delays nobody else.
+// Executor: the worker from its connection to its driver. Calls reach the driver in CUDA's order
+// with their context current, replies reach the client, and a waiting or blocking call delays no
+// other.
 #include "server/worker/executor.h"
 
 #include <gmock/gmock.h>
@@ -35,12 +35,12 @@ TEST_F(ExecutorTest, EachCallIsCountedOnceHoweverItWasIssued) {
   const std::uint64_t parked = call(kWaitForGate, Order::kLane, 0, kFence);
   EXPECT_EQ(counted(kRun).calls, 1u);
   EXPECT_EQ(counted(kFail).failures, 1u);
-  EXPECT_EQ(counted(kHoldUntilOpen).calls, 0u);  // Tried, and still to be issued.
+  EXPECT_EQ(counted(kHoldUntilOpen).calls, 0u);  // Tried, but not issued yet.
   open();
   while (counted(kRun).calls < 2) std::this_thread::yield();
   EXPECT_EQ(counted(kHoldUntilOpen).calls, 1u);
   EXPECT_EQ(counted(kRun).failures, 0u);
-  EXPECT_GT(counted(kRun).queue_ns, 0u);  // The second stood behind the one that was held.
+  EXPECT_GT(counted(kRun).queue_ns, 0u);  // The second one waited behind the held call.
   EXPECT_LE(counted(kRun).queue_longest_ns, counted(kRun).queue_ns);
   EXPECT_EQ(receive().header.kind, protocol::ReplyKind::kCallError);
   EXPECT_EQ(receive().header.call_sequence, parked);
@@ -105,7 +105,7 @@ TEST(WorkerOptionsTest, TheProductsTimesAreTheBoundsOfTheProtocol) {
 TEST_F(ExecutorTest, ReadsNoFurtherWhenMoreThanItsBoundIsQueued) {
   const Bytes payload(protocol::kRecordPayloadBytesMax);
   call(kHoldUntilOpen, Order::kStream, kStreamX);
-  // Each counts its record and a little more: beyond so many the bound is passed for certain.
+  // Each counts its record and a little more, so this many surely exceed the bound.
   constexpr std::size_t kEnough = limits::kQueuedBytesMax / limits::kRecordBytesMax;
   std::atomic<std::size_t> taken{0};
   auto client = std::async(std::launch::async, [&] {
@@ -124,7 +124,7 @@ TEST_F(ExecutorTest, ReadsNoFurtherWhenMoreThanItsBoundIsQueued) {
   EXPECT_EQ(stage_.said().size(), taken + 1);
 }
 
-// What ends the turn comes behind all that is queued.
+// The end of the turn comes behind everything that is queued.
 TEST_F(ExecutorTest, ReadsOnWhileTheClientHasATurn) {
   EXPECT_EQ(options_.queued_behind_client_bytes_max, limits::kQueuedBehindClientBytesMax);
   options_.queued_bytes_max = std::size_t{64} << 10;
@@ -139,7 +139,7 @@ TEST_F(ExecutorTest, ReadsOnWhileTheClientHasATurn) {
   executor_->end_client_turn();
   auto client = std::async(std::launch::async, [&] { fill(1); });
   EXPECT_EQ(client.wait_for(100ms), std::future_status::timeout);
-  executor_->begin_client_turn();  // Elsewhere: whoever waits for room goes on.
+  executor_->begin_client_turn();  // On another thread: a thread that waits for room continues.
   if (client.wait_for(kWait) != std::future_status::ready) {
     open();
     FAIL() << "the decoder waits for room";
@@ -197,7 +197,7 @@ TEST_F(ExecutorTest, ABarrierComesFirstOnTheDevice) {
   call(kRun, Order::kStream, kStreamX);
   call(kRun, Order::kStream, kStreamX);
   stage_.capturing = 1;
-  call(kRun, Order::kStream, kStreamY);  // An event of ours may not enter the program's graph.
+  call(kRun, Order::kStream, kStreamY);  // Our event may not enter the program's graph.
   stage_.capturing = 0;
   call(kRun, Order::kStream, kStreamY);
   stage_.event_state = 0;
@@ -246,10 +246,10 @@ TEST_F(ExecutorTest, TheWorkerServesAConnectionUntilTheGoodbye) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "ended"));
 }
 
-// Or whoever waits for it would do so where all other calls are issued.
+// Otherwise a wait for the context would run where all other calls are issued.
 TEST_F(ExecutorTest, AContextIsDoneWhenItsOwnStreamsAreWhicheverWasCurrent) {
   constexpr std::uint16_t kIsDone = kRun2 + 1;
-  constexpr std::uintptr_t kBusy = 22, kOtherOfDriver = 12;  // The stream X, and kOtherContext.
+  constexpr std::uintptr_t kBusy = 22, kOtherOfDriver = 12;  // Stream X, and kOtherContext.
   options_.driver.cuStreamQuery = [](void* stream) {
     return stream == reinterpret_cast<void*>(kBusy) ? kErrorNotReady : 0;
   };

@@ -1,5 +1,5 @@
-// What tests of the executor share: an executor between a scripted driver and a client that reads
-// replies. Every wait is bounded.
+// Executor under test: an executor between a scripted driver and a client that reads replies,
+// shared by the executor tests. Every wait is bounded.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ inline const std::uint64_t kOtherContext = handle(HandleKind::kContext, 4);
 inline const std::uint64_t kStreamX = handle(HandleKind::kStream, 2);
 inline const std::uint64_t kStreamY = handle(HandleKind::kStream, 3);
 
-// What the scripted driver and the handlers did, and what they wait for.
+// The log of the scripted driver and the handlers, and the gates that they wait for.
 struct Stage {
   std::mutex mutex;
   std::vector<std::string> events;
@@ -137,7 +137,7 @@ inline CallOutcome echo(Call& call) {
   return CallOutcome::done(0);
 }
 
-// A device that is done with copies out at once.
+// Makes the driver complete copies out at once.
 inline void copy_out_at_once(DriverFunctions& driver) {
   stage->event_state = 0;
   driver.cuEventSynchronize = [](void*) { return 0; };
@@ -168,7 +168,7 @@ class ExecutorTest : public ::testing::Test {
     ASSERT_EQ(executor_->handles().bind(kStreamX, HandleKind::kStream, 22), 0);
     ASSERT_EQ(executor_->handles().bind(kStreamY, HandleKind::kStream, 33), 0);
   }
-  // Of the next number, and the raw form.
+  // A record with the next number, in the raw form.
   protocol::RecordView next_record(std::uint16_t opcode, Order order, std::uint64_t stream,
                                    std::uint16_t flags, ByteView payload) {
     protocol::RecordView record;
@@ -184,14 +184,14 @@ class ExecutorTest : public ::testing::Test {
     record.payload = payload;
     return record;
   }
-  // Hands one call to the executor; returns its number.
+  // Passes one call to the executor. Returns its number.
   std::uint64_t call(std::uint16_t opcode, Order order, std::uint64_t stream = 0,
                      std::uint16_t flags = 0, ByteView payload = {}) {
     const protocol::RecordView record = next_record(opcode, order, stream, flags, payload);
     EXPECT_TRUE(executor_->accept({&record, 1}).ok());
     return last_;
   }
-  // A wait for the stream X by lane 1, as the client posts it.
+  // A wait of lane 1 for stream X, as the client posts it.
   void wait_early(std::uint64_t context) {
     RecordHeader header;
     const Handlers& of = options_.handlers;
@@ -203,7 +203,7 @@ class ExecutorTest : public ::testing::Test {
     header.lane = 1;
     accept(header);
   }
-  // A question of `lane` about the stream Y. Returns its number.
+  // A query of `lane` about stream Y. Returns its number.
   std::uint64_t ask(std::uint64_t context, std::uint32_t lane) {
     RecordHeader header;
     header.opcode = options_.handlers.stream_query;

@@ -1,5 +1,5 @@
-// libffi must pass what the row says exactly as a compiled call would: integers of each width and
-// sign, floats, and by-value structures in registers and in memory.
+// Foreign calls: libffi passes what the row says exactly as a compiled call would. Covers integers
+// of each width and sign, floats, and by-value structures in registers and in memory.
 #include "server/driver/foreign_call.h"
 
 #include <gmock/gmock.h>

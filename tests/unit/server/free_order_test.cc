@@ -1,6 +1,6 @@
-// What the worker does behind a free that its client was answered early (docs/adr/0038): later
-// calls of every stream, context and lane stand behind what the free's context was given before it,
-// on the device and in the queue; and a free behind nothing costs nothing.
+// Free order: the worker's order behind a free that its client answered early (docs/adr/0038).
+// Later calls of every stream, context and lane come after the earlier work of the free's context,
+// on the device and in the queue. A free without earlier work costs nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ class FreeOrderTest : public ExecutorTest {
       return 0;
     };
     options_.handlers.stream_query = kEcho;
-    // The free itself runs on a thread of its own, and says nothing here.
+    // The free itself runs on its own thread, and does not appear in the log.
     options_.handlers.by_opcode[kRun2] = [](Call&) { return CallOutcome::done(0); };
     start();
   }
@@ -37,10 +37,10 @@ class FreeOrderTest : public ExecutorTest {
     if (!stage_.open) open();
     executor_.reset();
   }
-  // Of lane 0.
+  // A free by lane 0.
   void free_early() { call(kRun2, Order::kOrderedHost, 0, protocol::kFlagBarrier); }
 
-  // From its beginning on the stream X captures, and so nobody may ask the legacy stream.
+  // Once the capture begins, stream X captures, so queries of the legacy stream fail.
   void capture_x() {
     captures = false;
     options_.driver.cuStreamIsCapturing = [](void* stream, int* status) {
@@ -79,7 +79,7 @@ TEST_F(FreeOrderTest, BehindOneStreamTheEventIsInThatStream) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "wait in 33", "3"));
 }
 
-// Each barrier stands behind the one before: streams wait for the last alone.
+// Each barrier comes behind the one before, so streams wait only for the last one.
 TEST_F(FreeOrderTest, AFreeStandsBehindTheBarrierBefore) {
   call(kRun, Order::kStream, kStreamX, protocol::kFlagBarrier);
   call(kRun, Order::kStream, kStreamY);
@@ -101,7 +101,7 @@ TEST_F(FreeOrderTest, BehindNothingItCostsNothing) {
   EXPECT_THAT(stage_.said(), ElementsAre("2"));
 }
 
-// An event of ours in the program's graph would change it.
+// Our event would change the program's graph.
 TEST_F(FreeOrderTest, StreamsThatCaptureStayOut) {
   stage_.capturing = 1;
   call(kRun, Order::kStream, kStreamX);
@@ -111,7 +111,7 @@ TEST_F(FreeOrderTest, StreamsThatCaptureStayOut) {
   EXPECT_EQ(queries, 0);
 }
 
-// What it had before is no part of its capture.
+// Work from before the capture is not part of it.
 TEST_F(FreeOrderTest, TheWorkBeforeACaptureIsStoodBehind) {
   capture_x();
   call(kRun, Order::kStream, kStreamX);
@@ -123,7 +123,7 @@ TEST_F(FreeOrderTest, TheWorkBeforeACaptureIsStoodBehind) {
                                          "record in 55", "wait in 33", "5"));
 }
 
-// As long as a blocking stream captures, the legacy stream cannot be asked.
+// While a blocking stream captures, the legacy stream cannot be queried.
 TEST_F(FreeOrderTest, TheLegacyWorkBeforeACaptureIsStoodBehind) {
   options_.driver.cuStreamGetFlags = [](void*, unsigned* flags) {
     *flags = 0;
@@ -146,7 +146,7 @@ TEST_F(FreeOrderTest, ACaptureBehindNothingCostsNothing) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "2"));
 }
 
-// A stream that ends is nothing that could be asked or recorded in; its work goes on.
+// An ended stream can be neither queried nor recorded, but its work goes on.
 TEST_F(FreeOrderTest, TheWorkOfADestroyedStreamIsStoodBehind) {
   options_.handlers.by_opcode[driver_abi::opcode::cuStreamDestroy_v2] = run;
   start();
@@ -158,7 +158,7 @@ TEST_F(FreeOrderTest, TheWorkOfADestroyedStreamIsStoodBehind) {
                                          "wait in 33", "4"));
 }
 
-// What is queued before the free has no event yet.
+// Work that is queued before the free has no event yet.
 TEST_F(FreeOrderTest, NothingPassesAFreeThatStandsBehindQueuedWork) {
   call(kHoldUntilOpen, Order::kStream, kStreamX);
   free_early();
@@ -169,7 +169,7 @@ TEST_F(FreeOrderTest, NothingPassesAFreeThatStandsBehindQueuedWork) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "wait in 33", "3"));
 }
 
-// Nor is anything kept until the free has returned, which takes as long as the work.
+// No call waits until the free has returned, which takes as long as the work.
 TEST_F(FreeOrderTest, AFreeThatHasNotReturnedDelaysNoStream) {
   call(kRun, Order::kStream, kStreamX);
   call(kBlockOnGate, Order::kOrderedHost, 0, protocol::kFlagBarrier);
@@ -195,7 +195,7 @@ TEST_F(FreeOrderTest, QuestionsOfAllLanesOfTheContextStandBehindIt) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "3", "waits for 77", "4"));
 }
 
-// Where a context captures, nobody could wait for it otherwise.
+// While a context captures, there would be no other way to wait for it.
 TEST_F(FreeOrderTest, AnAwaitedFreeIsAnsweredBehindItsMark) {
   options_.driver.cuEventSynchronize = [](void* event) {
     stage->say("waits for " + name(event));
@@ -222,7 +222,7 @@ TEST_F(FreeOrderTest, QuestionsStandBehindAFreeThatIsQueued) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "3"));
 }
 
-// A program may unload or unmap behind a free what the work before it uses.
+// After a free a program may unload or unmap what earlier work uses.
 TEST_F(FreeOrderTest, WhatWorkMayNeedIsEndedBehindIt) {
   options_.handlers.ends.set(kEcho);
   options_.driver.cuEventSynchronize = [](void*) {

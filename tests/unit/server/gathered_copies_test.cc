@@ -1,5 +1,5 @@
-// The executor keeps the bytes of copies out that follow one another together, and nothing that
-// stands behind them waits for that, nor goes before them.
+// Gathered copies: the executor keeps the bytes of consecutive copies out together. Later calls
+// neither wait for that nor overtake it.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,7 +18,7 @@ constexpr std::size_t kFrameBytes = protocol::kChunkHeadBytes + kBytes;
 TakingConnection* bulk = nullptr;
 std::size_t sent_before_call = 0;
 
-// The log: notes how many bytes of copies have been sent when a frame is.
+// The log, which notes for each frame how many bytes of copies were sent before it.
 class LookingConnection final : public TakingConnection {
  public:
   LookingConnection() : TakingConnection(0) {}
@@ -29,7 +29,7 @@ class LookingConnection final : public TakingConnection {
   std::vector<std::size_t> sent_before_frames;
 };
 
-// On a device that is done with everything at once.
+// On a device that completes everything at once.
 class GatheredCopiesTest : public ExecutorTest {
  protected:
   void SetUp() override {
@@ -64,7 +64,7 @@ class GatheredCopiesTest : public ExecutorTest {
     add(protocol::Form::kCopyOut, flags, bytes_of(payload_), transfer);
   }
   void add_call(std::uint16_t flags = 0) { add(protocol::Form::kRaw, flags, {}); }
-  // As the decoder hands on what came together.
+  // As the decoder passes on records that arrived together.
   void hand_on() { ASSERT_TRUE(executor_->accept(calls_).ok()); }
 
   Bytes memory_ = Bytes(kBytes, std::byte{7});
@@ -99,7 +99,7 @@ TEST_F(GatheredCopiesTest, AnAwaitedCopyIsAnsweredBehindItsBytes) {
   EXPECT_EQ(log_.sent_before_frames[0], kFrameBytes);
 }
 
-// Which the sender sends, and sleeps until it hears of it.
+// The sender thread sends the large one, and sleeps until it is woken.
 TEST_F(GatheredCopiesTest, ALargeOneBehindAShortOneGoes) {
   const Bytes large(limits::kBulkChunkBytes, std::byte{8});
   const protocol::CopyPayload of_large{0, reinterpret_cast<std::uintptr_t>(large.data()),

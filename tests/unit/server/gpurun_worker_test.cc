@@ -1,5 +1,5 @@
-// Protects the whole way in: gpurund starts the real gpurun-worker on a driver without a device,
-// and a client that attaches is told of the driver's devices and then served, until it leaves.
+// gpurun-worker: gpurund starts the real worker on a driver without a device. A client that
+// attaches gets the driver's devices, and is served until it leaves.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -29,7 +29,8 @@ namespace {
 
 constexpr std::chrono::seconds kLong{30};
 
-// The worker's own table against one that is a row longer, and one that differs in a row.
+// Compares the worker's own table with one that has one more row, and with one that differs in a
+// row.
 void expect_told_of_other_rows(const client::SessionData& session) {
   std::vector<driver_abi::Row> rows(driver_abi::rows().begin(), driver_abi::rows().end());
   driver_abi::Row added = rows.back();
@@ -52,7 +53,7 @@ void expect_told_of_other_rows(const client::SessionData& session) {
       << other.status().to_string();
 }
 
-// The words of a worker that was started beforehand, and ends once it has been prepared.
+// The arguments of a worker that was started in advance. It ends once it has been prepared.
 std::vector<std::string> words_of_worker(bool encrypted) {
   std::string folder = std::filesystem::temp_directory_path() / "gpurun-worker-words-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return {};
@@ -80,8 +81,8 @@ std::vector<std::string> words_of_worker(bool encrypted) {
   return words;
 }
 
-// To start OpenSSL takes a worker as long as all else: it must not keep a client waiting that does
-// not speak TLS, nor one that does, who would have to wait for it then.
+// Starting OpenSSL takes a worker as long as all else. A client without TLS must not wait for it. A
+// client with TLS must not wait for it during the attach.
 TEST(GpurunWorker, StartsOpenSslBeforehandWhereSessionsAreEncrypted) {
   for (const bool encrypted : {false, true}) {
     const std::vector<std::string> words = words_of_worker(encrypted);
@@ -90,7 +91,7 @@ TEST(GpurunWorker, StartsOpenSslBeforehandWhereSessionsAreEncrypted) {
   }
 }
 
-// A connection's two ends.
+// Creates a connection's two ends.
 void connect_into(std::unique_ptr<transport::Connection>* ours, server::WorkerOrder* order) {
   auto listener = transport::listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
@@ -101,7 +102,7 @@ void connect_into(std::unique_ptr<transport::Connection>* ours, server::WorkerOr
   order->connections.push_back(*std::move(accepted));
 }
 
-// The real worker, which begins when it is told to.
+// The real worker, which starts when the test allows it.
 class LateWorker {
  public:
   LateWorker() {
@@ -115,7 +116,7 @@ class LateWorker {
   }
   ~LateWorker() { std::filesystem::remove_all(folder_); }
   std::string path() const { return folder_ + "/worker"; }
-  // A file that is no library.
+  // A file that is not a library.
   std::string no_driver() const {
     const std::string file = folder_ + "/libcuda.so.1";
     std::ofstream(file) << "no library";
@@ -150,9 +151,9 @@ struct Session {
   }
 };
 
-// A worker that waited for a lease may have a driver of yesterday, or find none. Whoever gets it
-// must not be lost: either it does not take the lease, or it is gone before the session, and then
-// another takes these; or it says why.
+// A spare worker may have an outdated driver, or find none. Its session must not be lost. Either
+// the worker does not take the lease, or it ends before the session and another worker takes the
+// connections, or it reports the reason.
 TEST(GpurunWorker, ASpareOneWhoseDriverFailsLosesNoSession) {
   const LateWorker late;
   server::ProcessSettings settings;
@@ -181,8 +182,9 @@ TEST(GpurunWorker, ASpareOneWhoseDriverFailsLosesNoSession) {
     ASSERT_TRUE(ends(**ended_first));
     Session session;
     EXPECT_FALSE((*ended_first)->hand_over(session.order).ok());
-    EXPECT_EQ(session.order.connections.size(), 2u);  // For the next one.
-    // Those wait. (One that ended before it had begun would leave that to the next.)
+    EXPECT_EQ(session.order.connections.size(), 2u);  // For the next worker.
+    // This worker waits before it starts. (One that ended before it had started would not receive
+    // the message.)
     if (driver != late.no_driver()) continue;
     const auto unmapped = spawner->spare();
     ASSERT_TRUE(unmapped.ok());
@@ -192,8 +194,8 @@ TEST(GpurunWorker, ASpareOneWhoseDriverFailsLosesNoSession) {
   }
 }
 
-// Nothing else keeps one lease from the GPUs of another: a driver that shows more than the lease
-// has is not served, whether the worker waited or not.
+// Nothing else keeps one lease from the GPUs of another. A worker with a driver that shows more
+// GPUs than its lease has serves nobody, whether it waited or not.
 TEST(GpurunWorker, WhoseDriverShowsMoreGpusThanItsLeaseHasServesNobody) {
   server::ProcessSettings settings;
   settings.worker_path = WORKER_PATH;
@@ -213,7 +215,7 @@ TEST(GpurunWorker, WhoseDriverShowsMoreGpusThanItsLeaseHasServesNobody) {
   ASSERT_TRUE(of_both.ok());
   Session other;
   ASSERT_TRUE((*of_both)->hand_over(other.order).ok());
-  const std::string otherwise = refusal_on(*other.log);  // It lacks all else.
+  const std::string otherwise = refusal_on(*other.log);  // This driver lacks everything else.
   EXPECT_EQ(otherwise.find("GPUs"), std::string::npos) << otherwise;
 }
 
@@ -226,7 +228,8 @@ std::string line_of(const std::string& file, const std::string& name) {
   return {};
 }
 
-// Only inside TLS can it say so: it hears a stranger first, and is confined as ever when it does.
+// Only inside TLS can it report the failure. It must first read from an unknown client, and is
+// confined as usual while it does.
 TEST(GpurunWorker, WhoseDriverFailsHearsAStrangerInConfinement) {
   const LateWorker late;
   server::ProcessSettings settings;
@@ -250,7 +253,7 @@ TEST(GpurunWorker, WhoseDriverFailsHearsAStrangerInConfinement) {
     const std::string process =
         line_of("/proc/self/fdinfo/" + std::to_string((*worker)->exit_fd()), "Pid");
     late.begin();
-    // It waits for the handshake, which this client does not begin, and ends when that is late.
+    // It waits for the handshake, which this client does not begin, and ends at the deadline.
     pollfd ended = {(*worker)->exit_fd(), POLLIN, 0};
     std::string filtered;
     while (filtered != "2" && poll(&ended, 1, 0) == 0) {
@@ -295,7 +298,7 @@ TEST(GpurunWorker, TellsItsDevicesAndSpeaksTheCallPath) {
     const auto snapshot = client::DeviceSnapshot::parse(attached->snapshot, nullptr);
     EXPECT_TRUE(snapshot.ok()) << snapshot.status().to_string();
     EXPECT_GT(snapshot->device_count(), 0);
-    // The worker's life signs are frames of the call path.
+    // The worker's heartbeats are frames of the call path.
     std::byte head[protocol::kFrameHeaderBytes];
     const auto got = attached->channels.log->receive(head, sizeof head, Deadline::in(kLong));
     EXPECT_TRUE(got.ok()) << got.status().to_string();

@@ -1,5 +1,5 @@
-// Protects gpurund as a program: what it refuses to listen on, how it says that it is ready, that
-// its workers are processes which inherit nothing of it, and that they end with lease and daemon.
+// gpurund as a program: the addresses that it refuses, and how it reports that it is ready. Its
+// workers are processes that inherit nothing of it, and that end with lease and daemon.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -37,7 +37,7 @@ struct Pipe {
   }
 };
 
-// Everything until the other side closes, or the deadline.
+// Reads until the other side closes, or until the deadline.
 std::string read_all(int fd) {
   std::string text;
   const Deadline deadline = soon();
@@ -56,7 +56,7 @@ bool ends_soon(int pidfd) {
   return poll(&ended, 1, soon().poll_timeout_ms()) == 1;
 }
 
-// gpurund with the stand-in worker. Descriptors 3 and 4 are its secret and its readiness.
+// gpurund with the stand-in worker. Descriptors 3 and 4 are its secret and its readiness pipe.
 class Gpurund {
  public:
   explicit Gpurund(std::vector<std::string> options, bool with_secret = true) {
@@ -70,7 +70,7 @@ class Gpurund {
     arguments.push_back(nullptr);
     process_ = fork();
     if (process_ == 0) {
-      // First out of the way of 3 and 4.
+      // Moved first, so that it does not occupy 3 or 4.
       const int in = fcntl(secret.reading.get(), F_DUPFD, 50);
       const int out = fcntl(ready.writing.get(), F_DUPFD, 50);
       dup2(errors.writing.get(), 2);
@@ -96,10 +96,10 @@ class Gpurund {
     kill(process_, SIGKILL);
     wait();
   }
-  // The address it said; empty when it never was ready.
+  // The address that it reported. Empty when it never was ready.
   const std::string& address() const { return address_; }
   void signal(int number) const { kill(process_, number); }
-  // The wait status; -1 when it does not end.
+  // Returns the wait status. -1 when it does not end.
   int wait() {
     int status = -1;
     if (!ends_soon(pidfd_.get())) kill(process_, SIGKILL);
@@ -132,7 +132,8 @@ client::LeaseRequest ask(unsigned devices) {
   return request;
 }
 
-// A lease of one GPU with one process attached; the stand-in says its process number as version.
+// A lease of one GPU with one attached process. The stand-in reports its process number as the
+// version.
 struct Attachment {
   std::unique_ptr<client::ControlLink> link;
   client::Attached attached;
@@ -172,7 +173,7 @@ TEST(GpurundTest, AWorkerProcessServesAndInheritsNothing) {
   EXPECT_NE(inherited.find("CUDA_VISIBLE_DEVICES=7\n"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("equal rows\n"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("fd 3\n"), std::string::npos) << inherited;
-  EXPECT_NE(inherited.find("fd 4\n"), std::string::npos) << inherited;  // Its exchange.
+  EXPECT_NE(inherited.find("fd 4\n"), std::string::npos) << inherited;  // For its exchange.
   for (int fd = 5; fd < 64; ++fd) {
     EXPECT_EQ(inherited.find("fd " + std::to_string(fd) + "\n"), std::string::npos) << inherited;
   }
@@ -219,7 +220,7 @@ TEST(GpurundTest, ADeadWorkerIsSeenByItsClient) {
   std::byte byte;
   EXPECT_EQ(attached->channels.log->receive({&byte, 1}, 1, soon()).status().code(),
             Code::kPeerGone);
-  // The daemon holds no copy either.
+  // The daemon does not keep a copy either.
   EXPECT_EQ(attached->channels.bulk[0]->receive({&byte, 1}, 1, soon()).status().code(),
             Code::kPeerGone);
   EXPECT_TRUE(control->lease_ended().ok());
@@ -242,7 +243,7 @@ TEST(GpurundTest, StopsCleanlyAndTakesItsWorkersAlongHoweverItDies) {
   }
 }
 
-// Without a key nobody could know who it is, so that nothing could be encrypted.
+// Without a key no client could check the server's identity, so no link could be encrypted.
 TEST(GpurundTest, ListensBeyondThisMachineOnlyWithAKeyOrWhenToldThatNothingNeedBeEncrypted) {
   ASSERT_EQ(setenv("STATE_DIRECTORY", "/dev/null/state", 1), 0);
   {

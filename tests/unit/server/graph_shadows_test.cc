@@ -1,5 +1,6 @@
-// Memory of graphs' copies: registered once, kept for the next copy of its context, unregistered
-// when no graph has a copy any more, and never in a context that has ended.
+// GraphShadows: memory for graphs' copies is registered once, kept for the next copy of its
+// context, and unregistered when no graph has a copy any more. It is never used in a context that
+// has ended.
 #include "server/handlers/graph_shadows.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ namespace {
 constexpr int kRefused = 304;  // CUDA_ERROR_OPERATING_SYSTEM.
 constexpr std::size_t kMany = std::size_t{64} << 20;
 
-// A driver that only registers memory, and may be held in unregistering.
+// A driver that only registers memory. The test may block its unregistration.
 struct Registry {
   std::mutex mutex;
   std::condition_variable changed;
@@ -65,7 +66,7 @@ class GraphShadowsTest : public ExecutorTest {
   void TearDown() override { end(); }
   void end() {
     shadows_.set_executor(nullptr);
-    executor_.reset();  // Any helper has run.
+    executor_.reset();  // All helpers have run by then.
   }
   ShadowPtr make(std::uint64_t bytes, void* context) {
     current_context = context;
@@ -94,7 +95,7 @@ TEST_F(GraphShadowsTest, AreKeptForTheNextCopyOfTheirContextUntilThereIsNone) {
   ShadowPtr first = make(kMany, one_);
   std::byte* const place = first->data();
   first.reset();
-  ShadowPtr second = make(kMany - 4, one_);  // The next, a little smaller.
+  ShadowPtr second = make(kMany - 4, one_);  // A new one, a little smaller.
   EXPECT_EQ(second->data(), place);
   EXPECT_EQ(registered(), 2);
   second.reset();
@@ -124,7 +125,7 @@ TEST_F(GraphShadowsTest, KeepABoundOfWhatNobodyHas) {
   EXPECT_TRUE(unregistered(5));
 }
 
-// What is spare takes no room from who needs it.
+// Spare memory takes no room from a copy that needs it.
 TEST_F(GraphShadowsTest, BeyondTheBoundThereIsNoMemory) {
   const ShadowPtr most = make(protocol::kGraphShadowBytesMax - kMany, one_);
   (void)make(kMany, one_);
@@ -179,7 +180,8 @@ TEST_F(GraphShadowsTest, AContextEndsBehindWhoUnregistersInIt) {
     shadows_.context_ends(one_);
     ended = true;
   });
-  for (int i = 0; i < 10'000 && !ended; ++i) std::this_thread::yield();  // Time to do wrong.
+  // Time to make the mistake.
+  for (int i = 0; i < 10'000 && !ended; ++i) std::this_thread::yield();
   EXPECT_FALSE(ended);
   {
     const std::lock_guard lock(registry_.mutex);

@@ -1,5 +1,5 @@
-// The worker trusts no handle: kind, life and form are checked, failures of creations come back,
-// and a value that the driver used again belongs to its youngest owner.
+// Handle table: the worker trusts no handle. It checks kind, lifetime and form, and returns
+// failures of creations. A value that the driver has reused belongs to its newest owner.
 #include "server/worker/handles.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST(ServerHandles, ARetainedOneIsForgottenWithItsLastRelease) {
   const auto memory = handle(HandleKind::kAllocation, 3);
   ASSERT_EQ(table.bind(memory, HandleKind::kAllocation, 5), 0);
   table.retain(memory);
-  table.release(memory, HandleKind::kEvent);  // Another kind's: nothing.
+  table.release(memory, HandleKind::kEvent);  // Another kind, so it has no effect.
   table.release(memory, HandleKind::kAllocation);
   EXPECT_EQ(table.find(memory, HandleKind::kAllocation).value, 5u);
   table.release(memory, HandleKind::kAllocation);

@@ -1,4 +1,4 @@
-// A driver of two GPUs that has decided which ones it shows before anybody could tell it.
+// Heedless driver: a driver of two GPUs that ignores which ones it should show.
 extern "C" int cuInit(unsigned) { return 0; }
 extern "C" int cuDriverGetVersion(int* version) {
   *version = 13000;

@@ -1,5 +1,5 @@
-// The hot records reach the driver with exactly what they say: handles translated, parameter blocks
-// and values unchanged, and nothing that the worker cannot vouch for.
+// Hot calls: hot records reach the driver with exactly their contents. Handles are translated, and
+// parameter blocks and values are unchanged. Contents that the worker cannot check are refused.
 #include "server/worker/hot_calls.h"
 
 #include <gtest/gtest.h>
@@ -25,11 +25,11 @@ constexpr std::uint64_t handle(HandleKind kind) {
                                                                  << protocol::kHandleKindShift;
 }
 
-// What the driver was asked last.
+// The last call that the driver got.
 struct Asked {
   std::string what;
   int capturing = 0;
-  int answer = 0;  // When asked whether a stream captures.
+  int answer = 0;  // For queries whether a stream captures.
 } asked;
 
 template <typename... Numbers>
@@ -107,7 +107,7 @@ class HotCalls : public ::testing::Test {
     ASSERT_EQ(handles.bind(handle(HandleKind::kFunction), HandleKind::kFunction, 55), 0);
     ASSERT_EQ(handles.bind(handle(HandleKind::kKernel), HandleKind::kKernel, 66), 0);
   }
-  // Runs one record through the real parser and executor; returns what the driver was asked.
+  // Runs one record through the real parser and executor. Returns the driver's last call.
   std::string run(Form form, ByteView payload, std::uint64_t subject = 0, std::uint16_t flags = 0) {
     protocol::RecordHeader header;
     header.form = form;
@@ -176,9 +176,9 @@ TEST_F(HotCalls, LaunchesFunctionsAndKernelsWithTheirParameterBlock) {
 
 TEST_F(HotCalls, RefusesLaunchesThatItCannotVouchFor) {
   EXPECT_EQ(run(Form::kLaunch, launch_payload(0x7f00, 8, 0)), " -> 400");
-  // A programmatic event: its value holds a handle, of no event here.
+  // A programmatic event. Its value holds a handle, but of no event here.
   EXPECT_EQ(run(Form::kLaunch, launch_payload(handle(HandleKind::kFunction), 8, 7)), " -> 400");
-  // A device-updatable node: its value holds what only the driver's own process can use.
+  // A device-updatable node. Only the driver's own process can use its value.
   EXPECT_EQ(run(Form::kLaunch, launch_payload(handle(HandleKind::kFunction), 8, 13)), " -> 801");
 }
 
@@ -216,7 +216,7 @@ TEST_F(HotCalls, CopiesOfBoxesNameTheDriversArrays) {
   EXPECT_EQ(copy(), " -> 400");
   ASSERT_EQ(executor_->handles().bind(handle(HandleKind::kArray), HandleKind::kArray, 77), 0);
   EXPECT_EQ(copy(), "box 3 77 8 7 6 2 4096 64 5 4 3 2 22 -> 0");
-  box.destination.array = handle(HandleKind::kStream);  // It lives, and is no array.
+  box.destination.array = handle(HandleKind::kStream);  // It is live, but not an array.
   EXPECT_EQ(copy(), " -> 400");
 }
 
@@ -226,9 +226,9 @@ TEST_F(HotCalls, ACopyIntoAFailedContextTellsThatFailure) {
   copy.bytes = 1;
   Bytes bytes(sizeof copy + 1);
   std::memcpy(bytes.data(), &copy, sizeof copy);
-  asked.answer = 906;  // A legacy stream that a capture of another forbids to be asked.
+  asked.answer = 906;  // Another stream's capture forbids queries of this legacy stream.
   EXPECT_EQ(run(Form::kCopyInline, bytes), " -> 900");
-  asked.answer = 700;  // The copy itself says what failed; a capture has nothing to do with it.
+  asked.answer = 700;  // The copy reports its own failure. A capture has no part in it.
   EXPECT_EQ(run(Form::kCopyInline, bytes), "HtoD 4096 0 1 22 -> 0");
 }
 

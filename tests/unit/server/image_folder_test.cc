@@ -1,6 +1,6 @@
-// Protects the images on a server's disk: what comes out is what went in or nothing, whatever
-// happened to the files; the folder never grows beyond its bound; who is not its user cannot put
-// anything in; a disk that is full and a keeper that has died cost nothing but the cache.
+// ImageFolder: the images on a server's disk. An image is returned unchanged or not at all,
+// whatever happened to the files. The folder never exceeds its bound, and only its user can add to
+// it. A full disk or a dead keeper costs only the cache.
 #include "server/images/image_folder.h"
 
 #include <dirent.h>
@@ -73,11 +73,11 @@ class Folder : public ::testing::Test {
     return names;
   }
 
-  // What all files take, half-written ones too, while nobody may add one.
+  // The size of all files, including half-written ones, while no process can add one.
   std::uint64_t bytes_under_lock() {
     const UniqueFd folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY));
     EXPECT_EQ(flock(folder.get(), LOCK_EX), 0);
-    std::map<ino_t, off_t> sizes;  // A file that is renamed meanwhile has two names.
+    std::map<ino_t, off_t> sizes;  // A file that is being renamed has two names.
     for (const std::string& name : files()) {
       struct stat about;
       if (stat((path_ + "/" + name).c_str(), &about) == 0) sizes[about.st_ino] = about.st_size;
@@ -163,7 +163,7 @@ TEST_F(Folder, WhatIsNotAloneOursIsNoImage) {
   EXPECT_TRUE(files().empty());
   ASSERT_EQ(mkdir(file_of(image).c_str(), 0700), 0);
   EXPECT_FALSE(folder->find(sha256(image)).has_value());
-  folder->add(sha256(image), image);  // Cannot take the folder's place, and leaves nothing.
+  folder->add(sha256(image), image);  // The image cannot replace the folder, and leaves nothing.
   EXPECT_EQ(files().size(), 1u);
   EXPECT_EQ(access(elsewhere.c_str(), F_OK), 0);
 }
@@ -196,7 +196,7 @@ TEST_F(Folder, TheOldestMakeRoom) {
     set_age(file_of(images.back()), 100 - static_cast<time_t>(i));
   }
   EXPECT_EQ(files().size(), 3u);
-  EXPECT_TRUE(folder->find(sha256(images[0])).has_value());  // Now the one used last.
+  EXPECT_TRUE(folder->find(sha256(images[0])).has_value());  // This makes it the last used one.
   const Bytes more = image_of(20, kBytes);
   folder->add(sha256(more), more);
   EXPECT_EQ(files().size(), 3u);
@@ -224,7 +224,7 @@ TEST_F(Folder, WhatADeadProcessLeftGoesButNotWhatALivingOneWrites) {
 TEST_F(Folder, AFullDiskKeepsNothingAndLeavesNothing) {
   const Bytes image = image_of(5, 100'000);
   const auto folder = open();
-  // As a full disk does, the limit fails the file's growth (EFBIG instead of ENOSPC).
+  // Like a full disk, the limit fails the file's growth (EFBIG instead of ENOSPC).
   signal(SIGXFSZ, SIG_IGN);
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -237,8 +237,8 @@ TEST_F(Folder, AFullDiskKeepsNothingAndLeavesNothing) {
   EXPECT_EQ(folder->find(sha256(image)), image);
 }
 
-// Threads of several processes write, evict and read the same few images, more than there is room
-// for.
+// Threads of several processes write, evict and read the same few images, for which there is not
+// enough room.
 TEST_F(Folder, WritersAtOnceNeitherMixNorOverrun) {
   constexpr std::size_t kBytes = 64 * ImageFolder::kBlockBytes;
   constexpr std::uint64_t kBound = 4 * kBytes;
@@ -282,7 +282,7 @@ TEST_F(Folder, WritersAtOnceNeitherMixNorOverrun) {
   for (const std::string& name : files()) EXPECT_EQ(name.size(), 64u) << name;
 }
 
-// In a child, which may become another user: its exit status.
+// Runs `action` in a child, which may become another user. Returns its exit status.
 template <typename Action>
 int in_child(Action action) {
   const pid_t child = fork();
@@ -318,12 +318,12 @@ TEST_F(Folder, AKeeperHasNothingButTheFolder) {
               const UniqueFd session(::open("/dev/null", O_RDWR));
               auto cache = keeper();
               if (!cache.ok()) return false;
-              (*cache)->find({});  // It has begun once it answers.
+              (*cache)->find({});  // It has started once it answers.
               std::string keeper;
               std::ifstream("/proc/thread-self/children") >> keeper;
               if (keeper.empty()) return false;
               const std::filesystem::directory_iterator descriptors("/proc/" + keeper + "/fd");
-              // Of the standard three, the folder and the socket.
+              // Two besides the standard three: the folder and the socket.
               if (std::distance(begin(descriptors), end(descriptors)) > 5) return false;
               std::ifstream status("/proc/" + keeper + "/status");
               for (std::string line; std::getline(status, line);) {
@@ -334,7 +334,7 @@ TEST_F(Folder, AKeeperHasNothingButTheFolder) {
             0);
 }
 
-// Which part is meant is said by code of ours, about a user; it leaves the folder in no case.
+// Our own code names the part, for a user. It must never lead out of the folder.
 TEST_F(Folder, AKeeperOpensNothingButAPartOfTheFolder) {
   const Bytes image = image_of(14);
   const auto kept_in = [&](const std::string& part) {
@@ -360,17 +360,17 @@ TEST_F(Folder, AKeeperOpensNothingButAPartOfTheFolder) {
   EXPECT_TRUE(kept_in(longest));
 }
 
-// A worker is killed as soon as its program has ended. Until then the keeper does not run here, so
-// that nothing of what it was asked for is done before.
+// A worker is killed as soon as its program has ended. The keeper is stopped until then, so that it
+// handles no request before.
 TEST_F(Folder, AKeeperDoesWhatItWasAskedForThoughItsWorkerIsKilled) {
-  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // The keeper becomes ours.
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // This process adopts the keeper.
   const Bytes image = image_of(15, 100'000);
   int keeper_of_dead[2];
   ASSERT_EQ(pipe2(keeper_of_dead, O_CLOEXEC), 0);
   const int status = in_child([&] {
     auto cache = keeper();
     if (!cache.ok()) return false;
-    (*cache)->find({});  // It has begun once it answers.
+    (*cache)->find({});  // It has started once it answers.
     pid_t child = 0;
     std::ifstream("/proc/thread-self/children") >> child;
     if (child == 0 || kill(child, SIGSTOP) != 0) return false;
@@ -393,7 +393,8 @@ TEST_F(Folder, AKeeperDoesWhatItWasAskedForThoughItsWorkerIsKilled) {
   EXPECT_EQ(files().size(), 1u);
 }
 
-// Nor does it stay for what a taken worker arranged: here the end of its socket never comes.
+// The keeper does not live on for a compromised worker either. Here the end of its socket never
+// comes.
 TEST_F(Folder, AKeeperIsEndedSomeSecondsBehindItsWorker) {
   ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   int pids[2];
@@ -405,7 +406,7 @@ TEST_F(Folder, AKeeperIsEndedSomeSecondsBehindItsWorker) {
     pid_t left[2] = {};
     std::ifstream("/proc/thread-self/children") >> left[0];
     left[1] = fork();
-    while (left[1] == 0) pause();  // Has the worker's end of the socket.
+    while (left[1] == 0) pause();  // This process holds the worker's end of the socket.
     if (write(pids[1], left, sizeof left) != ssize_t{sizeof left}) return false;
     kill(getpid(), SIGKILL);
     return false;
@@ -436,8 +437,8 @@ TEST_F(Folder, AKeeperKeepsOnlyWhatHasTheDigest) {
   EXPECT_TRUE(files().empty());
 }
 
-// What a worker that strangers' code has taken over does to the memory file that it hands to its
-// keeper, for as long as that has it. A cache's add() opens the file under the lowest free number.
+// Changes the memory file that a compromised worker passes to its keeper, for as long as the keeper
+// has it. A cache's add() opens the file under the lowest free number.
 class Meddler {
  public:
   template <typename Deed>
@@ -458,8 +459,8 @@ class Meddler {
   std::thread thread_;
 };
 
-// Not by the C library's functions: ThreadSanitizer takes it for a mistake that one thread writes
-// to what another closes.
+// Avoids the C library's functions. ThreadSanitizer reports writes by one thread to a file that
+// another closes.
 bool put_byte(int file, std::byte byte, long offset) {
   return syscall(SYS_pwrite64, file, &byte, std::size_t{1}, offset) == 1;
 }
@@ -485,7 +486,7 @@ TEST_F(Folder, AKeeperKeepsWhatItHashedThoughItChangesMeanwhile) {
               while (rounds < kRounds && std::chrono::steady_clock::now() < end) {
                 ++rounds;
                 (*cache)->add(sha256(image), image);
-                // Its own look: the folder's would remove what is wrong.
+                // A direct check, because the folder itself would remove a wrong file.
                 std::ifstream file(file_of(image), std::ios::binary);
                 if (!file.is_open()) continue;
                 ++kept;
@@ -498,7 +499,7 @@ TEST_F(Folder, AKeeperKeepsWhatItHashedThoughItChangesMeanwhile) {
               }
               printf("%d rounds, kept in %d\n", rounds, kept);
               fflush(stdout);
-              // Else nobody was in its way, or it was never whole.
+              // Otherwise the meddler never interfered, or no file was ever whole.
               return kept > 0 && kept < rounds;
             }),
             0);

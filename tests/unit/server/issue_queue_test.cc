@@ -1,5 +1,5 @@
-// Order in the worker: what CUDA orders is issued in log order, and nothing else waits. Each test
-// holds one call (its bytes have not come) and looks at who gets past it.
+// IssueQueue: calls that CUDA orders are issued in log order, and no other call waits. Each test
+// holds one call (its bytes have not arrived) and checks which calls pass it.
 #include "server/worker/issue_queue.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ class IssueQueueTest : public ::testing::Test {
     record.subject = subject;
     queue_.push(record, {}, nullptr);
   }
-  // Takes and holds the next call, which must be `sequence`.
+  // Takes the next call, which must be `sequence`, so that the test can hold it.
   IssueQueue::Item* take(std::uint64_t sequence) {
     IssueQueue::Item* item = queue_.take();
     EXPECT_EQ(item == nullptr ? 0 : item->sequence(), sequence);
@@ -94,7 +94,7 @@ TEST_F(IssueQueueTest, AStreamIsOneQueueWhateverContextIsCurrent) {
   stream(kContextB, kStreamX, {false, kContextA});
   queue_.hold(take(1));
   EXPECT_TRUE(drain().empty());
-  other(Order::kContext, kContextA);  // Of the stream's home: after call 2 as well.
+  other(Order::kContext, kContextA);  // In the stream's context, so it also comes after call 2.
   release();
   EXPECT_THAT(drain(), ElementsAre(1, 2, 3));
 }
@@ -139,8 +139,8 @@ TEST_F(IssueQueueTest, AStreamWaitsForTheRecordOfAnEvent) {
   stream(kContextA, kStreamX, kNonBlocking, kFlagWritesSubject, kEvent);
   stream(kContextA, kStreamY, kNonBlocking, 0, kEvent);
   stream(kContextA, kStreamY);
-  other(Order::kLane, kContextA, 7, 0, kEvent);  // A query sees the record that came before it.
-  other(Order::kLane, kContextA, 8, 0, 2002);    // Another event's does not wait.
+  other(Order::kLane, kContextA, 7, 0, kEvent);  // A query sees the record before it.
+  other(Order::kLane, kContextA, 8, 0, 2002);    // A query of another event does not wait.
   queue_.hold(take(1));
   EXPECT_THAT(drain(), ElementsAre(6));
   release();
@@ -149,7 +149,8 @@ TEST_F(IssueQueueTest, AStreamWaitsForTheRecordOfAnEvent) {
 
 TEST_F(IssueQueueTest, ARecordDoesNotOvertakeTheUsersOfTheOneBefore) {
   stream(kContextA, kStreamX);
-  stream(kContextA, kStreamX, kNonBlocking, 0, kEvent);  // Waits for the event, unrecorded.
+  stream(kContextA, kStreamX, kNonBlocking, 0, kEvent);  // Waits for the event, which is not
+                                                         // recorded.
   stream(kContextA, kStreamY, kNonBlocking, kFlagWritesSubject, kEvent);
   other(Order::kLane, kContextA, 3, kFlagWritesSubject, kEvent);  // Destroy.
   queue_.hold(take(1));
@@ -219,7 +220,7 @@ TEST_F(IssueQueueTest, AnOrderedHostCallDelaysOnlyContextCallsAndItsLike) {
   EXPECT_THAT(drain(), ElementsAre(3));
   release();
   queue_.finish(take(1));
-  IssueQueue::Item* running = take(2);  // On its own thread now.
+  IssueQueue::Item* running = take(2);  // It runs on its own thread now.
   EXPECT_TRUE(drain().empty());
   queue_.finish(running);
   EXPECT_THAT(drain(), ElementsAre(4, 5, 6));
@@ -243,7 +244,7 @@ TEST_F(IssueQueueTest, ABarrierHoldsEveryStreamAndContext) {
   other(Order::kLane, kContextB, 4);
   other(Order::kContext, kContextB, 0, kFlagBarrier);
   stream(kContextA, 1003);
-  queue_.hold(take(1));  // An earlier call that the barrier does not order is not waited for.
+  queue_.hold(take(1));  // The barrier does not wait for an earlier call that it does not order.
   queue_.hold(take(2));
   EXPECT_TRUE(drain().empty());
   release();
@@ -258,8 +259,8 @@ TEST_F(IssueQueueTest, ABarrierHoldsEveryStreamAndContext) {
   EXPECT_THAT(drain(), ElementsAre(7));
 }
 
-// A free that was answered early: whatever comes later waits until all that its context was given
-// has been issued, and not until the free has returned.
+// A free that was answered early. Later calls wait until all earlier work of its context has been
+// issued, but not until the free has returned.
 TEST_F(IssueQueueTest, AFreeHoldsEveryCallUntilItsMarkIsIssued) {
   stream(kContextB, kStreamY);
   stream(kContextA, kStreamX);
@@ -287,7 +288,7 @@ TEST_F(IssueQueueTest, AFreeHoldsEveryCallUntilItsMarkIsIssued) {
   EXPECT_THAT(drain(), ElementsAre(6));
 }
 
-// Its mark is behind the mark of the free before it, and not behind that free's end.
+// Its mark comes behind the mark of the free before it, not behind the end of that free.
 TEST_F(IssueQueueTest, FreesInARowStallNoStream) {
   other(Order::kOrderedHost, kContextA, 0, kFlagBarrier);
   other(Order::kOrderedHost, kContextA, 0, kFlagBarrier);
@@ -318,7 +319,7 @@ TEST_F(IssueQueueTest, ABarrierOfAContextIsInTurnWithAllContexts) {
   EXPECT_THAT(drain(), ElementsAre(2, 3));
 }
 
-// A thread that waits makes no call meanwhile, and nobody else has word of its call.
+// A waiting thread makes no other call meanwhile, and no other thread knows of its call.
 TEST_F(IssueQueueTest, AContextCallThatItsClientAwaitsDelaysNobody) {
   stream(kContextA, kStreamX);
   other(Order::kContext, kContextA, 0, kFlagFence);
@@ -343,7 +344,7 @@ TEST_F(IssueQueueTest, WhatPassesStreamsWaitsForItsLikeAndForContextCallsOnly) {
   EXPECT_TRUE(drain().empty());
   queue_.finish(load);
   EXPECT_THAT(drain(), ElementsAre(4, 5));
-  other(Order::kContext, kContextA);  // A setting, which the stream may mind.
+  other(Order::kContext, kContextA);  // A setting, which may affect the stream.
   other(Order::kContext, 0, 0, kFlagPassesStreams);
   EXPECT_TRUE(drain().empty());
   release();
@@ -382,7 +383,7 @@ bool has_mark(const RecordHeader& call) {
   return call.order == Order::kOrderedHost && (call.flags & kFlagBarrier) != 0;
 }
 
-// The rules of protocol/record.h, written down a second time as a relation between two calls.
+// The rules of protocol/record.h, stated again as a relation between two calls.
 bool must_wait(const RecordHeader& later, const RecordHeader& earlier, bool blocking) {
   if ((earlier.flags & kFlagBarrier) != 0 && !has_mark(earlier)) return true;
   const auto touches = [](const RecordHeader& gate, const RecordHeader& call) {
@@ -420,12 +421,12 @@ bool must_wait(const RecordHeader& later, const RecordHeader& earlier, bool bloc
   return (legacy(later) && joins(earlier)) || (legacy(earlier) && joins(later));
 }
 
-// Each call has two places: of its mark, and its own. Without a mark the first is none.
-using PlaceKey = std::pair<std::uint64_t, bool>;  // Sequence; true: the call itself.
+// Each call has two places: of its mark, and its own. Without a mark only the second one counts.
+using PlaceKey = std::pair<std::uint64_t, bool>;  // Sequence number, and true for the call itself.
 
 bool must_wait(const PlaceKey& later, const RecordHeader& later_call, const PlaceKey& earlier,
                const RecordHeader& earlier_call, bool blocking) {
-  if (!earlier.second) return true;  // Every later call, and its own.
+  if (!earlier.second) return true;  // The mark precedes every later call, and its own call.
   if (later.second) return must_wait(later_call, earlier_call, blocking);
   const bool barrier = (earlier_call.flags & kFlagBarrier) != 0 && !has_mark(earlier_call);
   const bool of_host = earlier_call.order == Order::kOrderedHost;
@@ -475,7 +476,7 @@ TEST(IssueQueueProperty, IssuesEachCallExactlyWhenNothingThatItMustAwaitIsQueued
       if (record.order == Order::kStream && record.context == 0) record.context = kContextA;
       record.lane = pick(3);
       record.stream = record.order == Order::kStream ? pick(6) : 0;
-      // Handles belong to one context here; the test above covers the others.
+      // Each handle belongs to one context here. The test above covers other cases.
       if (record.stream > 2) record.context = record.stream % 2 == 0 ? kContextA : kContextB;
       if (pick(3) == 0) record.subject = kEvent + pick(2);
       if (record.subject != 0 && pick(2) == 0) record.flags |= kFlagWritesSubject;

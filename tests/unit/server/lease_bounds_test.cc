@@ -1,5 +1,5 @@
-// Protects gpurund's memory from those who have a ticket: requests that wait, sessions that gather
-// and sessions that have attached are bounded, and who is within the bounds is served at them.
+// Lease bounds: clients with a ticket cannot exhaust gpurund's memory. Waiting requests, gathering
+// sessions and attached sessions are bounded, and clients within the bounds are served.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -80,7 +80,7 @@ TEST(LeaseQueueBounds, AUserHasAShareOfTheQueueAndTheOperatorAllOfIt) {
   EXPECT_TRUE(queue.claim(1, "anna").ok());
 }
 
-// What a worker can be made ready for before anybody has asked.
+// The devices for which a worker can be prepared before a request arrives.
 TEST(LeaseQueue, ExpectsTheNextRequestToBeAsTheLastOne) {
   using Devices = std::vector<int>;
   LeaseQueue queue(4);
@@ -101,7 +101,8 @@ bool changed(const Watch& watch) {
   return poll(&ready, 1, 0) == 1;
 }
 
-// A request that waits for no lease in force has no place among those that do.
+// A request that waits only for ending leases has no place among those that wait for leases in
+// force.
 TEST(LeaseQueue, ClaimsWhatComesSoonAndTellsWhenMoreDoes) {
   LeaseQueue queue(2);
   const auto watch = queue.watch();
@@ -153,9 +154,10 @@ class LeaseBookBounds : public testing::Test {
     EXPECT_NE(refused.message().find("too many sessions"), std::string::npos) << refused.message();
   }
 
-  // Connections that the book takes of one lease before it refuses one.
+  // The number of connections of one lease that the book accepts before it refuses one.
   static std::size_t fill(LeaseBook& book, std::size_t lease) {
-    constexpr std::size_t kEach = protocol::kConnectionsMax - 1;  // Of 16: none is complete.
+    constexpr std::size_t kEach = protocol::kConnectionsMax - 1;  // Of 16 connections, so no
+                                                                  // session is complete.
     for (std::size_t taken = 0;; ++taken) {
       const auto one =
           arrive(book, lease << 32 | taken / kEach, static_cast<std::uint16_t>(taken % kEach),
@@ -180,13 +182,13 @@ TEST_F(LeaseBookBounds, OneMoreSessionThanMayGatherIsRefusedAndTheOthersGoOn) {
     EXPECT_FALSE(first->has_value());
   }
   expect_too_many(arrive(book, limits::kGatheringMax, 0).status());
-  const auto whole = arrive(book, 0, 1);  // Is of those that gather.
+  const auto whole = arrive(book, 0, 1);  // It completes one of the gathering sessions.
   ASSERT_TRUE(whole.ok()) << whole.status().to_string();
   EXPECT_TRUE(whole->has_value());
   EXPECT_TRUE(arrive(book, limits::kGatheringMax, 0).ok());
 }
 
-// Each is a descriptor of the daemon's.
+// Each is a descriptor of the daemon.
 TEST_F(LeaseBookBounds, ConnectionsThatGatherAreBoundedOfALeaseAndOfAUser) {
   LeaseBook book(std::chrono::hours(1));
   std::size_t taken = 0, lease = 1;
@@ -206,7 +208,7 @@ TEST_F(LeaseBookBounds, ConnectionsThatGatherAreBoundedOfALeaseAndOfAUser) {
   EXPECT_EQ(fill(book, lease), limits::kGatheredOfLeaseMax) << "what was dropped has no place";
 }
 
-// Sessions whose workers are still to be started hold their connections, too.
+// Sessions that wait for their workers to start hold their connections, too.
 TEST_F(LeaseBookBounds, WhatIsCompleteCountsUntilItsWorkerHasStarted) {
   LeaseBook book(std::chrono::hours(1));
   grant(book);
@@ -222,7 +224,7 @@ TEST_F(LeaseBookBounds, WhatIsCompleteCountsUntilItsWorkerHasStarted) {
   EXPECT_TRUE(arrive(book, limits::kGatheredOfUserMax, 0).ok());
 }
 
-// To close one may take long: nobody who wants the book waits for that.
+// Closing a connection may take long. No other user of the book waits for it.
 TEST_F(LeaseBookBounds, WhatIsDroppedIsForTheCallerToClose) {
   LeaseBook late(std::chrono::milliseconds(0));
   grant(late);
@@ -266,7 +268,7 @@ TEST(ConnectionCloser, HoldsNobodyUpAndClosesAll) {
 }
 
 TEST_F(LeaseBookBounds, OneMoreSessionThanMayEverAttachIsRefused) {
-  constexpr std::size_t kMost = 3;  // As limits::kSessionsMax, which would take a minute.
+  constexpr std::size_t kMost = 3;  // Like limits::kSessionsMax, which would take a minute.
   LeaseBook book(std::chrono::hours(1), kMost);
   grant(book);
   for (std::size_t i = 0; i < kMost; ++i) {

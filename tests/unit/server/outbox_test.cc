@@ -1,6 +1,6 @@
-// Protects: which copies' bytes are said here; and who says goodbye may hang up at once. Another
-// thread may be sending, and then sends the goodbye too; a goodbye that returned before would be
-// lost, and with it why the session ended.
+// Outbox: decides which copies' bytes travel on the log. After goodbye() returns, the caller may
+// hang up at once. If another thread is sending, that thread also sends the goodbye. An earlier
+// return would lose the goodbye, and with it the reason of the session's end.
 #include "server/worker/outbox.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Its first send ends when the test says so.
+// Its first send returns when the test allows it.
 class SlowConnection : public transport::Connection {
  public:
   const transport::Capabilities& capabilities() const override { return capabilities_; }
@@ -46,7 +46,7 @@ class SlowConnection : public transport::Connection {
   std::atomic<bool> first_{false};
 };
 
-// Small copies' bytes go on the log where a few of them stand before each piece of news.
+// Small copies' bytes go on the log if a few copies precede each reply.
 class OutboxCopiesTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kMost = kOutboxCopiesBytesMax;
@@ -79,7 +79,7 @@ TEST_F(OutboxCopiesTest, ManyAreNotAndNorAreTheFirstOfTheNextUntilTheyAreFew) {
   say(protocol::ReplyKind::kOutput, 8);
   EXPECT_FALSE(outbox_.takes_copy(1)) << "that was no news of theirs";
   say(protocol::ReplyKind::kReply);
-  say(protocol::ReplyKind::kReply);  // With none before it.
+  say(protocol::ReplyKind::kReply);  // With no copy before it.
   EXPECT_TRUE(outbox_.takes_copy(1));
 }
 

@@ -1,6 +1,6 @@
 // RawClient: the client's end of a worker's connections, frame by frame, so that a test can also
-// say what no client of ours would. The worker runs in a thread, on a StepDevice. Every wait is
-// bounded; one that ends early fails the test.
+// send what our client never sends. The worker runs in a thread, on a StepDevice. Every wait is
+// bounded. A wait that fails also fails the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -57,12 +57,12 @@ class RawClient {
   }
   void cut_bulk() { bulk_->shut_down(); }
   Status end() {
-    StepDevice::device().fail(999);  // Whoever waits for the device waits in vain.
+    StepDevice::device().fail(999);  // Fails all waits for the device.
     worker_.join();
     return ended_;
   }
 
-  // Sends a record; its number. Context 0; stream 2 of `lane`, which is a stream of its own.
+  // Sends a record and returns its number. Uses context 0, and the per-thread stream of `lane`.
   std::uint64_t record(protocol::RecordHeader header, ByteView payload, std::uint32_t lane = 0) {
     header.order = header.order == protocol::Order::kContext && header.form != protocol::Form::kRaw
                        ? protocol::Order::kStream
@@ -119,7 +119,7 @@ class RawClient {
     send(*bulk_, kind, payload, 0);
   }
 
-  // The next item of the log; life signs and acknowledgements are skipped.
+  // Waits for the next item of the log. Skips heartbeats and acknowledgements.
   Item item() {
     for (;;) {
       if (!rest_.empty()) {
@@ -141,7 +141,7 @@ class RawClient {
       }
     }
   }
-  // Why the worker ended the session.
+  // Waits for the worker's goodbye. Returns its reason.
   std::string goodbye() {
     for (;;) {
       const protocol::Frame frame = this->frame();
@@ -163,7 +163,7 @@ class RawClient {
     }
     return result;
   }
-  // True when nothing comes on the bulk connection for a moment.
+  // Whether nothing arrives on the bulk connection for a moment.
   bool bulk_is_quiet() {
     if (!head_came_) head_came_ = receive_bulk(head_, Deadline::in(std::chrono::milliseconds(50)));
     return !head_came_;
@@ -211,7 +211,7 @@ class RawClient {
   std::uint64_t last_ = 0;
   bool broken_ = false;
   std::byte head_[protocol::kFrameHeaderBytes + protocol::kBulkHeaderBytes] = {};
-  bool head_came_ = false;  // The head of the next bulk frame is in head_.
+  bool head_came_ = false;  // head_ holds the head of the next bulk frame.
 };
 
 }  // namespace gpurun::server

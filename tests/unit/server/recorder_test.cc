@@ -1,4 +1,4 @@
-// Protects: a worker's recording stays within its bounds, and goes to the client in pieces that fit
+// Worker recorder: a recording stays within its bounds, and goes to the client in pieces that fit
 // together although more is recorded meanwhile.
 #include "server/worker/recorder.h"
 
@@ -35,7 +35,7 @@ protocol::Recording in_pieces(Recorder& recorder, std::size_t piece_bytes) {
     EXPECT_LE(piece.size(), piece_bytes);
     if (piece.empty()) break;
     all.insert(all.end(), piece.begin(), piece.end());
-    recorder.add(issue(999'999));  // The calls go on.
+    recorder.add(issue(999'999));  // Calls continue meanwhile.
   }
   const auto parsed = protocol::parse_recording(all);
   EXPECT_TRUE(parsed.ok()) << parsed.status().to_string();

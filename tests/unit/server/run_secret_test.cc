@@ -1,5 +1,5 @@
-// Protects the secret that a daemon makes for its run: nobody else reads it, an ended daemon's is
-// replaced, and a living daemon's is neither replaced nor removed by another.
+// Run secret: the secret that a daemon creates for its run. No other user can read it. The secret
+// of an ended daemon is replaced. No other daemon replaces or removes the secret of a living one.
 #include "server/daemon/run_secret.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST_F(RunSecretTest, LiesInAFileOfItsUserAloneAsLongAsTheDaemonRuns) {
 
 TEST_F(RunSecretTest, AnEndedDaemonsIsReplaced) {
   ASSERT_EQ(mkdir(folder().c_str(), 0700), 0);
-  // Open to others, too, as it would not have been left: the new one is not.
+  // Also open to others, although no daemon would leave it like that. The new one is not.
   std::ofstream(path()) << "of a daemon that was killed";
   ASSERT_EQ(chmod(path().c_str(), 0666), 0);
   const auto secret = make();
@@ -84,8 +84,8 @@ TEST_F(RunSecretTest, ALivingDaemonsIsNot) {
   EXPECT_NE((*elsewhere)->bytes(), first->bytes());
 }
 
-// Two daemons on one port of two addresses, started at the same instant, by processes as they are
-// ones: a later one must not write over what the earlier one's users will read.
+// Several daemons on one port of different addresses start at the same instant, as separate
+// processes. A later one must not overwrite the file that the earlier one's users will read.
 TEST_F(RunSecretTest, OfSeveralThatStartAtOnceOneGetsIt) {
   constexpr int kDaemons = 4;
   constexpr int kRounds = 60;
@@ -108,9 +108,9 @@ TEST_F(RunSecretTest, OfSeveralThatStartAtOnceOneGetsIt) {
       bool told_all = write(told[1], secret, sizeof secret) == ssize_t{sizeof secret};
       while (read(end[0], &nothing, 1) > 0) {
       }
-      _exit(told_all ? 0 : 1);  // Killed, as far as the file can tell.
+      _exit(told_all ? 0 : 1);  // For the file this looks like a killed daemon.
     }
-    close(start[1]);  // Now.
+    close(start[1]);  // Starts all of them.
     int winners = 0;
     std::string winner;
     for (int i = 0; i < kDaemons; ++i) {

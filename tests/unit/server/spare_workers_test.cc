@@ -1,7 +1,6 @@
-// Protects the workers that wait for a lease: there are as many as were asked for, each is given
-// away once and to whom it fits, those that end are replaced ever more seldom, and none is started
-// while somebody else needs the processors. No time passes here: what is due is due at once, or in
-// an hour.
+// SpareWorkers: as many workers wait for a lease as were requested. Each is given away once, to a
+// lease that it fits. Failing ones are replaced more and more rarely. None is started while others
+// need the processors. No time passes here: everything is due at once, or in an hour.
 #include "server/daemon/spare_workers.h"
 
 #include <gtest/gtest.h>
@@ -20,13 +19,13 @@ using Devices = SpareWorkers::Devices;
 constexpr std::chrono::hours kHour{1};
 constexpr auto kHourMs = std::chrono::milliseconds(kHour).count();
 
-// What is known of a worker, by its number.
+// The state of a worker, by its number.
 struct Known {
   Devices devices;
   bool leased = false;
   bool killed = false;
   bool gone = false;
-  int ended = -1;  // Its descriptor: whoever writes to it ends the worker.
+  int ended = -1;  // Its descriptor. A write to it ends the worker.
 };
 
 class FakeWorker final : public Worker {
@@ -53,7 +52,7 @@ class FakeWorker final : public Worker {
   const UniqueFd ended_{eventfd(0, EFD_CLOEXEC)};
   Known* const known_;
   const bool* const refuses_;
-  const bool* const lingers_;  // It takes its time to die.
+  const bool* const lingers_;  // It ends slowly.
 };
 
 class SpareWorkersTest : public testing::Test, public WorkerSpawner {
@@ -93,7 +92,7 @@ class SpareWorkersTest : public testing::Test, public WorkerSpawner {
 TEST_F(SpareWorkersTest, AreAsManyAsWereAskedForAndEachIsGivenOnce) {
   SpareWorkers spares = make(2);
   spares.refill();
-  EXPECT_EQ(spares.count(), 1u);  // One each time: others want the thread, too.
+  EXPECT_EQ(spares.count(), 1u);  // One for each call, because others need the thread, too.
   refill_all(spares);
   EXPECT_EQ(spares.count(), 2u);
   EXPECT_EQ(spares.milliseconds_to_refill(), -1);
@@ -152,7 +151,7 @@ TEST_F(SpareWorkersTest, ThatEndByThemselvesAreReplacedEverMoreSeldom) {
   end(2);
   spares.look();
   EXPECT_GT(spares.milliseconds_to_refill(), 3 * kHourMs);
-  // Neither a lease nor a session makes it forget.
+  // Neither a lease nor a session resets the count of failures.
   EXPECT_EQ(spares.take({0}), nullptr);
   spares.lease_began();
   spares.session_began();
@@ -180,7 +179,7 @@ TEST_F(SpareWorkersTest, ThatCannotBeStartedAreNotTriedWithoutEnd) {
   EXPECT_GT(spares.milliseconds_to_refill(), kHourMs / 2);
 }
 
-// One cause, such as a driver that was exchanged, is one failure however many it ends.
+// One cause, such as a replaced driver, is one failure, whatever number of workers it ends.
 TEST_F(SpareWorkersTest, ThatEndTogetherAreOneFailure) {
   SpareWorkers spares = make(3);
   refill_all(spares);
@@ -191,8 +190,8 @@ TEST_F(SpareWorkersTest, ThatEndTogetherAreOneFailure) {
   EXPECT_GT(spares.milliseconds_to_refill(), kHourMs / 2);
 }
 
-// Leases have all users of workers, say. That says nothing of the driver, and is over when they
-// are.
+// For example when leases have all users of workers. This is unrelated to the driver, and ends with
+// those leases.
 TEST_F(SpareWorkersTest, ThatFindNothingLeftAreTriedAsOftenEachTime) {
   options_.after_shortage = std::chrono::milliseconds(0);
   SpareWorkers spares = make(2);
@@ -219,7 +218,7 @@ TEST_F(SpareWorkersTest, ThatFindNothingLeftAreNotTriedAtOnce) {
 TEST_F(SpareWorkersTest, ThatHasDiedIsNotGivenAndTheNextOneIs) {
   SpareWorkers spares = make(2);
   refill_all(spares);
-  end(0);  // Nobody has looked since.
+  end(0);  // Not noticed yet.
   const auto given = spares.take({7});
   ASSERT_NE(given, nullptr);
   EXPECT_EQ(known_[1].devices, Devices{7});
@@ -234,7 +233,7 @@ TEST_F(SpareWorkersTest, ThatCannotBeToldItsDevicesIsNotGiven) {
   EXPECT_TRUE(known_[0].killed);
 }
 
-// The daemon's one thread serves everybody: nothing waits for a process that is killed.
+// The daemon's only thread serves all clients, so it does not wait for a killed process.
 TEST_F(SpareWorkersTest, ThatAreKilledAreNotWaitedFor) {
   lingers_ = true;
   SpareWorkers spares = make(1, SpareLevel::kInitialised);
@@ -270,7 +269,7 @@ TEST_F(SpareWorkersTest, ThatRefuseTheirDevicesAreNotWaitedFor) {
   refill_all(initialised);
   EXPECT_TRUE(known_[1].killed);
   EXPECT_FALSE(known_[1].gone);
-  // Whoever wants what they hold does wait.
+  // give_up() waits, because the caller needs the worker's resources.
   EXPECT_TRUE(initialised.give_up());
   EXPECT_TRUE(known_[1].gone);
   EXPECT_FALSE(initialised.give_up());
@@ -284,7 +283,7 @@ TEST_F(SpareWorkersTest, InitialisedOnesServeTheirDevicesAndNoOthers) {
   EXPECT_EQ(spares.take({1}), nullptr);
   EXPECT_EQ(spares.take({0, 1}), nullptr);
   EXPECT_EQ(spares.count(), 1u);
-  refuses_ = true;  // It knows them already.
+  refuses_ = true;  // It already has its devices.
   EXPECT_NE(spares.take({0}), nullptr);
 }
 

@@ -1,5 +1,5 @@
-// Protects the messages by which a daemon tells a worker what it is to serve: what was said
-// arrives, and whatever is too long, too short or none is an error that leaves no descriptor open.
+// Spawn messages: a daemon tells a worker what to serve. Messages arrive unchanged. A message that
+// is too long, too short or invalid is an error, and leaves no descriptor open.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct Pair {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     ours.reset(ends[0]);
     theirs.reset(ends[1]);
-    const int room = 4 << 20;  // A message that is too long is to reach the receiver.
+    const int room = 4 << 20;  // Lets a message that is too long reach the receiver.
     setsockopt(ours.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
   }
 };
@@ -50,7 +50,7 @@ std::ptrdiff_t open_descriptors() {
   return count;
 }
 
-// As send_message() would not: more descriptors than either side takes.
+// Sends more descriptors than either side accepts, which send_message() would not.
 void send_any(int socket, ByteView bytes, const std::vector<int>& attached) {
   iovec run = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   std::vector<std::byte> control(CMSG_SPACE(attached.size() * sizeof(int)));
@@ -67,7 +67,7 @@ void send_any(int socket, ByteView bytes, const std::vector<int>& attached) {
   ASSERT_EQ(sendmsg(socket, &header, MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
 }
 
-// What `send` puts on the wire.
+// The bytes that `send` writes.
 template <typename Send>
 Bytes sent_by(Send send) {
   const Pair pair;
@@ -209,11 +209,11 @@ TEST(HandOvers, ThatAreNoneAreRefused) {
   Bytes other = whole;
   other[0] ^= std::byte{1};
   EXPECT_EQ(code_of(other, 2, receive), Code::kProtocol);
-  // One that says that it has a connection, and has one: a session has two at least.
+  // A message with one connection is invalid, because a session has at least two.
   Bytes alone = whole;
   alone[4] = std::byte{1};
   EXPECT_EQ(code_of(alone, 1, receive), Code::kProtocol);
-  // The folder's name lies last, and must have an end within the message.
+  // The folder's name comes last, and must end within the message.
   const std::string name = images_of(order_of("someone").user);
   const ByteView text = byte_view(name.data(), name.size());
   Bytes endless = whole;
@@ -223,7 +223,7 @@ TEST(HandOvers, ThatAreNoneAreRefused) {
   EXPECT_EQ(code_of(endless, 2, receive), Code::kProtocol);
 }
 
-// A stranger could choose how long whoever closes his socket last waits.
+// Otherwise a peer could choose how long the last close of its socket blocks.
 TEST(DescriptorMessages, NoSocketLingersThatCameWithNothing) {
   const Pair pair;
   const UniqueFd given(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -1,6 +1,6 @@
-// A stand-in for gpurun-worker: takes the hand-over as it does, tells what it inherited, and
-// echoes. The driver "/count-fails" does not start, "/emulated" says that it is; with "/dies" the
-// worker ends by a signal when attached.
+// Spawned worker: a stand-in for gpurun-worker. It takes the hand-over as the real one does,
+// reports what it inherited, and echoes. The driver "/count-fails" does not start, and "/emulated"
+// reports an emulated device. With "/dies" a signal ends the worker when a client attaches.
 #include <dirent.h>
 #include <signal.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ extern char** environ;
 
 namespace {
 
-using namespace gpurun;  // A program of one page.
+using namespace gpurun;  // This program is one page long.
 
 // One line per environment entry and per open descriptor.
 std::string inheritance(std::string_view driver) {
@@ -66,7 +66,7 @@ int serve(std::string_view driver) {
   if (driver == "/dies") raise(SIGKILL);
   while (true) {
     std::byte piece[64];
-    const auto got = (*log)->receive(piece, 1, Deadline::never());  // Ends with the test.
+    const auto got = (*log)->receive(piece, 1, Deadline::never());  // It ends with the test.
     if (!got.ok()) return 0;
     const ByteView part(piece, *got);
     if (!(*log)->send({&part, 1}, Deadline::in(std::chrono::seconds(10))).ok()) return 6;

@@ -1,5 +1,6 @@
-// Staging memory is registered with the driver part by part, each once, as far as it is used and no
-// further; what a driver refuses it is asked once; what goes with a context is registered again.
+// Staging: memory is registered with the driver part by part, each once, and only as far as it is
+// used. The driver is asked once for a part that it refuses. A part that ends with its context is
+// registered again.
 #include "server/bulk/staging.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ constexpr std::size_t kPart = Staging::kPartBytes;
 constexpr std::size_t kPartSlots = kPart / limits::kBulkChunkBytes;
 constexpr unsigned kPortable = 1;  // CU_MEMHOSTREGISTER_PORTABLE (cuda.h).
 
-// What the driver was asked for, and what it answers.
+// The driver's registrations, and its answer.
 struct Asked {
   std::vector<const std::byte*> parts;
   int answer = 0;
@@ -39,7 +40,8 @@ class StagingTest : public ::testing::Test {
       return asked.answer;
     };
   }
-  // As a copy does in `context`; returns how often the driver was asked. `refused_`: its answer.
+  // Uses staging memory as a copy in `context` does. Returns the number of registrations.
+  // `refused_` is the driver's answer.
   std::size_t use(void* context, bool ahead = false, int entered = 0) {
     const std::size_t before = asked.parts.size();
     refused_ = 0;
@@ -71,13 +73,13 @@ TEST_F(StagingTest, EachPartOnceAndOnlyWhatIsUsed) {
   EXPECT_EQ(use(one_), 1u);
   EXPECT_TRUE(staging_.settled(start));
   EXPECT_FALSE(staging_.settled(start + kPart));
-  // The same few slots over and over.
+  // The same few slots repeatedly.
   for (std::size_t i = 0; i < 4 * kPartSlots; ++i) {
     std::byte* slot = staging_.take();
     EXPECT_EQ(use(i % 2 == 0 ? one_ : other_), 0u);
     staging_.give_back(slot);
   }
-  // All of the first part: the slot that comes next is another's.
+  // All of the first part. The next slot is in another part.
   take(kPartSlots);
   EXPECT_EQ(staging_.next(), start + kPart);
   EXPECT_EQ(use(other_), 1u);
@@ -109,7 +111,8 @@ TEST_F(StagingTest, ADriverThatRefusesIsAskedOnce) {
   const std::byte* start = staging_.next();
   EXPECT_EQ(use(one_, true), 1u);
   EXPECT_EQ(refused_, 801);
-  EXPECT_TRUE(staging_.settled(start + 3 * kPart));  // Nobody waits for what will not be.
+  EXPECT_TRUE(staging_.settled(start + 3 * kPart));  // No copy waits for a part that will not be
+                                                     // registered.
   take(3 * kPartSlots);
   EXPECT_EQ(use(one_, true), 0u);
   EXPECT_EQ(use(other_), 0u);
@@ -119,7 +122,7 @@ TEST_F(StagingTest, AContextThatCannotBeEnteredIsARefusal) {
   EXPECT_EQ(use(one_, false, 201), 0u);
   EXPECT_EQ(refused_, 201);
   EXPECT_TRUE(staging_.settled(staging_.next()));
-  staging_.context_ended(one_);  // It went; others may be entered.
+  staging_.context_ended(one_);  // The context ended. Others may be entered.
   EXPECT_EQ(use(other_), 1u);
   EXPECT_EQ(refused_, 0);
 }
@@ -129,14 +132,14 @@ TEST_F(StagingTest, WhatGoesWithAContextIsRegisteredAgain) {
   EXPECT_EQ(use(one_), 1u);
   take(kPartSlots);
   EXPECT_EQ(use(other_), 1u);
-  staging_.context_ended(nullptr);  // Another's.
+  staging_.context_ended(nullptr);  // Another context's.
   EXPECT_EQ(use(other_), 0u);
   staging_.context_ended(one_);
   EXPECT_FALSE(staging_.settled(start));
   ASSERT_EQ(use(other_), 1u);
-  EXPECT_EQ(asked.parts.back(), start);  // And not the one that is the other context's.
+  EXPECT_EQ(asked.parts.back(), start);  // Not the one of the other context.
   EXPECT_TRUE(staging_.settled(start + kPart));
-  // A driver that keeps what is registered says so.
+  // A driver that keeps registrations reports it.
   staging_.context_ended(other_);
   asked.answer = 712;  // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED.
   EXPECT_EQ(use(one_), 2u);
@@ -158,7 +161,7 @@ TEST_F(StagingTest, AContextThatEndsMeanwhileRegistersNothing) {
   EXPECT_TRUE(staging_.settled(staging_.next()));
 }
 
-// The driver would take what comes to lie there for what it has registered.
+// Otherwise the driver would take later memory at this address for the registered one.
 TEST_F(StagingTest, WhatWasRegisteredStaysMapped) {
   const auto is_mapped = [](std::byte* place) { return msync(place, 4096, MS_ASYNC) == 0; };
   for (const int answer : {0, 1}) {

@@ -1,5 +1,5 @@
-// StepDevice: a driver whose streams do nothing until the test lets them: copies, fills and events
-// happen in run(). One device at a time, in `device()`.
+// StepDevice: a driver with streams that do nothing until the test allows it. Copies, fills and
+// events happen in run(). There is one device at a time, in `device()`.
 #pragma once
 
 #include <chrono>
@@ -30,15 +30,15 @@ class StepDevice {
     failure_ = 0;
     longest_ = 0;
   }
-  // Does what `stream` was given; the streams are numbered from 1 in the order of their creation,
-  // 0 is the legacy stream.
+  // Runs the queued work of `stream`. Streams are numbered from 1 in the order of their creation. 0
+  // is the legacy stream.
   void run(std::uintptr_t stream) {
     const std::lock_guard lock(mutex_);
     auto& queue = queues_[stream];
     for (; !queue.empty(); queue.pop_front()) queue.front()();
     changed_.notify_all();
   }
-  // Every wait ends with `result` from now on, as after a fault on the device.
+  // From now on every wait returns `result`, as after a fault on the device.
   void fail(int result) {
     const std::lock_guard lock(mutex_);
     failure_ = result;

@@ -1,5 +1,6 @@
-// Waiting and asking on the worker: a wait delays nobody else, a completed event is told before the
-// client asks again, and what kernels print arrives before the reply that lets the program go on.
+// Waits and queries on the worker: a wait delays no other call. A completed event is reported
+// before the client asks again. The output of kernels arrives before the reply that lets the
+// program go on.
 #include "server/worker/synchronize.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ WorkerOptions with_handlers() {
                                                  reinterpret_cast<std::uintptr_t>(event)));
   };
   options.handlers.by_opcode[kPrint] = [](Call&) {
-    std::printf("seven %d", 7);  // No newline: it must not stay in a buffer.
+    std::printf("seven %d", 7);  // Without a newline, because it must not stay in a buffer.
     return CallOutcome::done(0);
   };
   return options;
@@ -77,7 +78,7 @@ class Synchronize : public ::testing::Test {
   std::byte memory_{};
 };
 
-// A device that is done after so many questions, and says which thread waited for it.
+// A device that is done after `questions_left` queries. It notes the thread that waited for it.
 struct BriefDevice {
   static inline std::atomic<int> questions_left;
   static inline std::atomic<std::thread::id> waited, decoder;
@@ -109,7 +110,7 @@ class BriefWaits : public Synchronize {
     raw(kPrint, Order::kImmediate, 0, 0);
     client_.item();
   }
-  // Where one was waited for that is done after so many questions.
+  // The thread that waited, on a device that is done after that number of queries.
   std::thread::id waited(const char* symbol, Order order, std::uint64_t subject, int questions) {
     BriefDevice::questions_left = questions;
     BriefDevice::waited = std::thread::id();
@@ -120,8 +121,8 @@ class BriefWaits : public Synchronize {
   }
 };
 
-// Whom to wake takes as long as what the device does in between. (Done by the second look, so that
-// no processor is given away that others might keep.)
+// Waking a helper takes as long as the device's work here. (The device is done at the second look,
+// so that the thread does not give up the processor.)
 TEST_F(BriefWaits, TakeNoHelper) {
   make_event();
   const std::thread::id decoder = BriefDevice::decoder;
@@ -130,7 +131,7 @@ TEST_F(BriefWaits, TakeNoHelper) {
   EXPECT_EQ(waited("cuCtxSynchronize", Order::kLane, 0, 0), decoder);
 }
 
-// Many streams: of this context it is not known whether it is done, until it was waited for.
+// With many streams the worker cannot tell whether this context is done, until a wait for it.
 TEST_F(BriefWaits, NorDoTheyBehindABurstOfStreams) {
   for (std::uint32_t lane = 10; lane < 15; ++lane) client_.fill(&memory_, 3, 1, 0, lane);
   const std::thread::id decoder = BriefDevice::decoder;
@@ -194,7 +195,8 @@ TEST_F(Synchronize, ARecordThatSaysSoIsToldUnaskedAndNoOtherIs) {
 TEST_F(Synchronize, ARecordThatNoOtherCallFollowsIsTold) {
   make_event();
   const std::uint64_t record = record_event(1, protocol::kFlagTell);
-  while (device().queued(1) < 2) std::this_thread::yield();  // The program's event and ours.
+  // The program's event and the worker's.
+  while (device().queued(1) < 2) std::this_thread::yield();
   device().run(1);
   const RawClient::Item told = client_.item();
   EXPECT_EQ(told.header.kind, ReplyKind::kEventDone);
@@ -202,7 +204,7 @@ TEST_F(Synchronize, ARecordThatNoOtherCallFollowsIsTold) {
 }
 
 TEST_F(Synchronize, WhoWaitsForARecordThatFailsIsToldToAsk) {
-  const std::uint64_t record = record_event(1, protocol::kFlagTell);  // There is no such event.
+  const std::uint64_t record = record_event(1, protocol::kFlagTell);  // The event does not exist.
   const RawClient::Item told = client_.item();
   EXPECT_EQ(told.header.kind, ReplyKind::kEventDone);
   EXPECT_EQ(told.header.call_sequence, record);
@@ -226,7 +228,7 @@ TEST_F(Synchronize, AFaultBeforeTheRecordIsToldAtOnce) {
   EXPECT_EQ(told.header.result, kIllegalAddress);
 }
 
-// A client that does not offer to take them in would break off at an item of a kind unknown to it.
+// A client without this feature would end the session at an unknown kind of item.
 class WithoutPushedCompletions : public Synchronize {
  protected:
   WithoutPushedCompletions() : Synchronize(options()) {}
@@ -243,7 +245,7 @@ TEST_F(WithoutPushedCompletions, OnlyAnswersCome) {
   ask("cuEventQuery", Order::kLane, kEvent, 1);
   EXPECT_EQ(client_.item().header.result, kErrorNotReady);
   record_event(1);
-  ask("cuStreamQuery", Order::kStream, 0, 1);  // So that the device has the record.
+  ask("cuStreamQuery", Order::kStream, 0, 1);  // The device then has the record.
   EXPECT_EQ(client_.item().header.result, kErrorNotReady);
   device().run(1);
   const std::uint64_t wait = ask("cuEventSynchronize", Order::kLane, kEvent, 1);

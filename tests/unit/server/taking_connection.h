@@ -1,4 +1,5 @@
-// TakingConnection: one that only takes what is sent, for tests of what is sent when, and by whom.
+// TakingConnection: a connection that only accepts sent bytes, for tests of the time and the thread
+// of each send.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,10 +16,10 @@
 
 namespace gpurun::server {
 
-// Also counts by which thread how many bytes were sent.
+// Also counts the bytes that each thread has sent.
 class TakingConnection : public transport::Connection {
  public:
-  // `at_once`: bytes that send_some() takes at most.
+  // `at_once`: the most bytes that send_some() accepts.
   explicit TakingConnection(std::size_t at_once) : at_once_(at_once) {}
 
   const transport::Capabilities& capabilities() const override { return capabilities_; }
@@ -41,14 +42,14 @@ class TakingConnection : public transport::Connection {
     changed_.notify_all();
   }
 
-  // Once so many bytes have been sent.
+  // Waits until that many bytes have been sent, and returns them.
   Bytes sent(std::size_t bytes) {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(
         changed_.wait_for(lock, std::chrono::seconds(30), [&] { return sent_.size() >= bytes; }));
     return sent_;
   }
-  // Without waiting: what was sent so far, and in how many sends.
+  // Without waiting: the bytes sent so far, and the number of sends.
   Bytes sent_so_far() {
     const std::lock_guard lock(mutex_);
     return sent_;
@@ -88,7 +89,7 @@ class TakingConnection : public transport::Connection {
   std::map<std::thread::id, std::size_t> sent_by_;
 };
 
-// Takes no more sends than it is let.
+// Blocks each send until the test allows it.
 class StandingConnection final : public TakingConnection {
  public:
   StandingConnection() : TakingConnection(0) {}

@@ -1,5 +1,5 @@
-// Protects what a user with a token may have at a time, that the file of tokens is heeded as it
-// changes, and that the audit log is whole, readable and cannot be flooded or forged.
+// Users: the bounds of a user with a token, changes of the file of tokens while the daemon runs,
+// and an audit log that is whole, readable, and safe against floods and forgery.
 #include "server/daemon/users.h"
 
 #include <fcntl.h>
@@ -66,7 +66,7 @@ TEST(UserBook, TellsAllWhyItCloses) {
   book.end(kAnna.token, "revoked");
   book.close("the server stops");
   EXPECT_TRUE(is_told(**annas));
-  EXPECT_EQ((*annas)->why_ended(), "revoked");  // What came first.
+  EXPECT_EQ((*annas)->why_ended(), "revoked");  // The first reason stays.
   EXPECT_TRUE(is_told(**operators));
   EXPECT_EQ((*operators)->why_ended(), "the server stops");
   const auto late = book.enter(User(), 1);
@@ -91,7 +91,7 @@ TEST(UserBook, BoundsWhatOneUserHasAndNobodyElse) {
   ASSERT_TRUE(second.ok());
   EXPECT_EQ(book.enter(kAnna, 1).status().message(),
             "user anna has 2 leases, waiting requests included; this server allows 2 (max-leases)");
-  // Others have bounds of their own; what is said for one stands over what is said for all.
+  // Other users have separate bounds. A user's own bounds override the common ones.
   auto bens = book.enter(kBen, 3);
   ASSERT_TRUE(bens.ok());
   EXPECT_FALSE(book.enter(kBen, 0).ok());
@@ -102,7 +102,7 @@ TEST(UserBook, BoundsWhatOneUserHasAndNobodyElse) {
   EXPECT_TRUE(book.enter(kAnna, 1).ok());
 }
 
-// Something may still run on the GPUs of a lease that has ended.
+// Work may still run on the GPUs of an ended lease.
 TEST(UserBook, WhatLeavesCountsUntilItHasReturned) {
   UserLimitsTable limits;
   limits.every.gpus = 2;
@@ -207,7 +207,7 @@ TEST_F(TokenStoreTest, HeedsTheFileAsItChanges) {
   }
   EXPECT_TRUE(store.changes().empty());
   EXPECT_FALSE(store.find(id(3))->has_value());
-  // What was spared may be ended yet, but not by its line's going.
+  // A spared lease may still be ended later, but not because its line is removed.
   write([](auto* entries) { (*entries)[1].state = TokenState::kRevoked; });
   changes = store.changes();
   ASSERT_EQ(changes.size(), 1u);
@@ -232,7 +232,7 @@ TEST_F(TokenStoreTest, AFileThatCannotBeBelievedLetsNobodyInAndThrowsNobodyOut) 
   EXPECT_TRUE(store.changes().empty());
 }
 
-// A new file in the place of the old one, with no descriptor: one in which all is revoked.
+// A new file, in which all tokens are revoked, replaces the old one while no descriptor is free.
 class RevocationTest : public Folder {
  protected:
   void SetUp() override {
@@ -280,7 +280,7 @@ TEST_F(RevocationTest, IsHeededByAServerThatHasNoDescriptorLeft) {
   EXPECT_EQ((*found)->state, TokenState::kRevoked);
 }
 
-// The file is as it was at the reading that failed: only another reading finds that out.
+// The file is the same as at the failed read, so only another read can find the revocation.
 TEST_F(RevocationTest, IsHeededLaterWhereTheFileCouldNotBeReadAtOnce) {
   prepare();
   TokenStore store(path_, {}, std::chrono::milliseconds(0));
@@ -308,7 +308,7 @@ TEST_F(RevocationTest, IsAskedForASecondAfterAReadingThatFailed) {
   EXPECT_EQ(store.changes().size(), 1u);
 }
 
-// What was there before the first good reading is no news.
+// Tokens from before the first successful read are not changes.
 TEST_F(RevocationTest, TokensThatAFirstReadingMissedAreNotNew) {
   limit_descriptors(0);
   TokenStore store(path_, {}, std::chrono::milliseconds(0));
@@ -320,7 +320,7 @@ TEST_F(RevocationTest, TokensThatAFirstReadingMissedAreNotNew) {
   EXPECT_TRUE(found->has_value());
 }
 
-// Whoever may read the folder may lock it, for as long as they like.
+// A process that may read the folder may lock it, for as long as it likes.
 TEST_F(Folder, ALockOnTheFolderHoldsNobodyUp) {
   const UniqueFd folder(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(flock(folder.get(), LOCK_EX | LOCK_NB), 0);
@@ -338,7 +338,7 @@ TEST_F(Folder, ALockOnTheFolderHoldsNobodyUp) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(9));
 }
 
-// A thread that writes the file waits for its lock; one that lets a client in does not.
+// A thread that writes the file waits for its lock. A thread that lets a client in does not.
 TEST_F(TokenStoreTest, ALockOnTheFileHoldsNobodyUpWhoComes) {
   add(1);
   auto store = std::make_unique<TokenStore>(path_);
@@ -354,7 +354,7 @@ TEST_F(TokenStoreTest, ALockOnTheFileHoldsNobodyUpWhoComes) {
   writes.join();
 }
 
-// The daemon's end and revocations come behind the writing.
+// The daemon's end and revocations come after the write.
 TEST_F(TokenStoreTest, ALockOnTheFileHoldsTheWriterUpForAMomentOnly) {
   add(1);
   const UniqueFd lock(open((path_ + ".lock").c_str(), O_RDWR | O_CLOEXEC));
@@ -366,7 +366,7 @@ TEST_F(TokenStoreTest, ALockOnTheFileHoldsTheWriterUpForAMomentOnly) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   ASSERT_EQ(flock(lock.get(), LOCK_UN), 0);
   EXPECT_EQ((*protocol::read_token_file(path_))[0].used, 0);
-  store.write_used_when_due();  // What could not be written is written later.
+  store.write_used_when_due();  // A failed write is repeated later.
   EXPECT_NE((*protocol::read_token_file(path_))[0].used, 0);
 }
 
@@ -391,20 +391,20 @@ TEST_F(AuditLogTest, IsALineForEachEventThatNobodyCanForge) {
   (*log)->write("link.refused", {{"reason", "x\"\\ user=root\nlease.granted"}});
   std::string text = text_of(path_);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
-  // After the time, as in 2026-11-22T02:10:04Z.
+  // The text behind the time, which has the form 2026-11-22T02:10:04Z.
   EXPECT_EQ(text.substr(20, text.find('\n') - 20), R"( lease.granted user=anna from="tcp a <- b")");
   EXPECT_NE(text.find(R"( link.refused reason="x\"\\ user=root?lease.granted")"), std::string::npos)
       << text;
   struct stat about = {};
   ASSERT_EQ(stat(path_.c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 07777, 0600u);
-  // Rotated: the next line makes a new one.
+  // After rotation the next line creates a new file.
   std::filesystem::rename(path_, path_ + ".1");
   (*log)->write("lease.ended", {});
   EXPECT_NE(text_of(path_).find(" lease.ended\n"), std::string::npos);
 }
 
-// Terminals obey C1 controls, too, and show text behind an override in another order.
+// Terminals also obey C1 controls, and show text behind an override in another order.
 TEST_F(AuditLogTest, WhatAPeerSaysCannotDriveATerminal) {
   const auto log = AuditLog::open(path_);
   ASSERT_TRUE(log.ok()) << log.status().to_string();
@@ -413,7 +413,7 @@ TEST_F(AuditLogTest, WhatAPeerSaysCannotDriveATerminal) {
   EXPECT_NE(text.find(R"(reason="a?2Jb?c??")"), std::string::npos) << text;
 }
 
-// A file that may grow no more takes a part of a line, and says why with the next byte.
+// A file that reached its limit accepts part of a line, and gives the reason with the next byte.
 TEST_F(AuditLogTest, ALineThatIsCutIsNamedByItsReasonAndBeginsNoOther) {
   const auto log = AuditLog::open(path_);
   ASSERT_TRUE(log.ok()) << log.status().to_string();
@@ -426,7 +426,7 @@ TEST_F(AuditLogTest, ALineThatIsCutIsNamedByItsReasonAndBeginsNoOther) {
   const rlimit narrow = {30, before.rlim_max};
   void (*const handler)(int) = signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &narrow);
-  errno = ENOENT;  // Of whatever failed before.
+  errno = ENOENT;  // As an earlier failure would leave it.
   (*log)->write("lease.granted", {{"user", "anna"}});
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, handler);
@@ -444,7 +444,7 @@ TEST_F(AuditLogTest, StrangersCannotFillTheDisk) {
   for (int i = 0; i < 1000; ++i) (*log)->write_refusal("link.refused", {{"from", "x"}});
   (*log)->write("lease.granted", {});
   const std::string text = text_of(path_);
-  // A slow machine may see a few seconds go by.
+  // On a slow machine a few seconds may pass.
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 500);
   EXPECT_GE(std::count(text.begin(), text.end(), '\n'), 1 + AuditLog::kRefusalsASecond);
   EXPECT_NE(text.find("lease.granted"), std::string::npos);

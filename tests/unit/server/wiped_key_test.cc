@@ -1,4 +1,4 @@
-// Protects keys that have ended from whoever reads this process's memory later.
+// Wiped keys: keys that have ended cannot be read from this process's memory later.
 #include "server/daemon/wiped_key.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Protects a worker's control group: which files are told what, before the worker is moved into it;
-// and that a daemon leaves groups alone which are not its own. The hierarchy is a folder here: what
-// the kernel does with the lines is its own business.
+// Worker control groups: the right lines go to the right files before the worker is moved into its
+// group. A daemon leaves groups of others alone. The hierarchy is a folder here, so the kernel's
+// part is not covered.
 #include "server/daemon/worker_groups.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Protects what a client hears whose words a worker does not accept: inside TLS, where only the two
-// can speak, a sentence, or the end of the session; and the next client is served.
+// Worker refusals: a client with an unacceptable message gets the reason, inside TLS between only
+// the two, or the session ends. The next client is served.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -21,7 +21,7 @@ namespace {
 namespace tls = transport::tls;
 constexpr std::chrono::seconds kLong{60};
 
-// A gpurund that speaks TLS only, with real workers, and a lease of its GPUs.
+// A gpurund that accepts only TLS, with real workers, and a lease of its GPUs.
 class WorkerRefusal : public testing::Test {
  protected:
   void SetUp() override {
@@ -51,7 +51,7 @@ class WorkerRefusal : public testing::Test {
     if (serving_.joinable()) serving_.join();
   }
 
-  // What an honest client would say on connection `index` of a session of two.
+  // The Attach message of an honest client on connection `index` of a session of two.
   protocol::Attach words(std::uint16_t index) const {
     protocol::Attach attach;
     attach.version = protocol::our_version(protocol::Sender::kClient);
@@ -91,7 +91,7 @@ class WorkerRefusal : public testing::Test {
     return secured;
   }
 
-  // A true first word of TLS, and no more.
+  // A valid first message of TLS, and no more.
   Bytes first_word(std::uint16_t index) const {
     const protocol::Attach honest = words(index);
     tls::ServerTrust trust;
@@ -107,7 +107,7 @@ class WorkerRefusal : public testing::Test {
     return hello;
   }
 
-  // As gpurund counts them.
+  // The number that gpurund counts.
   unsigned workers() const {
     client::LinkSecurity security;
     security.always_tls = true;
@@ -127,7 +127,8 @@ class WorkerRefusal : public testing::Test {
     return true;
   }
 
-  // Says both on a connection each; the sentence that comes back, or how the session ended.
+  // Sends each message on its own connection. Returns the refusal's reason, or how the session
+  // ended.
   std::string heard(const protocol::Attach& first, const protocol::Attach& second) const {
     auto other = std::async(std::launch::async, [&] { return open(1, second); });
     const auto log = open(0, first);
@@ -147,7 +148,7 @@ class WorkerRefusal : public testing::Test {
   tls::Fingerprint fingerprint_{};
   std::unique_ptr<client::ControlLink> link_;
   client::SessionData session_;
-  std::uint8_t session_number_ = 1;  // One attaches once.
+  std::uint8_t session_number_ = 1;  // Each session attaches once.
 };
 
 TEST_F(WorkerRefusal, OfAnotherVersionIsASentenceThatNamesTheSideToUpdate) {
@@ -180,8 +181,8 @@ TEST_F(WorkerRefusal, OfWordsThatDoNotFitIsTheEnd) {
   EXPECT_TRUE(client::attach(session_, {}).ok());
 }
 
-// With a true ticket, so that a worker has started and answered: it goes when they go, or when they
-// say what does not belong there, and keeps nobody waiting meanwhile.
+// The ticket is valid, so a worker has started and answered. It ends when the connections end, or
+// when they send garbage. Meanwhile it delays no other client.
 TEST_F(WorkerRefusal, OfHandshakesThatStopHalfwayKeepsNobodyOut) {
   const Bytes garbage(100, std::byte{0x17});
   for (const bool says_garbage : {false, true}) {
@@ -194,7 +195,7 @@ TEST_F(WorkerRefusal, OfHandshakesThatStopHalfwayKeepsNobodyOut) {
       ASSERT_TRUE(connection->send({&part, 1}, Deadline::in(kLong)).ok());
       halves.push_back(std::move(connection));
     }
-    // The worker's own first words.
+    // The worker's first message.
     Bytes answer(5);
     ASSERT_TRUE(halves[0]->receive(answer, answer.size(), Deadline::in(kLong)).ok());
     EXPECT_EQ(answer[0], std::byte{22});
@@ -208,7 +209,7 @@ TEST_F(WorkerRefusal, OfHandshakesThatStopHalfwayKeepsNobodyOut) {
       halves.clear();
     }
     EXPECT_TRUE(no_worker_stays());
-    // The other connection, which says nothing more, is not waited for.
+    // The worker does not wait for the other connection, which sends nothing more.
     EXPECT_LT(std::chrono::steady_clock::now() - before,
               std::chrono::seconds(limits::kHandshakeDeadlineS) / 2);
   }

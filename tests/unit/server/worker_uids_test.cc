@@ -1,5 +1,5 @@
-// Protects: a user number is lent to one worker of the whole machine, however many daemons lend
-// from one range. When two shared one, the end of the first worker killed the second.
+// Worker user numbers: each is lent to one worker of the whole machine, however many daemons use
+// one range. If two workers shared one, the end of the first would kill the second.
 #include "server/daemon/worker_uids.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ class WorkerUidsTest : public testing::Test {
   }
 
   std::string folder_ = testing::TempDir() + "uids-XXXXXX";
-  // Nobody's, and no process is started as one of them here; a free number's return kills nothing.
+  // An unused range. No process runs as one of them here, so the return of a number kills nothing.
   const UidRange range_{1'999'999'000, 1'999'999'001};
 };
 

@@ -1,5 +1,5 @@
-// HOST[:PORT] is typed by people and read from files: a wrong one must be refused with words, and
-// an IPv6 address must not lose its last group to the port.
+// Addresses: people type HOST[:PORT], and files contain it. A wrong one must be refused with a
+// message, and an IPv6 address must not lose its last group to the port.
 #include "transport/tcp/address.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Protects the cipher of TLS records: NIST's numbers by each way to compute it, and that both ways
-// say the same of messages of any size in any pieces. Where this processor or build has one way,
-// that one is tested alone, and the test's output says so.
+// AEAD of TLS records: NIST's test vectors for each implementation, and equal results of both for
+// messages of any size in any pieces. If this processor or build has only one implementation, only
+// that is tested, and the output says so.
 #include "transport/tls/aead.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ std::unique_ptr<Aead> made(AeadBy by, bool to_seal, const AeadKey& key) {
   return *std::move(cipher);
 }
 
-// `from` in pieces that end where `ends` says; with the tag behind it.
+// Encrypts or decrypts `from` in pieces that end at `ends`. The tag follows the result.
 Bytes passed(Aead& cipher, const AeadNonce& nonce, ByteView additional, ByteView from,
              const std::vector<std::size_t>& ends) {
   Bytes to(from.size() + kTagBytes);
@@ -65,7 +65,7 @@ Bytes sealed(Aead& cipher, const AeadNonce& nonce, ByteView additional, ByteView
   EXPECT_TRUE(cipher.seal(to.data() + plain.size()));
   return to;
 }
-// Empty: the tag is another one.
+// Empty: the tag does not match.
 Bytes opened(Aead& cipher, const AeadNonce& nonce, ByteView additional, ByteView both,
              const std::vector<std::size_t>& ends = {}) {
   const std::size_t bytes = both.size() - kTagBytes;
@@ -150,7 +150,8 @@ TEST_P(AeadByEach, ALaterKeyIsAnother) {
   EXPECT_EQ(sealed(*sealer, nonce, {}, plain), first);
 }
 
-// Sizes around those of a block (16), of what the wide way does at once (256, 768) and of a record.
+// Sizes around a block (16), around the wide implementation's steps (256, 768), and around a
+// record.
 TEST(Aead, BothWaysAreOneForAnySizeInAnyPieces) {
   if (!wide_registers()) GTEST_SKIP() << "no registers of 512 bits for AES";
   std::mt19937_64 random(2);

@@ -1,5 +1,5 @@
-// What gpurund reads of a ClientHello before anybody has proved anything: the key's name and its
-// proof, of what OpenSSL writes, and nothing of what is cut, doubled or altered.
+// ClientHello reader: gpurund reads the key's name and its proof from OpenSSL's message before
+// anything is proved. It accepts nothing that is cut, doubled or altered.
 #include "transport/tls/client_hello.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ Secret key() {
 
 Bytes identity() { return Bytes(61, std::byte{'i'}); }
 
-// OpenSSL's, as a client of ours sends it.
+// OpenSSL's message, as our client sends it.
 Bytes hello(bool with_key) {
   loopback::Pair pair = loopback::connect_pair();
   ServerTrust trust;
@@ -51,7 +51,7 @@ TEST(ClientHello, OneWithoutAKeyIsReadAndOffersNone) {
   EXPECT_FALSE(offer->has_value());
 }
 
-// No byte may be changed without the proof failing, and none may be missing.
+// A change of any byte invalidates the proof, and no byte may be missing.
 TEST(ClientHello, WhatIsAlteredOrCutProvesNothing) {
   const Bytes record = hello(true);
   for (std::size_t at = 5; at < record.size(); ++at) {

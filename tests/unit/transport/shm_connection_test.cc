@@ -1,5 +1,5 @@
-// What only shared memory has: an offer that is believed as far as it can be true, a peer that lies
-// in the ring or dies beside it, and that nobody makes a system call for a reader who is awake.
+// Shared memory transport, beyond the common promises: offers are checked as far as possible. A
+// peer may lie in the ring or die. No end makes a system call for a reader that is awake.
 #include "transport/shm/connection.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ struct Sockets {
   std::unique_ptr<Connection> taker;
 };
 
-// The offerer keeps its bare socket and memory: it may lie.
+// The offerer keeps its bare socket and memory, so it can lie.
 struct Liar : Sockets {
   Liar() {
     std::string why_none;
@@ -99,8 +99,8 @@ Status taken(const Words& words, std::vector<int> files) {
   return memory.status();
 }
 
-// Memory that shrinks under whoever uses it ends him by SIGBUS; a worker is offered it by
-// strangers.
+// If memory shrinks during its use, SIGBUS ends the process. Untrusted clients offer memory to a
+// worker.
 TEST(ShmOfferTest, OnlySealedMemoryOfTheSizeThatIsSaidIsTaken) {
   constexpr unsigned kSealed = F_SEAL_SHRINK | F_SEAL_GROW;
   constexpr off_t kBytes = 4096 + 2 * 4096;
@@ -178,7 +178,7 @@ TEST(ShmOfferTest, AConnectionOfAnotherKindStaysAsItIs) {
   EXPECT_EQ(client->get(), before);
 }
 
-// A place that cannot be would have us copy from or to outside of the ring.
+// An impossible position would make us copy from or to memory outside the ring.
 TEST(ShmConnectionTest, APeerThatLiesAboutItsPlaceIsHungUpOn) {
   Liar reader;
   reader.memory.to_taker().state->written.store(kRingBytesMin + 1);
@@ -192,8 +192,8 @@ TEST(ShmConnectionTest, APeerThatLiesAboutItsPlaceIsHungUpOn) {
   EXPECT_EQ(send_bytes(*writer.taker, 1).code(), Code::kPeerGone);
 }
 
-// Or one that steps back: the reader may be told of bytes again, and never of more than the ring
-// has.
+// Also for a position that goes back: the reader may report bytes again, but never more than the
+// ring holds.
 TEST(ShmConnectionTest, WhatComesOutOfABadRingIsNeverMoreThanTheRing) {
   Liar liar;
   RingState& state = *liar.memory.to_taker().state;
@@ -204,19 +204,21 @@ TEST(ShmConnectionTest, WhatComesOutOfABadRingIsNeverMoreThanTheRing) {
   EXPECT_EQ(liar.taker->receive_some(got, true).status().code(), Code::kPeerGone);
 }
 
-// Else it would be woken for the same again and again.
+// Otherwise it would be woken for the same reason again and again.
 TEST(ShmConnectionTest, WhoIsWokenForADeathFindsItAtTheFirstLook) {
   Liar liar;
   const auto watch = liar.taker->watch();
   ASSERT_TRUE(watch.ok());
   EXPECT_EQ((*watch)->wait(Deadline::in(std::chrono::milliseconds(1))).code(), Code::kDeadline);
-  liar.offerer.reset();  // The socket alone: as one who is killed, who says nothing in the ring.
+  liar.offerer.reset();  // Only the socket ends, as for a killed process, which writes nothing into
+                         // the ring.
   ASSERT_TRUE((*watch)->wait(soon()).ok());
   Bytes got(8);
   EXPECT_EQ(liar.taker->receive_some(got, false).status().code(), Code::kPeerGone);
 }
 
-// The bytes do not pass through it: who has closed it is told all the same, and not by chance.
+// Bytes do not pass through the descriptor. A program that has closed it still gets a reliable
+// error.
 TEST(ShmConnectionTest, AProgramThatHasClosedTheDescriptorIsToldAtTheFirstLook) {
   Options options;
   options.others_may_close = true;
@@ -233,7 +235,7 @@ TEST(ShmConnectionTest, AProgramThatHasClosedTheDescriptorIsToldAtTheFirstLook) 
   EXPECT_EQ(ours->receive_some(got, false).status().code(), Code::kUnavailable);
 }
 
-// Runs `body` in a process that then dies without another word; returns when it has.
+// Runs `body` in a process that then dies without a goodbye. Returns after its death.
 void in_dying_process(const std::function<void()>& body) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -246,16 +248,16 @@ void in_dying_process(const std::function<void()>& body) {
   ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// What it has sent arrives, then the end; nobody waits for it at a ring that it would have emptied.
+// Its sent bytes arrive, then the end. No thread waits for it to empty a ring.
 TEST(ShmConnectionTest, APeerThatDiesIsHeardOfByBothDirections) {
   Sockets sockets;
   in_dying_process([&] {
     std::string why_none;
     auto offered = offer(*sockets.offerer, kRingBytesMin, soon(), &why_none);
     const auto theirs = share(std::move(sockets.offerer), *std::move(offered), Side::kOffered);
-    _exit(send_bytes(**theirs, 100).ok() ? 0 : 1);  // No destructor says goodbye.
+    _exit(send_bytes(**theirs, 100).ok() ? 0 : 1);  // No destructor sends a goodbye.
   });
-  sockets.offerer.reset();  // Ours of the two.
+  sockets.offerer.reset();  // This process's copy.
   ASSERT_TRUE(share_offered(sockets.taker, soon()).ok());
   EXPECT_EQ(send_bytes(*sockets.taker, 2 * kRingBytesMin).code(), Code::kPeerGone);
 
@@ -276,7 +278,7 @@ TEST(ShmConnectionTest, APeerThatDiesIsHeardOfByBothDirections) {
   EXPECT_EQ(reader->receive(got, 1, soon()).status().code(), Code::kPeerGone);
 }
 
-// A refusal, or a goodbye with its reason, is not lost because we wanted to say something.
+// A refusal, or a goodbye with its reason, is not lost because of a failed send.
 TEST(ShmConnectionTest, WhatWasSaidBeforeTheEndIsHeardAlsoBehindASendThatFailed) {
   const Shared shared;
   ASSERT_TRUE(send_bytes(*shared.taker, 100).ok());
@@ -290,7 +292,7 @@ TEST(ShmConnectionTest, WhatWasSaidBeforeTheEndIsHeardAlsoBehindASendThatFailed)
   EXPECT_EQ(shared.offerer->receive(got, 1, soon()).status().code(), Code::kPeerGone);
 }
 
-// A child of fork() must not take part in its parent's conversation, whatever it does.
+// A child of fork() must not take part in its parent's connection, whatever it does.
 TEST(ShmConnectionTest, AForkedChildHasNoneOfTheMemory) {
   const Shared shared;
   const auto maps_it = [] {
@@ -310,7 +312,7 @@ int unread(const Connection& connection) {
   return bytes;
 }
 
-// It would hold up who has to see that nothing has come for too long.
+// Otherwise a thread could not notice in time that nothing has arrived for too long.
 TEST(ShmConnectionTest, WakingWithoutBytesPutsNoDeadlineOff) {
   const Liar liar;
   constexpr int kWakes = 1000;
@@ -321,26 +323,27 @@ TEST(ShmConnectionTest, WakingWithoutBytesPutsNoDeadlineOff) {
   EXPECT_GE(unread(*liar.taker), kWakes / 2) << "it ends by the deadline, not by the last of them";
 }
 
-// The whole point: between two that are awake nobody calls the kernel, and a sleeper is woken once.
+// Two ends that are awake never call the kernel, and a sleeping one is woken once.
 TEST(ShmConnectionTest, OnlyASleeperIsWokenAndOnlyOnce) {
   const Shared shared;
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(send_bytes(*shared.offerer, 10).ok());
   EXPECT_EQ(unread(*shared.taker), 0);
   Bytes got(50);
   ASSERT_TRUE(shared.taker->receive(got, 50, soon()).ok());
-  // Asleep by its own word: its deadline has no part in it, and it still says so until it looks.
+  // The end declares itself asleep. Its deadline has no effect on that, and it stays declared until
+  // it looks.
   const auto watch = shared.taker->watch();
   ASSERT_TRUE(watch.ok());
   EXPECT_EQ((*watch)->wait(Deadline::in(std::chrono::milliseconds(1))).code(), Code::kDeadline);
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(send_bytes(*shared.offerer, 10).ok());
   EXPECT_EQ(unread(*shared.taker), 1);
   ASSERT_TRUE((*watch)->wait(soon()).ok());
-  // And what woke it does not stay, to wake somebody for nothing.
+  // The wake-up does not remain, where it would wake a thread without a reason.
   ASSERT_TRUE(shared.taker->receive(got, 50, soon()).ok());
   EXPECT_EQ(unread(*shared.taker), 0);
 }
 
-// A watch that is paused for a thread that finds its bytes at once costs no system call: neither
+// A watch that is paused for a thread that finds its bytes at once costs no system call. Neither
 // end touches the socket.
 TEST(ShmConnectionTest, APausedWatchIsNotRungFor) {
   const Shared shared;
@@ -357,7 +360,7 @@ TEST(ShmConnectionTest, APausedWatchIsNotRungFor) {
   EXPECT_EQ(unread(*shared.taker), 0);
 }
 
-// A writer waits at a full ring in the kernel, and the reader wakes it from there.
+// A writer waits in the kernel while the ring is full, and the reader wakes it there.
 TEST(ShmConnectionTest, AFullRingHoldsItsWriterUntilHalfOfItIsRead) {
   const Shared shared;
   EXPECT_EQ(send_bytes(*shared.offerer, 1).code(), Code::kOk);
@@ -371,9 +374,9 @@ TEST(ShmConnectionTest, AFullRingHoldsItsWriterUntilHalfOfItIsRead) {
   EXPECT_TRUE(sent.get().ok());
 }
 
-// By the reader, and not by the end of a slice.
+// The reader wakes it, and not the end of a time slice.
 TEST(ShmRingTest, WhoReadsHalfOfAFullRingWakesItsWriter) {
-  const Liar ends;  // It has the memory at hand.
+  const Liar ends;  // Used because it gives access to the memory.
   RingWriter writer(ends.memory.to_taker());
   const Bytes full(kRingBytesMin, std::byte{1});
   ASSERT_EQ(writer.room(), kRingBytesMin);

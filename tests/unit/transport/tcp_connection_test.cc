@@ -1,4 +1,5 @@
-// What only TCP has: adopted descriptors, their numbers, and connecting to nobody.
+// TCP transport, beyond the common promises: adopted descriptors, their numbers, and connections to
+// a closed port.
 #include "transport/tcp/connection.h"
 
 #include <fcntl.h>
@@ -38,8 +39,7 @@ TEST(TcpConnectionTest, AdoptsAnotherProcessesDescriptor) {
   EXPECT_TRUE((*client)->receive(got, 2, Deadline::in(kTimeout)).ok());
 }
 
-// Where the system's choice paces what it sends (BBR), a stream within one machine is a third
-// slower.
+// A pacing system default (BBR) would slow a stream within one machine.
 TEST(TcpConnectionTest, NothingPacesAConnectionWithinOneMachine) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
@@ -54,7 +54,7 @@ TEST(TcpConnectionTest, NothingPacesAConnectionWithinOneMachine) {
   }
 }
 
-// Nobody reads: what does not fit is left to the caller, and nobody waits.
+// The peer does not read. Bytes that do not fit are left to the caller, without waiting.
 TEST(TcpConnectionTest, SendSomeTakesWhatGoesAtOnce) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
@@ -74,8 +74,7 @@ TEST(TcpConnectionTest, SendSomeTakesWhatGoesAtOnce) {
   EXPECT_EQ((*client)->send_some(parts).status().code(), Code::kPeerGone);
 }
 
-// Hundreds of idle sessions cost a server what their threads cost that wake up to look at a
-// deadline.
+// The cost of hundreds of idle sessions is that of their threads that wake up to check a deadline.
 TEST(TcpConnectionTest, APatientOneWakesUpLessOftenAndMeetsItsDeadlines) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
@@ -91,14 +90,14 @@ TEST(TcpConnectionTest, APatientOneWakesUpLessOftenAndMeetsItsDeadlines) {
   ASSERT_TRUE(other.ok() && patient.ok());
   EXPECT_EQ(wakes_after_s(**other), 1);
   EXPECT_EQ(wakes_after_s(**patient), 10);
-  // Between the two: what is left to the kernel here would be late by seconds.
+  // A deadline between the two periods. The kernel's timeout alone would be seconds late.
   Bytes got(1);
   auto waited = std::async(std::launch::async, [&] {
     return (*patient)->receive(got, 1, Deadline::in(std::chrono::milliseconds(1100)));
   });
   ASSERT_EQ(waited.wait_for(std::chrono::seconds(8)), std::future_status::ready);
   EXPECT_EQ(waited.get().status().code(), Code::kDeadline);
-  // And it ends at once when somebody ends it.
+  // It also ends at once on shut_down().
   auto ended = std::async(std::launch::async,
                           [&] { return (*patient)->receive(got, 1, Deadline::never()); });
   (*patient)->shut_down();
@@ -106,7 +105,7 @@ TEST(TcpConnectionTest, APatientOneWakesUpLessOftenAndMeetsItsDeadlines) {
   EXPECT_EQ(ended.get().status().code(), Code::kPeerGone);
 }
 
-// For bytes of which the socket knows nothing; whether or not anybody waits just then.
+// For bytes that the socket does not know. It works whether or not a thread waits at that moment.
 TEST(TcpConnectionTest, AWatchIsWokenOnceAlsoBeforeItWaits) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
@@ -134,8 +133,8 @@ TEST(TcpConnectionTest, RefusesToAdoptWhatIsNoConnectedSocket) {
   EXPECT_EQ(adopted.status().code(), Code::kInvalidArgument);
 }
 
-// Programs use low numbers by themselves (select(), dup2 onto 3); ours stay away, also where the
-// limit forbids the number that we would like.
+// Programs use low numbers themselves (select(), dup2 onto 3). Ours stay away from them, also if
+// the limit forbids the preferred number.
 TEST(TcpConnectionTest, MovesItsDescriptorUpAsFarAsTheLimitAllows) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
@@ -155,7 +154,7 @@ TEST(TcpConnectionTest, MovesItsDescriptorUpAsFarAsTheLimitAllows) {
   EXPECT_LT((*limited)->fd(), 256);
 }
 
-// In somebody else's process the number may stand for something of the program's at any moment.
+// In the program's process the number may refer to one of the program's files at any moment.
 TEST(TcpConnectionTest, LeavesANumberAloneThatStandsForSomethingElse) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());

@@ -1,5 +1,5 @@
-// TLS connections beyond what every transport promises: the RFC's own numbers, trust in keys and
-// certificates, channel binding, altered records, renewed keys, and other implementations' ways.
+// TLS transport, beyond the common promises: the RFC's own numbers, trust in keys and certificates,
+// channel binding, altered records, renewed keys, and other implementations.
 #include "transport/tls/connection.h"
 
 #include <gtest/gtest.h>
@@ -105,7 +105,7 @@ TEST(TlsRecord, IsTheRfcsOwnByteForByte) {
     ASSERT_TRUE(sealer->seal(Content::kApplicationData, parts, record.data()).ok());
     EXPECT_EQ(record, expected);
 
-    // Opened again, cut between two places; a flipped bit anywhere is found.
+    // Opens the record again, split over two buffers. A flipped bit anywhere is detected.
     auto opener = made(false);
     Bytes first(20), rest(kSealedBytesMax);
     const auto opened = opener->open(record, first, rest);
@@ -123,8 +123,8 @@ TEST(TlsRecord, IsTheRfcsOwnByteForByte) {
   }
 }
 
-// A direction begins with OpenSSL's cipher and goes on with the wide one; the other end, which has
-// OpenSSL's all the time, cannot tell.
+// A direction begins with OpenSSL's cipher and continues with the wide one. The other end uses
+// OpenSSL's cipher throughout and sees no difference.
 TEST(TlsRecord, TheCipherChangesAndNobodySeesIt) {
   const AeadBy later = wide_registers() ? AeadBy::kWideRegisters : AeadBy::kOpenssl;
   const Secret secret = key_of("", 9).key;
@@ -151,7 +151,7 @@ TEST(TlsRecord, TheCipherChangesAndNobodySeesIt) {
       const bool changed = number >= std::min<std::size_t>(large_at, Protection::kFewRecords);
       ASSERT_EQ(sealer->by(), changed ? later : AeadBy::kOpenssl) << number;
       ASSERT_EQ(opener->by(), changed ? later : AeadBy::kOpenssl) << number;
-      if (number != 100) continue;  // The wide one takes another key, too.
+      if (number != 100) continue;  // The wide cipher also takes a new key.
       for (Protection* one : {sealer.get(), opener.get(), plain_sealer.get(), plain_opener.get()}) {
         ASSERT_TRUE(one->update().ok());
       }
@@ -159,7 +159,7 @@ TEST(TlsRecord, TheCipherChangesAndNobodySeesIt) {
   }
 }
 
-// The handshake's only promise that counts: both know the same and are told of each other.
+// After the handshake both ends have the same channel, and know each other's identity.
 TEST(TlsHandshake, AKeyThatBothKnowMakesOneChannel) {
   Ends ends = shake_with_keys(key_of("who", 1), key_of("who", 1));
   ASSERT_TRUE(ends.client.ok()) << ends.client.status().to_string();
@@ -180,7 +180,8 @@ TEST(TlsHandshake, AnotherKeyOrNameEndsBothEnds) {
   }
 }
 
-// A key never becomes a certificate: not when the server has one, and not when the client has none.
+// A key never replaces a certificate: neither when the server has one, nor when the client has
+// none.
 TEST(TlsHandshake, ThereIsNoWayFromAKeyToACertificate) {
   const auto identity = *Identity::make("host.example");
   ServerTrust trust;
@@ -193,8 +194,8 @@ TEST(TlsHandshake, ThereIsNoWayFromAKeyToACertificate) {
   EXPECT_FALSE(ends.server.ok());
 }
 
-// What goes by a key starts with few algorithms, which is what makes its start short; what goes by
-// a certificate in the same process has all of them, whichever of the two came first.
+// A context for keys loads few algorithms, which makes its start short. A context for certificates
+// in the same process has all of them, whichever was first.
 TEST(TlsLibrary, AKeyNeedsFewAlgorithmsAndACertificateHasThemAll) {
   const auto has = [](KnownBy known_by, const char* cipher, const char* key) {
     OSSL_LIB_CTX* const context = (*library(known_by))->context;
@@ -216,7 +217,7 @@ TEST(TlsLibrary, AKeyNeedsFewAlgorithmsAndACertificateHasThemAll) {
   }
 }
 
-// Their texts are not loaded before one is to be told.
+// The texts are not loaded before the first error.
 TEST(TlsLibrary, ItsErrorsHaveTexts) {
   EXPECT_EQ(take_openssl_error(), "unknown error");
   ERR_raise(ERR_LIB_SSL, SSL_R_NO_SHARED_CIPHER);
@@ -242,9 +243,9 @@ TEST(TlsHandshake, ACertificateIsKnownByItsFingerprintAndSurvivesItsFiles) {
             Code::kInvalidArgument);
 }
 
-// A link by certificates carries what sessions' keys come from, so what is recorded of it must not
-// be opened by a quantum computer, where OpenSSL knows how. A session has a key that nobody else
-// knows, beside its exchange.
+// Sessions' keys come from a link with certificates. A recording of the link must therefore
+// withstand a quantum computer, if OpenSSL supports that. A session also has a secret key beside
+// its exchange.
 TEST(TlsHandshake, ALinkUsesAnExchangeThatOutlivesQuantumComputersWhereThereIsOne) {
   const auto identity = *Identity::make("here");
   const Ends link = shake(*Handshake::of_client({}), *Handshake::of_server(identity));
@@ -340,7 +341,7 @@ Secured secured_pair(const TlsOptions& options, const faulty::Plan* plan = nullp
           *secure(std::move(ends.below_server), *std::move(ends.server), options)};
 }
 
-// Whoever flips a bit on the way gets nobody to believe it, and the way back still works.
+// A record with a flipped bit is never accepted, and the opposite direction still works.
 TEST(TlsConnection, AnAlteredRecordEndsItWithOneClearError) {
   faulty::Plan plan;
   plan.seed = 3;
@@ -370,7 +371,7 @@ TEST(TlsConnection, AnAlteredRecordEndsItWithOneClearError) {
   sending.wait();
 }
 
-// Keys wear out: both directions renew theirs and nothing is lost.
+// Keys wear out, so both directions renew theirs, and nothing is lost.
 TEST(TlsConnection, RenewedKeysGoUnnoticed) {
   TlsOptions options;
   options.records_per_key = 3;
@@ -386,7 +387,7 @@ TEST(TlsConnection, RenewedKeysGoUnnoticed) {
   }
 }
 
-// With reads_ahead off the descriptor tells whether there is something: what polls it relies on it.
+// With reads_ahead off the descriptor shows whether there are bytes, which polling code relies on.
 TEST(TlsConnection, WithoutReadingAheadTheDescriptorStaysReadable) {
   auto listener = *listen("tcp://127.0.0.1:0");
   auto near = *connect("tcp://" + listener->address(), soon());
@@ -412,7 +413,7 @@ TEST(TlsConnection, WithoutReadingAheadTheDescriptorStaysReadable) {
 }
 
 // Another implementation at the other end: OpenSSL's own record layer, its tickets after the
-// handshake, its padding, and its key updates with the wish that we renew ours.
+// handshake, its padding, and its key updates with a request for ours.
 TEST(TlsConnection, SpeaksWithOpenSslsOwnRecordLayer) {
   auto listener = *listen("tcp://127.0.0.1:0");
   const auto identity = *Identity::make("host.example");

@@ -1,5 +1,4 @@
-// Protects the client from image files of any size: one over the bound is refused before a byte of
-// it is read.
+// Image files: a file over the size bound is refused before a byte of it is read.
 #include "client/interpose/modules/files.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +15,7 @@
 namespace gpurun::client::interpose::modules {
 namespace {
 
-// A file without contents that takes no room, under a name of its own.
+// A file of holes that takes no disk space, under a unique name.
 class SparseFile {
  public:
   explicit SparseFile(std::size_t bytes) : fd_(memfd_create("image", MFD_CLOEXEC)) {

@@ -1,6 +1,5 @@
-// Protects the client's part of a launch: a block is laid out exactly as the kernel's parameters
-// are and holds nothing else, whatever the program passes; limits give the driver's codes; known
-// tables are the right ones.
+// Launches in the client: a block has exactly the layout of the kernel's parameters and holds
+// nothing else. Limits give the driver's codes. Known tables belong to the right image and device.
 #include "client/interpose/modules/launch.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +36,7 @@ TEST(PackedParameters, CopiesEachToItsOffsetAndZeroesTheGaps) {
   EXPECT_EQ(std::memcmp(packed.block.data(), expected, sizeof expected), 0);
 }
 
-// A cluster of several blocks, from the kernel or the launch, on the device that has none.
+// A cluster of several blocks, from the kernel or the launch, on a device without clusters.
 TEST(CheckCluster, RefusesMoreThanOneBlock) {
   const Kernel plain = kernel({});
   LaunchPayload launch;
@@ -53,7 +52,7 @@ TEST(CheckCluster, RefusesMoreThanOneBlock) {
   EXPECT_EQ(check({0, 0, 0}, {1, 1, 1}), 0);
   EXPECT_EQ(check({2, 1, 1}, {0}), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(check({0, 0, 0}, {4, 1, 1}), CUDA_ERROR_NOT_SUPPORTED);
-  // The driver's to say.
+  // The driver decides these.
   EXPECT_EQ(check({0, 0, 0}, {3, 1, 1}), 0);
   EXPECT_EQ(check({0, 0, 0}, {0xffffffff, 0xffffffff, 2}), 0);
 }
@@ -186,7 +185,7 @@ TEST(KnownImages, ForgetsTheOldestBeyondItsBound) {
   }
   EXPECT_EQ(known.find(digest(0), 0), nullptr);
   EXPECT_NE(known.find(digest(1), 0), nullptr);
-  EXPECT_EQ(known.find(digest(1), 1), nullptr);  // Another device has attributes of its own.
+  EXPECT_EQ(known.find(digest(1), 1), nullptr);  // Another device has its own attributes.
 }
 
 }  // namespace

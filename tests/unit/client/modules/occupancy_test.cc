@@ -1,6 +1,6 @@
-// Protects occupancy, which the client answers by itself: numbers as the published rules give them
-// for real devices (CUDA Programming Guide, table of technical specifications per compute
-// capability; the occupancy page of Nsight Compute shows the same).
+// Occupancy, which the client computes: equal to the published rules for real devices (CUDA
+// Programming Guide, table of technical specifications per compute capability; the occupancy page
+// of Nsight Compute shows the same).
 #include "client/interpose/modules/occupancy.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ OccupancyDevice a100() {
   return device;
 }
 
-// Compute capability 7.5: no reserved shared memory, coarser runs of it.
+// Compute capability 7.5: no reserved shared memory, and a coarser allocation unit.
 OccupancyDevice t4() {
   OccupancyDevice device = a100();
   device.capability_major = 7;
@@ -44,8 +44,8 @@ int blocks(const OccupancyDevice& device, int registers, int threads, std::size_
 TEST(Occupancy, IsLimitedByThreadsAndBlocks) {
   EXPECT_EQ(blocks(a100(), 16, 1024, 0), 2);
   EXPECT_EQ(blocks(a100(), 16, 256, 0), 8);
-  EXPECT_EQ(blocks(a100(), 16, 250, 0), 8);  // A part of a warp takes a whole one.
-  EXPECT_EQ(blocks(a100(), 16, 32, 0), 32);  // 64 would have threads enough.
+  EXPECT_EQ(blocks(a100(), 16, 250, 0), 8);  // A partial warp takes a whole one.
+  EXPECT_EQ(blocks(a100(), 16, 32, 0), 32);  // The threads would allow 64.
   EXPECT_EQ(blocks(t4(), 16, 32, 0), 16);
   EXPECT_EQ(blocks(t4(), 16, 1024, 0), 1);
 }
@@ -61,7 +61,7 @@ TEST(Occupancy, IsLimitedByRegisters) {
 }
 
 TEST(Occupancy, IsLimitedBySharedMemory) {
-  EXPECT_EQ(blocks(a100(), 16, 256, 48 * 1024), 3);  // 49 KiB with what is reserved.
+  EXPECT_EQ(blocks(a100(), 16, 256, 48 * 1024), 3);  // 49 KiB with the reserved part.
   EXPECT_EQ(blocks(a100(), 16, 256, 163 * 1024), 1);
   EXPECT_EQ(blocks(a100(), 16, 256, 164 * 1024), 0);
   EXPECT_EQ(blocks(t4(), 16, 128, 32 * 1024), 2);
@@ -69,14 +69,15 @@ TEST(Occupancy, IsLimitedBySharedMemory) {
   EXPECT_EQ(blocks(a100(), 16, 256, ~std::size_t{0}), 0);
 }
 
-// 48 KiB until the program sets another limit for the kernel; a lower one of its own counts where
-// the driver says what is available, and not where it says how many blocks fit (driver 580, H200).
+// The limit is 48 KiB until the program sets another one for the kernel. A lower limit counts for
+// the available memory, but not for the number of blocks (driver 580, H200).
 TEST(Occupancy, IsLimitedByWhatTheKernelMayAskFor) {
   const OccupancyFunction usual{16, 1024, 0, 48 * 1024};
   EXPECT_EQ(max_active_blocks(a100(), usual, 256, 48 * 1024), 3);
   EXPECT_EQ(max_active_blocks(a100(), usual, 256, 48 * 1024 + 1), 0);
   EXPECT_EQ(available_dynamic_shared(a100(), usual, 1, 256), 48u * 1024);
-  EXPECT_EQ(available_dynamic_shared(a100(), usual, 8, 256), 20u * 1024 + 512);  // Its share.
+  EXPECT_EQ(available_dynamic_shared(a100(), usual, 8, 256), 20u * 1024 + 512);  // One block's
+                                                                                 // share.
   const OccupancyFunction more{16, 1024, 0, 70'000};
   EXPECT_EQ(max_active_blocks(a100(), more, 256, 70'000), 2);
   EXPECT_EQ(max_active_blocks(a100(), more, 256, 70'001), 0);
@@ -95,13 +96,14 @@ TEST(Occupancy, IsNothingForABlockThatCannotBe) {
   EXPECT_EQ(blocks(a100(), 16, 0, 0), 0);
 }
 
-// A kernel's launch bounds refuse a launch, and do not change this answer (driver 580, H200).
+// A kernel's launch bounds refuse a launch, but do not change this number (driver 580, H200).
 TEST(Occupancy, DoesNotHeedLaunchBounds) {
   EXPECT_EQ(max_active_blocks(a100(), {16, 256, 0}, 512, 0), 4);
 }
 
-// As an H200 said it (driver 580): the share of a multiprocessor's 228 KiB, in runs of 128 bytes,
-// less the static part. What the driver keeps of each block counts for how many fit, and not here.
+// As on an H200 (driver 580): the share of a multiprocessor's 228 KiB, in units of 128 bytes, less
+// the static part. The driver's reserve for each block counts for the number of blocks, but not
+// here.
 TEST(Occupancy, LeavesSharedMemoryForSoManyBlocks) {
   OccupancyDevice h200 = a100();
   h200.capability_major = 9;
@@ -115,7 +117,8 @@ TEST(Occupancy, LeavesSharedMemoryForSoManyBlocks) {
   EXPECT_EQ(available_dynamic_shared(h200, fixed, 5, 32), 42'592u);
   EXPECT_EQ(available_dynamic_shared(h200, fixed, 4, 32), 45'152u);
   EXPECT_EQ(max_active_blocks(h200, usual, 32, 46'592), 4);                 // Not five.
-  EXPECT_EQ(available_dynamic_shared(h200, usual, 3, 1024), std::nullopt);  // Too many threads.
+  EXPECT_EQ(available_dynamic_shared(h200, usual, 3, 1024), std::nullopt);  // Too many threads for
+                                                                            // a multiprocessor.
   EXPECT_EQ(available_dynamic_shared(h200, usual, 17, 128), std::nullopt);
 }
 
@@ -129,7 +132,7 @@ TEST(Occupancy, FindsTheLargestBestBlock) {
   // 1280 registers a warp: 48 warps, in blocks of 24.
   EXPECT_EQ(best_block(a100(), {40, 1024, 0}, &none, nullptr, 0).block_threads, 768);
   EXPECT_EQ(best_block(a100(), {32, 1024, 0}, &by_thread, nullptr, 0).block_threads, 1024);
-  // 100 threads waste most of a warp, 96 leave room for a warp.
+  // Blocks of 100 threads waste most of a warp. With 96 a warp remains unused.
   EXPECT_EQ(best_block(a100(), {32, 100, 0}, &none, nullptr, 0).block_threads, 64);
 }
 

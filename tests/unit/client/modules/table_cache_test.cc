@@ -1,5 +1,5 @@
-// Protects: a table of kernels comes back as it was kept, only for what it was kept for, and a file
-// that is not what we wrote is never believed, whatever is in it.
+// TableCache: a table of kernels is returned as it was stored, and only for its own key. A file
+// that this cache did not write is never trusted.
 #include "client/interpose/modules/table_cache.h"
 
 #include <fcntl.h>
@@ -51,7 +51,7 @@ class TableCacheTest : public ::testing::Test {
   const Sha256Digest key_ = key_of("image");
 };
 
-// What a gpurun of another build has kept is not even looked at: its tables mean something else.
+// Tables of another build of gpurun are not even read, because they may have another meaning.
 TEST_F(TableCacheTest, AKeyNamesTheBuildsFormatAndAllThatATableDependsOn) {
   const DeviceSnapshot devices;
   Device device;
@@ -88,7 +88,7 @@ TEST_F(TableCacheTest, ATableComesBackForItsKeyAlone) {
   struct stat about {};
   ASSERT_EQ(stat(folder().c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 0777, 0700u);
-  EXPECT_EQ(files(), 2u);  // No part of one is left.
+  EXPECT_EQ(files(), 2u);  // No partial file remains.
 }
 
 TEST_F(TableCacheTest, AChangedByteAnywhereIsNoticedAndTheFileRemoved) {
@@ -128,7 +128,7 @@ TEST_F(TableCacheTest, LinksPipesAndForeignFoldersAreNotRead) {
   fs::create_symlink(base_ + "/elsewhere", own);
   EXPECT_FALSE(cache_.find(key_).has_value());
   ASSERT_EQ(mkfifo(own.c_str(), 0600), 0);
-  EXPECT_FALSE(cache_.find(key_).has_value());  // Nor waited for.
+  EXPECT_FALSE(cache_.find(key_).has_value());  // A FIFO does not block the reader either.
   fs::rename(base_ + "/elsewhere", own);
   EXPECT_TRUE(cache_.find(key_).has_value());
   chmod(folder().c_str(), 0770);
@@ -142,7 +142,7 @@ TEST_F(TableCacheTest, TheOldestGoBeyondTheBound) {
   for (std::size_t i = 0; i < TableCache::kFilesMax; ++i) {
     std::ofstream(folder() + "/filler" + std::to_string(i)) << "x";
   }
-  // That none of so many looks would be one failure in 10^9.
+  // The chance that so many additions cause no look is one in 10^9.
   const unsigned added_max = 20 * TableCache::kAddedPerLook;
   unsigned added = 0;
   while (added < added_max && files() >= TableCache::kFilesMax) {

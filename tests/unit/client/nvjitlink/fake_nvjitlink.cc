@@ -1,5 +1,6 @@
-// Plays NVIDIA's nvJitLink for stand_in_test.cc: accepts any input but one that begins with "bad",
-// "links" to machine code of its own, and "compiles" LTO-IR to a PTX text that names its options.
+// Fake nvJitLink: plays NVIDIA's library for stand_in_test.cc. It accepts any input except one that
+// begins with "bad". It "links" to machine code of its own, and "compiles" LTO-IR to a PTX text
+// that names its options.
 #include <cstdint>
 #include <cstring>
 #include <string>

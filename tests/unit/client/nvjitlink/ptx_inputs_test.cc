@@ -1,5 +1,5 @@
-// Protects what our stand-in for nvJitLink makes of each kind of input: the PTX that the emulated
-// device would take, LTO-IR set aside to be compiled, and machine code refused by name.
+// PTX inputs of our nvJitLink: each kind of input becomes the PTX that the emulated device would
+// take. LTO-IR is set aside for compilation, and machine code is refused by name.
 #include "client/nvjitlink/ptx_inputs.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,5 @@
-// Protects what programs see of nvJitLink where the device is emulated: NVIDIA's answers, but PTX
-// in place of machine code, and a reason where there is none. A library of the test's own plays
-// NVIDIA's.
+// nvJitLink stand-in on an emulated device: programs get NVIDIA's answers, but PTX in place of
+// machine code, or the reason why that is missing. A library of the test plays NVIDIA's.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,7 +93,7 @@ TEST_F(StandIn, PtxStaysPtx) {
   EXPECT_THAT(texts_of(image), ElementsAre(".version 9.0 // a", ".version 9.0 // b"));
   destroy(link);
 
-  // And once more through another link, as a program's cubin.
+  // The same through another link, as a program's cubin.
   void* again = create({"-arch=sm_121"});
   EXPECT_EQ(add(again, kCubin, image), kSuccess);
   EXPECT_EQ(call("nvJitLinkComplete", again), kSuccess);
@@ -112,7 +111,7 @@ TEST_F(StandIn, IrIsCompiledByNvidiasOwn) {
   destroy(link);
 }
 
-// Who wants PTX gets NVIDIA's.
+// A program that asks for PTX gets NVIDIA's.
 TEST_F(StandIn, PtxThatIsAskedForIsNvidias) {
   void* link = create({"-arch=sm_121", "-lto", "-ptx"});
   EXPECT_EQ(add(link, kLtoIr, "ir"), kSuccess);
@@ -146,7 +145,7 @@ TEST_F(StandIn, NvidiasErrorsAndLogsAreItsOwn) {
   unsigned major = 0, minor = 0;
   EXPECT_EQ(call("nvJitLinkVersion", &major, &minor), kSuccess);
   EXPECT_EQ(major * 100 + minor, 1399U);
-  // The fake has no such function.
+  // The fake library lacks this function.
   std::size_t bytes = 0;
   EXPECT_EQ(call("nvJitLinkGetLinkedLTOIRSize", static_cast<void*>(nullptr), &bytes), kNullInput);
 }
@@ -166,8 +165,8 @@ TEST_F(StandIn, NullIsRefused) {
   EXPECT_EQ(call("nvJitLinkDestroy", &none), kInvalidInput);
 }
 
-// In a process of its own, because a library that was found once stays. There is none here: PTX is
-// linked all the same, and LTO-IR says what is missing.
+// In a separate process, because a library stays loaded once it was found. Without NVIDIA's library
+// PTX still links, and LTO-IR reports what is missing.
 TEST_F(StandIn, LinksPtxWithoutNvidiasLibrary) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto all_right = [this] {
@@ -190,7 +189,7 @@ TEST_F(StandIn, LinksPtxWithoutNvidiasLibrary) {
   EXPECT_EXIT(all_right(), testing::ExitedWithCode(0), "");
 }
 
-// NVIDIA's library reads a text's NUL even where the length leaves it out; a copy may have none.
+// NVIDIA's library reads the NUL of a text even if the length excludes it. A copy may lack the NUL.
 TEST_F(StandIn, NvidiasLibraryGetsTheCallersOwnBytes) {
   void* link = create({"-arch=sm_121"});
   const std::string text = ".version 9.0";
@@ -201,7 +200,7 @@ TEST_F(StandIn, NvidiasLibraryGetsTheCallersOwnBytes) {
   destroy(link);
 }
 
-// Programs that were compiled with a release's header have its name.
+// Programs that were compiled with a release's header use that release's names.
 TEST_F(StandIn, HasTheNamesOfEveryRelease) {
   for (const char* function :
        {"Create", "Destroy", "AddData", "AddFile", "Complete", "GetLinkedCubinSize",

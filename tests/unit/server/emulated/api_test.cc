@@ -1,5 +1,5 @@
-// The emulated device's driver API below its exported names: order of streams, exact memory bounds,
-// and wrong calls answered with a code. What breaks here breaks every program on the device.
+// Emulated driver API below its exported names: order of streams, exact memory bounds, and wrong
+// calls that return a code. A mistake here breaks every program on the device.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -66,7 +66,7 @@ class EmulatedApi : public ::testing::Test {
   CUcontext context_ = nullptr;
 };
 
-// Opened by the test to let a stream go on.
+// The test opens the gate to let a stream go on.
 void wait_for_gate(void* gate) { static_cast<std::atomic<bool>*>(gate)->wait(false); }
 void open(std::atomic<bool>& gate) {
   gate = true;
@@ -85,7 +85,7 @@ TEST_F(EmulatedApi, ACopyPastTheEndOfAnAllocationIsRefused) {
   EXPECT_EQ(api::cuMemFree_v2(memory), CUDA_ERROR_INVALID_VALUE);
 }
 
-// The device's addresses stay its own: what was freed there is no memory of the host's.
+// Freed device addresses stay with the device. They are never treated as host memory.
 TEST_F(EmulatedApi, FreedDeviceMemoryIsRefusedAsEitherOperandWhateverTheCallTakesItFor) {
   CUdeviceptr gone = 0, live = 0;
   ASSERT_EQ(api::cuMemAlloc_v2(&gone, 1 << 20), CUDA_SUCCESS);
@@ -110,7 +110,7 @@ TEST_F(EmulatedApi, FreedDeviceMemoryIsRefusedAsEitherOperandWhateverTheCallTake
   box.srcMemoryType = CU_MEMORYTYPE_HOST;
   box.srcHost = gone_pointer;
   EXPECT_EQ(api::cuMemcpy2D_v2(&box), CUDA_ERROR_INVALID_VALUE);
-  // What is allocated may stand for host memory (unified addressing), to its last byte.
+  // Allocated memory may stand for host memory (unified addressing), to its last byte.
   void* const live_end = reinterpret_cast<void*>(live + (1 << 20) - 4);
   EXPECT_EQ(api::cuMemcpyDtoH_v2(live_end, live, 4), CUDA_SUCCESS);
   EXPECT_EQ(api::cuMemcpyDtoH_v2(live_end, live, 5), CUDA_ERROR_INVALID_VALUE);
@@ -121,7 +121,7 @@ TEST_F(EmulatedApi, FreedDeviceMemoryIsRefusedAsEitherOperandWhateverTheCallTake
   EXPECT_EQ(api::cuMemFree_v2(live), CUDA_SUCCESS);
 }
 
-// A node is checked when it is made; what it copies may be gone when it runs.
+// A node is checked when it is created. Its memory may be gone when it runs.
 TEST_F(EmulatedApi, AGraphThatCopiesFreedMemoryFailsItsContext) {
   CUcontext own = nullptr;
   ASSERT_EQ(api::cuCtxCreate_v2(&own, 0, 0), CUDA_SUCCESS);
@@ -173,8 +173,8 @@ TEST_F(EmulatedApi, AStreamRunsBehindTheCallersBackAndAnotherWaitsForItsEvent) {
   ASSERT_EQ(api::cuEventRecord(event, first), CUDA_SUCCESS);
   ASSERT_EQ(api::cuStreamWaitEvent(second, event, 0), CUDA_SUCCESS);
   ASSERT_EQ(api::cuMemsetD32Async(memory, 2, 1024, second), CUDA_SUCCESS);
-  // Streams that depend on nothing come and go meanwhile: time enough to overtake, were it
-  // possible.
+  // Independent streams are created and destroyed meanwhile, which gives the other streams time to
+  // overtake if they could.
   for (int i = 0; i < 100; ++i) {
     CUstream free_stream;
     ASSERT_EQ(api::cuStreamCreate(&free_stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -210,7 +210,7 @@ TEST_F(EmulatedApi, TheLegacyStreamWaitsForBlockingStreamsOnly) {
   EXPECT_EQ(api::cuStreamQuery(nullptr), CUDA_SUCCESS);
 }
 
-// Two contexts with memory each, and work in the first that waits for a gate: a fill of its memory.
+// Two contexts with memory each. A fill of the first one's memory waits for a gate.
 class BetweenContexts : public EmulatedApi {
  protected:
   static constexpr size_t kBytes = 4096;
@@ -246,14 +246,15 @@ class BetweenContexts : public EmulatedApi {
     box.Height = box.Depth = 1;
     return box;
   }
-  // What the copy brought; all else is done.
+  // Waits for all work, and expects this result of the copy.
   void expect_copied(unsigned wanted) {
     ASSERT_EQ(api::cuCtxSynchronize(), CUDA_SUCCESS);
     std::vector<unsigned> host(kBytes / 4);
     ASSERT_EQ(api::cuMemcpyDtoH_v2(host.data(), memory_[1], kBytes), CUDA_SUCCESS);
     EXPECT_EQ(host, std::vector<unsigned>(kBytes / 4, wanted));
   }
-  // It was issued, is not done, and what is issued to the source's context next waits for it.
+  // Expects that the copy is issued and not done, and that the next work of the source's context
+  // waits for it.
   void expect_in_turn() {
     EXPECT_EQ(api::cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
     ASSERT_EQ(api::cuCtxSetCurrent(contexts_[0]), CUDA_SUCCESS);

@@ -1,6 +1,6 @@
-// Protects arrays, texture and surface objects of the emulated device's driver API: what is
-// refused and how, copies to and from every kind of array, memory that counts, and objects that
-// live as long as kernels use them. (How fetches find their texels: codegen/texture_test.cc.)
+// Arrays, texture and surface objects of the emulated driver API: refusals and their codes, copies
+// to and from every kind of array, and memory accounting. Objects live as long as kernels use them.
+// (codegen/texture_test.cc covers how fetches find their texels.)
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -56,7 +56,7 @@ TEST_F(ArrayApi, ExtentsAreThoseOfTheManualsTable) {
       {description(4, 65536, 0), CUDA_SUCCESS},
       {description(4, 65537, 0), kInvalidValue},
       {description(4, 4, 16384), CUDA_SUCCESS},
-      {description(4, 4, 32768), CUDA_SUCCESS},  // The alternate limits.
+      {description(4, 4, 32768), CUDA_SUCCESS},  // The alternate limits of a 3D array.
       {description(8193, 4, 32768), kInvalidValue},
       {description(0, 4, 0), kInvalidValue},
       {description(4, 0, 4), kInvalidValue},
@@ -108,7 +108,7 @@ TEST_F(ArrayApi, MemoryCountsAgainstTheDevice) {
   EXPECT_EQ(bytes_free(), before);
   EXPECT_EQ(create(description(16384, 16384, 16384), &array), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(bytes_free(), before);
-  // What a context has ends with it.
+  // A context's arrays end with it.
   CUcontext other = nullptr;
   ASSERT_EQ(api::cuCtxCreate_v2(&other, 0, 0), CUDA_SUCCESS);
   CUmipmappedArray mipmapped = nullptr;
@@ -197,7 +197,7 @@ TEST_F(ArrayApi, BoxesAreCopiedWithinTheArrayOnly) {
   copy.Height = 6;
   copy.Depth = 4;
   ASSERT_EQ(api::cuMemcpy3D_v2(&copy), CUDA_SUCCESS);
-  // A box of it, into the middle of a plane.
+  // A box of the volume, into the middle of a plane.
   CUarray plane = nullptr;
   ASSERT_EQ(create(description(8, 6, 0), &plane), CUDA_SUCCESS);
   CUDA_MEMCPY3D box{};
@@ -283,7 +283,7 @@ TEST_F(ArrayApi, CopiesOfArraysAreNodesOfGraphs) {
   EXPECT_EQ(std::memcmp(in, out, sizeof in), 0);
   EXPECT_EQ(api::cuGraphExecDestroy(exec), CUDA_SUCCESS);
   EXPECT_EQ(api::cuGraphDestroy(graph), CUDA_SUCCESS);
-  // A captured one too.
+  // The same for a captured copy.
   CUstream stream = nullptr;
   ASSERT_EQ(api::cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   ASSERT_EQ(api::cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
@@ -314,7 +314,7 @@ CUDA_TEXTURE_DESC clamped() {
   return out;
 }
 
-// A number that is none of the enumeration's.
+// Sets a number outside the enumeration.
 template <typename Enum>
 void set_number(Enum& out, int number) {
   std::memcpy(&out, &number, sizeof out);
@@ -501,7 +501,7 @@ TEST_F(ArrayApi, KernelsLaunchedBeforeFindWhatIsDestroyedBehindThem) {
 }
 
 TEST_F(ArrayApi, AKernelWithADestroyedTextureFails) {
-  CUcontext other = nullptr;  // Its error stays in it.
+  CUcontext other = nullptr;  // Its error stays within it.
   ASSERT_EQ(api::cuCtxCreate_v2(&other, 0, 0), CUDA_SUCCESS);
   CUarray array = nullptr;
   ASSERT_EQ(create(description(2, 2, 0, CUDA_ARRAY3D_SURFACE_LDST), &array), CUDA_SUCCESS);
@@ -524,7 +524,7 @@ TEST_F(ArrayApi, AKernelWithADestroyedTextureFails) {
   EXPECT_EQ(api::cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
   EXPECT_EQ(api::cuCtxDestroy_v2(other), CUDA_SUCCESS);
   EXPECT_EQ(api::cuCtxSetCurrent(context_), CUDA_SUCCESS);
-  // The surface went with the context.
+  // The surface ended with the context.
   CUDA_RESOURCE_DESC told{};
   EXPECT_EQ(api::cuSurfObjectGetResourceDesc(&told, surface), kInvalidValue);
 }

@@ -1,6 +1,6 @@
-// Protects that processes which share an emulated device share its memory: what one takes the
-// others lack, all together never have more than there is, a killed one's bytes come back, and a
-// process that means ill can take memory and nothing else.
+// Memory ledger: processes that share an emulated device share its memory. What one takes the
+// others lack, and together they never have more than there is. A killed process's bytes come back.
+// A malicious process can take memory and nothing else.
 #include "server/emulated/memory_ledger.h"
 
 #include <fcntl.h>
@@ -30,12 +30,12 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 UniqueFd make_file() { return UniqueFd(memfd_create("ledger", MFD_CLOEXEC)); }
 
-// Locks of the kernel that others would see, one for each run of a process.
+// The number of the kernel's locks that other processes would see. A process has one for each run.
 int runs_in(int file) {
   int runs = 0;
   std::uint64_t start = 0;
   while (start < kTotal && runs < 10'000) {
-    // From the right: whatever lies lowest is found at last.
+    // Searches from the right, so that the lowest lock is found last.
     struct flock found {};
     std::uint64_t end = kTotal, next = kTotal;
     bool any = false;
@@ -57,7 +57,7 @@ int runs_in(int file) {
   return runs;
 }
 
-// Another process with a ledger of the same file, which does as it is told.
+// Another process with a ledger of the same file, controlled by the test.
 class Neighbour {
  public:
   explicit Neighbour(int file, std::uint64_t total = kTotal) {
@@ -75,7 +75,8 @@ class Neighbour {
   bool take(std::uint64_t bytes) { return ask('t', bytes) != 0; }
   void give(std::uint64_t bytes) { ask('g', bytes); }
   std::uint64_t bytes_free() { return ask('f', 0); }
-  // Without the ledger: a lock on [start, end), 0: to the end of all; or its release.
+  // Directly, without the ledger: locks [start, end), or to the end of the file if `end` is 0.
+  // unlock() releases it.
   bool lock(std::uint64_t start, std::uint64_t end) { return ask('l', start, end) != 0; }
   bool unlock(std::uint64_t start, std::uint64_t end) { return ask('u', start, end) != 0; }
   void kill() {
@@ -136,7 +137,7 @@ TEST(MemoryLedger, TheSettingsNameFilesThatCanBeOne) {
   const UniqueFd read_only(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   const std::string list =
       "ledger=" + std::to_string(file.get()) + "+" + std::to_string(read_only.get()) + "+100000";
-  setenv("GPURUN_EMULATED", list.c_str(), 1);  // Read once, here.
+  setenv("GPURUN_EMULATED", list.c_str(), 1);  // Read once, at this point.
   EXPECT_EQ(ledger_file(0), file.get());
   for (const int ordinal : {1, 2, 3, -1}) EXPECT_EQ(ledger_file(ordinal), -1);
 }
@@ -201,8 +202,8 @@ TEST(MemoryLedger, WhatIsFreeInPartsIsFree) {
   EXPECT_EQ(ledger.bytes_free(), kTotal / 2);
 }
 
-// Two that grow in turns must not cut the file into a piece for each allocation: each question to
-// the kernel costs as long as there are pieces.
+// Two processes that grow by turns must not split the file into a piece for each allocation. Each
+// query to the kernel takes time in proportion to the pieces.
 TEST(MemoryLedger, ProcessesThatGrowInTurnsKeepFewRuns) {
   const UniqueFd file = make_file();
   Neighbour first(file.get()), second(file.get()), third(file.get());
@@ -222,29 +223,29 @@ TEST(MemoryLedger, AnIllNeighbourTakesMemoryAndNothingElse) {
   MemoryLedger ledger(file.get(), kTotal);
   ASSERT_TRUE(ledger.take(5 * kMiB));
   Neighbour ill(file.get()), good(file.get());
-  // Of what others have it can take and free nothing.
+  // It can neither take nor free what others have.
   EXPECT_FALSE(ill.lock(0, 0));
   EXPECT_FALSE(ill.lock(5 * kMiB - 1, 5 * kMiB));
   EXPECT_TRUE(ill.unlock(0, 0));
   EXPECT_EQ(good.bytes_free(), kTotal - 5 * kMiB);
-  // All the rest, as by an honest allocation, and beyond the end.
+  // It takes all the rest, as an honest allocation could, and places beyond the end.
   EXPECT_TRUE(ill.lock(5 * kMiB, 0));
   EXPECT_EQ(ledger.bytes_free(), 0u);
   EXPECT_FALSE(good.take(1));
   EXPECT_TRUE(ill.unlock(5 * kMiB, 0));
   EXPECT_EQ(ledger.bytes_free(), kTotal - 5 * kMiB);
-  // More runs than anybody looks through: the rest counts as taken, in bounded time.
+  // More runs than the ledger searches. The rest counts as taken, in bounded time.
   for (std::uint64_t at = 6 * kMiB; at < 6 * kMiB + 6000; at += 2) ill.lock(at, at + 1);
   const auto began = std::chrono::steady_clock::now();
   EXPECT_LT(good.bytes_free(), kTotal - 5 * kMiB);
   EXPECT_FALSE(ledger.take(kTotal / 2));
-  EXPECT_TRUE(ledger.take(kMiB / 2));  // What lies before them can be had.
+  EXPECT_TRUE(ledger.take(kMiB / 2));  // The part before them is available.
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
   ill.kill();
   EXPECT_EQ(good.bytes_free(), kTotal - 5 * kMiB - kMiB / 2);
 }
 
-// What the processes of the next test count together, in memory that they share.
+// Counters of the next test's processes, in shared memory.
 constexpr int kRacers = 4;
 struct Counted {
   std::atomic<std::uint64_t> used{0}, most{0}, taken{0};
@@ -255,7 +256,8 @@ struct Counted {
   MemoryLedger ledger(file, 64 * kMiB);
   std::mt19937 random(seed);
   std::vector<std::uint64_t> mine;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // One that never comes shall not keep the others for ever.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // A process that never arrives must not keep the others for
+                                     // ever.
   for (--counted.waiting; counted.waiting > 0;) sched_yield();
   for (int i = 0; i < 20'000; ++i) {
     const std::uint64_t bytes = random() % (10 * kMiB) + 1;
@@ -273,7 +275,7 @@ struct Counted {
     }
   }
   for (const std::uint64_t bytes : mine) counted.used -= bytes;
-  raise(SIGKILL);  // Which gives them back.
+  raise(SIGKILL);  // The kill gives them back.
   _exit(1);
 }
 

@@ -1,6 +1,6 @@
-// Memory files that processes of one lease share are written by others while we use them: nothing
-// is mapped that its giver could take away again, nothing beyond the file is reached, and what a
-// file says is read once, into memory of our own, and may be anything.
+// Shared memory files: other processes of a lease write them while this process uses them. Memory
+// that its giver could take away again is not mapped. Nothing beyond the file is accessed. The
+// contents may be anything, and are read once, into private memory.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -80,7 +80,7 @@ TEST(SharedFiles, AnAllocationThatCouldBeTakenAwayIsNotImported) {
   EXPECT_EQ(import(file_of({}, kSeals).get()), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(import(file_of(std::vector<char>(4096), kSeals).get()), CUDA_ERROR_INVALID_VALUE);
   std::vector<char> elsewhere = all;
-  elsewhere[kBytes + 8] = 99;  // Of a device that nobody has.
+  elsewhere[kBytes + 8] = 99;  // A device that does not exist.
   EXPECT_EQ(import(file_of(elsewhere, kSeals).get()), CUDA_ERROR_INVALID_DEVICE);
   all[kBytes] ^= 1;
   EXPECT_EQ(import(file_of(all, kSeals).get()), CUDA_ERROR_INVALID_VALUE);
@@ -119,7 +119,7 @@ TEST(SharedFiles, AHandleIsBelievedNoFurtherThanItsFile) {
   EXPECT_TRUE(refused([](IpcHandle& bad) { bad.nonce[15] ^= 1; }));
   EXPECT_TRUE(refused([](IpcHandle& bad) { bad.nonce = {}; }));
   EXPECT_TRUE(refused([](IpcHandle& bad) { ++bad.file; }));
-  // The same bytes under the same handle, but for its number: only the seals decide.
+  // The same bytes under the same handle, except for its number. Only the seals decide.
   const std::vector<char> all = bytes_in(file.fd());
   for (const int seals : {kSeals, F_SEAL_SHRINK, 0}) {
     const UniqueFd copy = file_of(all, seals);
@@ -140,7 +140,7 @@ TEST(SharedFiles, AHandleIsBelievedNoFurtherThanItsFile) {
   EXPECT_FALSE(opens(good, file.fd()));
 }
 
-// Whoever has the file of an event may write there what he likes, at any time.
+// Any process with the file of an event may write anything there at any time.
 TEST(SharedFiles, AnEventsFileMaySayAnything) {
   const auto event = SharedEvent::create();
   ASSERT_NE(event, nullptr);
@@ -159,7 +159,7 @@ TEST(SharedFiles, AnEventsFileMaySayAnything) {
     static_cast<void>(event->done(last));
     const std::uint64_t record = event->begin();
     event->complete(record);
-    event->wait(record);  // Not for long: it is done.
+    event->wait(record);  // It returns soon, because the record is complete.
     EXPECT_TRUE(event->done(record));
   }
 }

@@ -1,7 +1,7 @@
-// Protects what a stream promises to those who enqueue, wait and depend: operations in order, each
-// waiter woken when its position is complete and whatever others sleep for, and what an operation
-// wrote seen by whoever finds it complete. What the operations here write is no atomic:
-// ThreadSanitizer says where an order is but luck.
+// Emulated streams: operations run in order. Each waiter wakes when its position is complete,
+// whatever others wait for. A thread that finds an operation complete sees what it wrote. The
+// operations here write plain variables, so that ThreadSanitizer reports an order that is only
+// luck.
 #include "server/emulated/objects/stream.h"
 
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ class StreamTest : public ::testing::Test {
   }
 };
 
-// The operation of the first waiter is complete while that of the second stands: with the sleepers
-// in one order, then in the other, since who comes last must not hide who came first.
+// The first waiter's operation completes while the second one's is blocked. The waiters sleep in
+// one order, then in the other, because a later waiter must not hide an earlier one.
 TEST_F(StreamTest, EachWaiterIsWokenByItsOwnPosition) {
   constexpr int kWaiters = 4;
   for (int round = 0; round < 40; ++round) {
@@ -107,8 +107,9 @@ TEST_F(StreamTest, AnOperationSeesWhatThoseThatItDependsOnWrote) {
   EXPECT_EQ(out_of_order, 0);
 }
 
-// A program may put whatever it likes behind what stands: it may be the one that lets it go. So it
-// waits for room a moment, and not again and again: that would be some 20 s here.
+// A program may enqueue anything behind a blocked operation, which the enqueuing thread itself may
+// have to release. It therefore waits for room only once and briefly. Repeated waits would take
+// about 20 s here.
 TEST_F(StreamTest, AStreamThatStandsTakesWhatComes) {
   const StreamPtr stream = make_stream();
   std::atomic<bool> gate{false};

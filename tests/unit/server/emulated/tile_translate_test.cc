@@ -1,6 +1,5 @@
-// Protects the emulated device from Tile IR of any kind: what is malformed, or not translated, is
-// refused with its place and its name and never crashes, whatever byte of an image is changed; and
-// tiles share memory, because there is little.
+// Tile IR translation: malformed or untranslated images are refused with their place and name. No
+// changed byte of an image causes a crash. Tiles share memory, because there is little.
 #include "server/emulated/tile/translate.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +19,8 @@ Result<std::string> translated(const std::string& image) {
   return translate(byte_view(image.data(), image.size()), 121);
 }
 
-// "218: kernel k, byte 0, print_tko: ..." of one whose kernel k has these operations and one
-// parameter, a pointer to f32.
+// The error "218: kernel k, byte 0, print_tko: ..." of an image with kernel k. The kernel has these
+// operations and one parameter, a pointer to f32.
 std::string refusal(TileAssembler& code, const TileBody& body, int minor = 1) {
   code.kernel("k", {code.pointer_tile(test::kF32, {})}, body);
   const auto text = translated(code.image(minor));
@@ -46,7 +45,7 @@ TEST(TileTranslate, WhatIsNotTranslatedIsNamed) {
   TileBody body(1);
   const unsigned f32 = code.tile(test::kF32, {});
   const unsigned zero = body.op({kConstant, f32, code.number(0.f)});
-  body.op({kAddF, f32, 0, 5, zero, zero});  // A rounding of quotients.
+  body.op({kAddF, f32, 0, 5, zero, zero});  // A rounding mode of quotients.
   body.put({kReturn, 0, 0});
   EXPECT_EQ(refusal(code, body), "218: kernel k, byte 3, addf: its rounding is not translated");
   const auto later = translated(TileAssembler().image(4));
@@ -90,7 +89,7 @@ TEST(TileTranslate, TypesThatDoNotFit) {
     TileAssembler code;
     TileBody body(1);
     const unsigned i32 = code.tile(test::kI32, {});
-    body.op({kLoadPtr, i32, code.token(), 0, 0, 0}, 2);  // From where f32 lie.
+    body.op({kLoadPtr, i32, code.token(), 0, 0, 0}, 2);  // From a pointer to f32.
     body.put({kReturn, 0, 0});
     EXPECT_EQ(refusal(code, body), "200: kernel k, byte 0, load_ptr_tko: operands of other types");
   }
@@ -127,7 +126,7 @@ TEST(TileTranslate, RegionsThatDoNotFit) {
     TileBody body(1);
     const unsigned i32 = code.tile(test::kI32, {});
     const unsigned zero = body.op({kConstant, i32, code.number<std::int32_t>(0)});
-    // A loop that carries one value and whose block has none.
+    // A loop that carries one value, with a block that has none.
     body.put({kLoop, 1, i32, 1, zero, 1, 1, 0, 1, kContinue, 0, 0});
     body.put({kReturn, 0, 0});
     EXPECT_EQ(refusal(code, body), "200: kernel k, byte 3, loop: its region does not fit");
@@ -135,7 +134,7 @@ TEST(TileTranslate, RegionsThatDoNotFit) {
   {
     TileAssembler code;
     TileBody body(1);
-    // Each in the other.
+    // Each inside the one before.
     for (unsigned i = 0; i < 40; ++i) body.put({kLoop, 0, 0, 1, 1, 0, 1});
     body.put({kBreak, 0, 0});
     EXPECT_EQ(refusal(code, body), "200: kernel k, byte 228: regions too deep in each other");
@@ -172,7 +171,7 @@ TEST(TileTranslate, SizesAreBounded) {
             "Tile IR image: functions, byte 2: a name that is none");
 }
 
-// Tiles of 128 KiB: so many one after the other, and so many at a time.
+// Tiles of 128 KiB: `length` of them one after the other, or with `together` all at the same time.
 std::string chain(unsigned length, bool together) {
   TileAssembler code;
   TileBody body(1);
@@ -197,8 +196,7 @@ TEST(TileTranslate, TilesShareMemory) {
   EXPECT_EQ(chain(5, true), "218: kernel k: its tiles need over 512 KiB at a time");
 }
 
-// What each of many nested loops needs is noted once for each, and a text does not grow without
-// end.
+// The needs of each of many nested loops are noted once, and the text does not grow without bound.
 TEST(TileTranslate, DepthAndRepetitionAreCheap) {
   TileAssembler code;
   TileBody body(1);
@@ -239,7 +237,7 @@ TEST(TileTranslate, EveryTruncationIsRefused) {
   }
 }
 
-// What is translated nevertheless is PTX.
+// Accepted images translate to PTX.
 TEST(TileTranslate, EveryChangedByteIsSurvived) {
   for (const std::string& image : images()) {
     for (std::size_t at = 12; at < image.size(); ++at) {

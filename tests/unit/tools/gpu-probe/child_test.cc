@@ -1,5 +1,5 @@
-// Protects the probe from the driver that it examines: whatever a question's process does, the
-// probe gets what it wrote and goes on.
+// Probe child: whatever a driver does in a query's process, the probe gets the written bytes and
+// continues.
 #include "child.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(ChildTest, WhatWasWrittenBeforeACrashIsKept) {
   EXPECT_EQ(failure_of(result).rfind("killed by signal 9", 0), 0U);
 }
 
-// A driver may hang for ever, and leave a process of its own that holds the pipe.
+// A driver may hang for ever, and start a process that keeps the pipe open.
 TEST(ChildTest, AHangEndsAtTheDeadlineWithAllThatItStarted) {
   const auto start = std::chrono::steady_clock::now();
   const ChildResult result = run_child(1, [](int fd) {

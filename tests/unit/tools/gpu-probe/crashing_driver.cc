@@ -1,4 +1,4 @@
-// A CUDA driver that answers its version and crashes at cuInit.
+// Crashing driver: a CUDA driver that returns its version and crashes at cuInit.
 #include "driver_abi/cuda_abi.h"
 
 #define GPURUN_TEST_EXPORT extern "C" __attribute__((visibility("default")))

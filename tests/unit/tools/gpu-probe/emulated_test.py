@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Asks the emulated device everything that gpu-probe asks a real driver (arguments: probe, driver).
+"""Makes every query of gpu-probe on the emulated device (arguments: probe, driver).
 
-Whatever the emulated device does not do must show as an error code: a wrong call that crashes it
-would crash the worker of whoever makes it. And its codes are the table's, each call in a process of
-its own; in tests `wrong_calls` many are made in one.
+What the emulated device does not implement must return an error code. A wrong call that crashes it would
+crash a worker. Its codes are those of the table, with each call in a separate process. The tests
+`wrong_calls` make many calls in one process.
 """
 import json
 import os

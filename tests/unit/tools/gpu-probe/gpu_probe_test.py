@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs gpu-probe on the null device and on a driver that crashes (arguments: probe, two drivers).
 
-A probe that stops at the first bad answer, or writes JSON that nobody can read, would waste the one
-hour on a machine with a GPU that it was made for.
+A probe that stops at the first bad answer, or writes invalid JSON, would waste the rare time on a machine
+with a GPU.
 """
 import json
 import os
@@ -46,7 +46,7 @@ class GpuProbeTest(unittest.TestCase):
         self.assertEqual(len(calls), by_name["wrong_calls"]["facts"]["count"])
         self.assertGreaterEqual(len(calls), WRONG_CALLS_MIN)
         self.assertEqual(len({(call["function"], call["how"]) for call in calls}), len(calls))
-        # The null device checks little, but most of the calls must really have been made.
+        # The null device checks little, but most of the calls must have been made.
         made = [call for call in calls if call["got"].split()[0].isdigit()]
         self.assertGreater(len(made), WRONG_CALLS_MIN)
         self.assertIn("101 CUDA_ERROR_INVALID_DEVICE", {call["got"] for call in made})

@@ -1,5 +1,5 @@
-// Protects what gpuctl prints: a report never holds a secret, a listing says who holds what, and
-// nothing that peers say is more than text there.
+// gpuctl's output: a report never contains a secret, a listing shows the holder of each GPU, and
+// text of peers stays plain text.
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -84,7 +84,7 @@ TEST(Listing, SaysWhoHoldsWhat) {
   EXPECT_NE(rows.find("host:1: 2 requests wait\n"), std::string::npos) << rows;
 }
 
-// A lease of two GPUs, and a free one.
+// A lease of two GPUs, and one free GPU.
 protocol::Listing held_listing() {
   protocol::ListedGpu gpu;
   gpu.name = "Card";
@@ -135,7 +135,7 @@ TEST(Listing, HasTypedFieldsAndATextOfTheSame) {
       << rows;
 }
 
-// What an older server, or one without clients' words, does not say is null.
+// Values that an older server, or a server without clients' descriptions, does not send are null.
 TEST(Listing, WhatIsNotSaidIsNull) {
   protocol::Listing listing;
   listing.gpus = {{"Card", 5, "10.0.0.2:1", 7, 0, "ben"}};
@@ -147,7 +147,7 @@ TEST(Listing, WhatIsNotSaidIsNull) {
   EXPECT_EQ(lease["gpus"], nlohmann::json::array({0}));
 }
 
-// Neither a client's words nor a server's drive a terminal, forge a line, or break the JSON.
+// No text of a client or a server controls a terminal, forges a line, or breaks the JSON.
 TEST(Listing, WhatPeersSayIsEscaped) {
   protocol::Listing listing = held_listing();
   listing.gpus.resize(1);

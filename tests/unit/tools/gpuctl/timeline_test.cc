@@ -1,6 +1,6 @@
-// Protects the timeline: it is JSON whatever names hold, a launch's call, issue and kernel carry
-// one number and one flow, clocks of two machines are brought together, rows do not overlap, and
-// files that are no traces are refused by name.
+// Timeline: valid JSON whatever names contain. A launch's call, issue and kernel have one number
+// and one flow. Clocks of two machines are aligned, and rows do not overlap. Files that are not
+// traces are refused by name.
 #include "tools/gpuctl/timeline.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using protocol::Recorded;
 using protocol::RecordedEvent;
 
 constexpr std::uint64_t kMs = 1'000'000;
-// The worker's clock is so far ahead.
+// How far the worker's clock is ahead.
 constexpr std::uint64_t kAhead = 5'000 * kMs;
 
 RecordedEvent event(Recorded kind, std::uint64_t sequence, std::uint64_t begin, std::uint64_t end) {
@@ -56,7 +56,7 @@ RecordedEvent kernel(std::uint64_t sequence, std::uint64_t begin, std::uint64_t 
   return result;
 }
 
-// One launch, call 7, and one that the worker never saw, call 8.
+// One launch, call 7, and another one that the worker never got, call 8.
 Traced one_launch(const std::string& kernel_name = "_Z3addPf") {
   Traced traced;
   traced.file.program = "train";
@@ -119,7 +119,7 @@ TEST(Timeline, LaunchHasOneNumberFromCallToKernel) {
   EXPECT_DOUBLE_EQ(issues[0]["args"]["queued_us"].get<double>(), 100.0);
   EXPECT_EQ(kernels[0]["name"], "_Z3addPf");
   EXPECT_EQ(kernels[0]["args"]["call"], 7);
-  // Begins with the call, passes the issue, ends with the kernel; call 8 has none.
+  // The flow begins with the call, passes the issue, and ends with the kernel. Call 8 has no flow.
   const auto joined = flows(all);
   ASSERT_EQ(joined.size(), 3u);
   std::string phases;
@@ -133,7 +133,7 @@ TEST(Timeline, LaunchHasOneNumberFromCallToKernel) {
 
 TEST(Timeline, TimesAreThoseOfTheProgramsMachine) {
   const json all = timeline({one_launch()});
-  EXPECT_DOUBLE_EQ(slices(all, "call")[0]["ts"].get<double>(), 0.0);  // The first of all.
+  EXPECT_DOUBLE_EQ(slices(all, "call")[0]["ts"].get<double>(), 0.0);  // The earliest time is zero.
   EXPECT_DOUBLE_EQ(slices(all, "issue")[0]["ts"].get<double>(), 2000.0);
   EXPECT_DOUBLE_EQ(slices(all, "kernel")[0]["ts"].get<double>(), 4000.0);
   EXPECT_DOUBLE_EQ(slices(all, "kernel")[0]["dur"].get<double>(), 2000.0);
@@ -142,7 +142,7 @@ TEST(Timeline, TimesAreThoseOfTheProgramsMachine) {
 }
 
 TEST(Timeline, ClocksThatDriftAreFollowed) {
-  // The worker's gains a thousandth.
+  // The worker's clock gains one thousandth.
   const ClockLine line({{0, 1000, 10}, {1'000'000, 1'002'000, 10}});
   EXPECT_TRUE(line.known());
   EXPECT_EQ(line.error_ns(), 5u);
@@ -168,7 +168,7 @@ TEST(Timeline, NamesMayHoldAnything) {
 
 TEST(Timeline, SlicesOfARowDoNotOverlap) {
   Traced traced = one_launch();
-  // Two calls on helper threads at a time, and a third behind the first.
+  // Two calls on helper threads at the same time, and a third behind the first.
   for (const auto& [sequence, begin, end] :
        {std::tuple{10, 30, 40}, std::tuple{11, 35, 50}, std::tuple{12, 40, 45}}) {
     RecordedEvent each =
@@ -252,7 +252,7 @@ TEST_F(Files, AreReadAsTheyWereWritten) {
   write("b.2.gpurun-trace", whole());
   write("a.1.gpurun-trace", whole());
   write("notes.txt", byte_view("x", 1));
-  write("c.3.gpurun-trace.part", byte_view("x", 1));  // Its process was killed as it wrote.
+  write("c.3.gpurun-trace.part", byte_view("x", 1));  // Its process was killed during the write.
   const auto traces = read_traces({folder_});
   ASSERT_TRUE(traces.ok()) << traces.status().to_string();
   ASSERT_EQ(traces->size(), 2u);

@@ -1,5 +1,5 @@
-// Protects which credential a server is shown: what the user names, else what lies ready for that
-// server, and never one that others may read. Method: a user's folders of the test's own.
+// Credentials: a server gets the credential that the user names, otherwise the one stored for that
+// server, and never one that others may read. The tests use their own user folders.
 #include "tools/gpurun/credential.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ class CredentialTest : public testing::Test {
   std::string keep(const std::string& name, std::uint8_t number) {
     return write(name, protocol::format_token(token(number)) + "\n");
   }
-  // 0: none.
+  // 0: no credential.
   static int number_of(const Result<Credential>& credential) {
     EXPECT_TRUE(credential.ok()) << credential.status().to_string();
     return credential.ok() && credential->token ? credential->token->id[0] : 0;
@@ -67,7 +67,7 @@ TEST_F(CredentialTest, TheNearestToTheServerIsFound) {
   EXPECT_EQ(number_of(found_credential("other:4790")), 1);
   keep("tokens/[::1]:4790", 4);
   EXPECT_EQ(number_of(found_credential("[::1]:4790")), 4);
-  // No way out of the folder.
+  // A name cannot lead out of the folder.
   EXPECT_EQ(number_of(found_credential("..:4790")), 1);
 }
 
@@ -80,7 +80,7 @@ TEST_F(CredentialTest, WhatIsNamedStandsOverWhatLiesReady) {
   EXPECT_EQ(named_credential(named, secret).status().code(), Code::kInvalidArgument);
   setenv(kTokenFileVariable, named.c_str(), 1);
   EXPECT_EQ(number_of(named_credential("", "")), 5);
-  // A word stands over the environment.
+  // A command-line word overrides the environment.
   EXPECT_FALSE(named_credential("", secret)->token.has_value());
   setenv("GPURUN_SECRET_FILE", secret.c_str(), 1);
   EXPECT_EQ(named_credential("", "").status().code(), Code::kInvalidArgument);
@@ -103,7 +103,7 @@ TEST_F(CredentialTest, ATokenInPlaceOfAFileIsNotShown) {
   unsetenv(kTokenFileVariable);
   setenv(kSecretFileVariable, secret.c_str(), 1);
   EXPECT_EQ(told(named_credential("", ""), kSecretFileVariable).find("3f78"), std::string::npos);
-  // The name of a file is shown.
+  // The message shows the name of the file.
   const auto missing = named_credential(folder_ + "/a-file-that-is-not-there", "");
   EXPECT_NE(missing.status().message().find("a-file-that-is-not-there"), std::string::npos);
 }

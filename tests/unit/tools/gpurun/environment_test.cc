@@ -1,5 +1,5 @@
-// Protects what a program and a private server find in their environment: ours first, the user's
-// kept, and nothing of an outer gpurun in the server. Method: pure functions over lists.
+// Environments of a program and of a private server: our values come first and the user's stay. The
+// server gets nothing of an outer gpurun. The tests call pure functions over lists.
 #include "tools/gpurun/environment.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ TEST(ProgramEnvironment, PutsOursBeforeTheUsers) {
           "LD_LIBRARY_PATH=/p/client:/x:/y", "GPURUN_SESSION=/proc/1/fd/5"));
 }
 
-// An empty part of LD_LIBRARY_PATH is the current folder: a stranger's libcuda could be there.
+// An empty part of LD_LIBRARY_PATH means the current folder, which could hold another libcuda.
 TEST(ProgramEnvironment, LeavesNoEmptyPart) {
   const auto program = program_environment({"LD_LIBRARY_PATH="}, settings());
   ASSERT_TRUE(program.ok());
@@ -62,7 +62,7 @@ TEST(ProgramEnvironment, RefusesAPathThatTheLoaderWouldSplit) {
   }
 }
 
-// Tool chains that make machine code are told to hand over PTX where that is all that can run.
+// Tool chains that make machine code are told to produce PTX if only that can run.
 TEST(ProgramEnvironment, TellsToolChainsOfAnEmulatedDevice) {
   ProgramSettings emulated = settings();
   emulated.emulated = true;
@@ -82,7 +82,7 @@ TEST(ProgramEnvironment, TellsThemNothingOfARealOne) {
   ProgramSettings real = settings();
   real.nvjitlink_stand_in = "/p/client/libgpurun-nvjitlink.so";
   std::string said;
-  // As an outer gpurun with an emulated device has left it.
+  // The environment that an outer gpurun with an emulated device leaves.
   const auto program =
       program_environment({"LD_PRELOAD=/p/client/libgpurun-nvjitlink.so:a.so"}, real, &said);
   ASSERT_TRUE(program.ok());

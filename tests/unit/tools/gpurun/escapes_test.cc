@@ -1,5 +1,5 @@
-// Protects the warning about programs that start others where gpurun does not reach, and that no
-// other command gets one.
+// Escapes: gpurun warns about programs that start others outside its reach, and about no other
+// command.
 #include "tools/gpurun/escapes.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace gpurun::tools {
 namespace {
 
-// The program that the warning names; "-": there is none.
+// The program that the warning names. "-": no warning.
 std::string named(const Words& command) {
   const auto found = escape_of(command);
   return found ? found->substr(0, found->find(' ')) : "-";

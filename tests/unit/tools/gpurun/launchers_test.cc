@@ -1,5 +1,5 @@
-// Protects that a command which starts another one is understood as its own manual has it, and that
-// what cannot be preloaded is refused behind it, too.
+// Launchers: a command that starts another one is parsed as its own manual says. A program that
+// cannot be preloaded is refused behind a launcher, too.
 #include "tools/gpurun/launchers.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 namespace gpurun::tools {
 namespace {
 
-// The started command's words, joined; "-": none is understood; "refused".
+// The started command, with its words joined. "-": not parsed. Or "refused".
 std::string launched(const Words& command) {
   const Result<std::optional<Words>> found = launched_by(command);
   if (!found.ok()) return found.status().code() == Code::kRefused ? "refused" : "other failure";
@@ -55,7 +55,7 @@ TEST(Launchers, EachProgramOfTheCommandIsLookedAt) {
   const Status status =
       can_be_preloaded("/usr/bin/env", {"env", "nice", "env", "-i", "true"}, path, "");
   EXPECT_EQ(status.code(), Code::kRefused);
-  // Not there: whoever was to start it says so.
+  // It is missing, and the launcher itself will report that.
   EXPECT_TRUE(can_be_preloaded("/usr/bin/env", {"env", "no-such-program"}, path, "").ok());
 }
 

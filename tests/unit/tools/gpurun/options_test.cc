@@ -1,4 +1,4 @@
-// Protects the command line: what it means, and what is an error before anything starts.
+// Options: the meaning of the command line, and the errors that are found before anything starts.
 #include "tools/gpurun/options.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ std::string complaint(std::vector<const char*> words) {
   return options.ok() ? "accepted" : options.status().message();
 }
 
-// The one line that users know; each part must arrive where it belongs.
+// The usual command line: each part must arrive at its place.
 TEST(OptionsTest, TheUsualLineIsUnderstood) {
   const Result<Options> options =
       parse({"-n", "2", "-l", "192.168.30.231,[fe80::1]:99", "--timeout", "5m", "--stats", "-q",
@@ -48,7 +48,7 @@ TEST(OptionsTest, TraceNamesAFolder) {
   EXPECT_NE(complaint({"--trace", "", "--", "x"}).find("--trace: a folder"), std::string::npos);
 }
 
-// The program's own options must reach it untouched even where nobody wrote "--".
+// The program's own options must reach it unchanged, even without "--".
 TEST(OptionsTest, OptionsEndAtTheProgram) {
   const Result<Options> options = parse({"-q", "python3", "-c", "print(1)", "--stats"});
   ASSERT_TRUE(options.ok()) << options.status().to_string();
@@ -60,8 +60,8 @@ TEST(OptionsTest, OptionsEndAtTheProgram) {
   EXPECT_EQ(options->lease_wait, 0ms);
 }
 
-// Wrong words get a message that names them; nothing is guessed.
-// login(1) would ask for a password, and get the token.
+// Wrong words get a message that names them, and nothing is guessed. login(1) would ask for a
+// password, and receive the token.
 TEST(OptionsTest, LoginBehindOptionsIsNotLoginOfThisMachine) {
   const Result<Options> options = parse({"-q", "login", "gpu.example.org"});
   ASSERT_FALSE(options.ok());
@@ -89,7 +89,7 @@ TEST(OptionsTest, WrongWordsAreNamed) {
   EXPECT_NE(complaint({"--"}).find("no program"), std::string::npos);
 }
 
-// `-l "$SERVER"` with a variable that is not set must not run the program on this machine instead.
+// `-l "$SERVER"` with an unset variable must not run the program on this machine instead.
 TEST(OptionsTest, AnEmptyValueIsNoMissingOption) {
   EXPECT_NE(complaint({"-l", "", "--", "x"}).find("names no host"), std::string::npos);
   EXPECT_NE(complaint({"-s", "", "--", "x"}).find("cannot read"), std::string::npos);
@@ -97,7 +97,7 @@ TEST(OptionsTest, AnEmptyValueIsNoMissingOption) {
   EXPECT_NE(complaint({"--device", "", "--", "x"}).find("neither"), std::string::npos);
 }
 
-// An option of a later version that were silently ignored would run a program with the wrong GPU.
+// If an option of a later version were ignored, the program would run on the wrong GPU.
 TEST(OptionsTest, LaterAndUnknownOptionsAreRefusedNotIgnored) {
   EXPECT_NE(complaint({"-p", "0.5", "--", "x"}).find("does not exist yet"), std::string::npos);
   EXPECT_NE(complaint({"--filter", "a=b", "--", "x"}).find("does not exist yet"),

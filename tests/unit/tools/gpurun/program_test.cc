@@ -1,4 +1,5 @@
-// Protects the user from a program that would run without us: each reason is said.
+// Program check: a program that would run without our library is refused, and the message gives the
+// reason.
 #include "tools/gpurun/program.h"
 
 #include <elf.h>
@@ -14,7 +15,7 @@
 namespace gpurun::tools {
 namespace {
 
-// A folder of its own for each test, gone at its end.
+// A separate folder for each test, which removes it at its end.
 class ProgramTest : public testing::Test {
  protected:
   ProgramTest() {
@@ -30,7 +31,7 @@ class ProgramTest : public testing::Test {
     return path;
   }
 
-  // A program header table and what it points to; enough for what the check reads.
+  // A program header table and its contents, as far as the check reads them.
   static std::string elf(const std::string& loader, const std::string& needed,
                          int machine = EM_X86_64, int elf_class = ELFCLASS64) {
     const std::uint64_t data_at = sizeof(Elf64_Ehdr) + 3 * sizeof(Elf64_Phdr);
@@ -81,16 +82,19 @@ TEST_F(ProgramTest, FindsWhatAShellWouldFind) {
   EXPECT_EQ(find_program(folder_ + "/absent", "").status().code(), Code::kUnavailable);
   EXPECT_EQ(find_program(folder_, "").status().code(), Code::kRefused);
   EXPECT_EQ(find_program("", folder_).status().code(), Code::kUnavailable);
-  if (getuid() != 0) return;  // Root's access(2) still needs one execute bit: the next holds too.
+  // The checks below run only as root. They hold because even root's access(2) needs one execute
+  // bit.
+  if (getuid() != 0) return;
   EXPECT_EQ(find_program(plain, "").status().code(), Code::kRefused);
   EXPECT_EQ(find_program("plain", folder_).status().code(), Code::kRefused);
 }
 
-// A program that our library cannot enter would silently run without a GPU: each reason is said.
+// A program that our library cannot enter would silently run without a GPU, so each reason is
+// reported.
 TEST_F(ProgramTest, SaysWhyPreloadingCannotWork) {
   EXPECT_EQ(why_not(write("good", elf(kLoader, "libc.so.6"))), "can");
   EXPECT_NE(why_not(write("static", elf("", ""))).find("statically"), std::string::npos);
-  // A launcher: what it starts is not known here, and would run without us.
+  // A launcher: the program that it starts is unknown here, and would run without us.
   EXPECT_NE(why_not(write("static", elf("", ""))).find("write it before gpurun"),
             std::string::npos);
   EXPECT_NE(why_not(write("musl", elf("/lib/ld-musl-x86_64.so.1", "libc.so"))).find("musl"),
@@ -109,7 +113,7 @@ TEST_F(ProgramTest, AddressSanitizerNeedsItsLinkOrderCheckOff) {
   EXPECT_EQ(why_not(path, "verify_asan_link_order=0"), "can");
 }
 
-// A script is started by its interpreter, and that is what is preloaded into.
+// An interpreter runs a script, and our library is preloaded into the interpreter.
 TEST_F(ProgramTest, ScriptsAreJudgedByTheirInterpreter) {
   const std::string interpreter = write("static", elf("", ""));
   EXPECT_NE(why_not(write("script", "#! " + interpreter + " -x\n")).find("statically"),

@@ -1,5 +1,5 @@
-// Protects the secret on the user's side: it is read as gpurund reads it, and not from a file that
-// others may read. Method: files of all kinds.
+// Secret file on the user's side: gpurun reads it as gpurund does, and refuses a file that others
+// may read. The tests use files of all kinds.
 #include "tools/gpurun/secret.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Protects which servers a file, a variable and the default places name, and that a broken file is
-// an error with its line. Method: files of the test's own.
+// Server list: which servers a file, a variable and the default places name. An invalid file is an
+// error with its line. The tests use their own files.
 #include "tools/gpurun/server_list.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class ServerListTest : public testing::Test {
     std::ofstream(path) << text;
     return path;
   }
-  // The servers, with blanks between; or the message without the folder.
+  // The servers with blanks between, or the message without the folder.
   std::string read(const std::string& text) {
     const std::string path = write("file", text);
     const Result<ServerList> list = read_servers_file(path);
@@ -62,10 +62,10 @@ TEST_F(ServerListTest, OneServerALine) {
   EXPECT_EQ(read("a\nnone\n"), ":2: 'none' stands beside servers");
   EXPECT_EQ(read("a\nb,c\n"), ":2: write one server a line, no commas");
   EXPECT_EQ(read("a\n\nb:x\n"), ":3: 'b:x': the port is a number from 1 to 65535");
-  EXPECT_EQ(read("servers:4790\n"), "servers:4790");  // A host of that name.
+  EXPECT_EQ(read("servers:4790\n"), "servers:4790");  // A host with that name.
 }
 
-// A resolver, and who listens to it, would learn the token.
+// Otherwise a resolver, and everyone on its network path, would learn the token.
 TEST_F(ServerListTest, ATokenIsNoServerAndIsNotShown) {
   const std::string token = "gpurun1_0123456789ab_0123456789abcdef0123456789abcdef";
   for (const std::string& text :
@@ -84,7 +84,7 @@ TEST_F(ServerListTest, BitfusionsFile) {
   EXPECT_EQ(read("servers:\n- reachable: 10.1.2.3:56001\n  addresses:\n  - 10.1.2.3:56001\n"
                  "  - 10.9.9.9:56001\n- addresses:\n  - \"b:7\"\n  - 'c'\n"),
             "10.1.2.3:56001 b:7 c:4790");
-  // As files are found: without the blank, indented, with comments and keys of other versions.
+  // Like files in use: without the blank, indented, with comments and keys of other versions.
   EXPECT_EQ(read("---\n# made by a script\nservers:\n  - reachable:10.1.2.3:56001 # works\n"
                  "    name: one\n    addresses:\n      - 10.1.2.3:56001\n"
                  "other:\n  key: value\n"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Protects that no skip inside a program that passed goes uncounted, named or not.
+"""count_tests: every skip inside a passed program is counted, named or not.
 
 usage: count_tests_test.py COUNT_TESTS
 """

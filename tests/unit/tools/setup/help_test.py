@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects that a stranger may ask each of the tree's own commands what it does: --help prints the usage
-and ends with 0, a wrong option ends with 2 and the command's name, and nothing else happens.
+"""Help: each of the tree's own commands describes itself. --help prints the usage and exits with 0. A wrong
+option exits with 2 and prints the command's name. Nothing else happens.
 
 usage: help_test.py SOURCE_FOLDER
 """
@@ -14,14 +14,14 @@ import unittest
 
 
 def commands():
-    """What of tools/ can be executed, and what folders have one command."""
+    """The executables of tools/, and of the folders with one command."""
     found = [f"tools/{name}" for name in os.listdir(f"{ROOT}/tools") if os.path.isfile(f"{ROOT}/tools/{name}")
              and os.access(f"{ROOT}/tools/{name}", os.X_OK)]
     return sorted(found) + ["tools/gpu-probe/run", "tools/setup/setup"]
 
 
 def run(command, *words):
-    # A folder of its own: what a command would make of a wrong word by mistake shows there.
+    # A separate folder, in which the effects of a command that accepts a wrong word would show.
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([os.path.join(ROOT, command), *words], cwd=folder, capture_output=True, text=True,
                               timeout=30, stdin=subprocess.DEVNULL)

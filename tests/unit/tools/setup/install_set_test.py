@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Protects a build of gpurun_install_set from lacking a part that `cmake --install` copies, and the
-quickstart from building less than that. Method: the install scripts of the build name the files, ninja
-names what the target depends on.
+"""gpurun_install_set: its build contains every part that `cmake --install` copies, and the quickstart builds
+no less. The build's install scripts name the files, and ninja names the target's inputs.
 
 usage: install_set_test.py SOURCE BUILD
 """
@@ -16,7 +15,8 @@ SOURCE, BUILD = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 
 
 def installed_files():
-    """Of the build folder; text files and what is made at installation are not built."""
+    """The installed files of the build folder. Text files, and files that are created at installation, are
+    not built."""
     found = set()
     nested = os.path.join(BUILD, "configured/")  # Builds that other tests configure.
     for script in glob.glob(os.path.join(BUILD, "**/cmake_install.cmake"), recursive=True):
@@ -30,7 +30,7 @@ def installed_files():
 
 
 def built_files(target):
-    """What the target depends on: `ninja -t query` indents its inputs."""
+    """The target's inputs, which `ninja -t query` indents."""
     done = subprocess.run(["ninja", "-C", BUILD, "-t", "query", target, f"CMakeFiles/{target}"],
                           capture_output=True, text=True, timeout=120, check=True)
     words = re.findall(r"(?m)^    (?:\|\|? )?(\S+)$", done.stdout)

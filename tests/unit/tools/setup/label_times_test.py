@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects that a label over its time budget is said, and that the budgets are those of the table in
-docs/testing.md, which has one for every label that a test bears.
+"""label_times: a label over its time budget is reported. The budgets are those of the table in
+docs/testing.md, which has one for every label of a test.
 
 usage: label_times_test.py LABEL_TIMES BUILD_FOLDER
 """

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Protects that a second run forgives a test nothing but its neighbours: one that fails again has failed,
-one that passes alone is named, what a sanitizer saw stands, and many failures are no accident.
+"""second_run: a second run forgives only failures caused by other tests running in parallel. A test that
+fails again has failed, and one that passes alone is named. A sanitizer's report counts in any case, and
+many failures are never forgiven.
 
 usage: second_run_test.py SECOND_RUN COUNT_TESTS
 """
@@ -11,13 +12,13 @@ import tempfile
 import unittest
 
 SECOND_RUN, COUNT_TESTS = sys.argv[1:]
-# Fails the first time only.
+# Fails only at the first run.
 ONCE = 'test -e {0} || {{ touch {0}; echo {1}; exit 1; }}'
 
 
 class SecondRun(unittest.TestCase):
     def run_twice(self, commands):
-        """Name -> shell command. Returns the counts, and what the second run said on stderr."""
+        """Name -> shell command. Returns the counts, and the second run's stderr."""
         with tempfile.TemporaryDirectory() as build:
             with open(os.path.join(build, "CTestTestfile.cmake"), "w", encoding="utf-8") as file:
                 for name, command in commands.items():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects that no test is left out for ever: four turns in a row run every test of a build, what is
-skipped is named and counted, and no pattern of tests/tiers.json names a test that there no longer is.
+"""Test tiers: no test is left out for ever. Four consecutive turns run every test of a build. Skipped tests
+are named and counted. Each pattern of tests/tiers.json names an existing test.
 
 usage: tiers_test.py TIERS BUILD_FOLDER IS_WHOLE_BUILD
 """

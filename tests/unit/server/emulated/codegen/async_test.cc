@@ -1,4 +1,4 @@
-// Protects asynchronous copies, mbarriers and cache hints.
+// Asynchronous copies, mbarriers and cache hints: translated as the PTX ISA says.
 #include <gtest/gtest.h>
 
 #include "kernel_harness.h"
@@ -21,7 +21,7 @@ std::vector<Inputs> inputs() {
   return all;
 }
 
-// The cell becomes {a, b}; the thread's own shared memory is all ones.
+// The cell becomes {a, b}. The thread's own shared memory becomes all ones.
 const char kFill[] =
     "st.v2.b64 [%cell], {%a64, %b64}; mov.b64 %u0, -1; st.shared.v2.b64 [%own], {%u0, %u0};\n";
 const char kRead[] = "ld.shared.v2.b64 {%d64, %e64}, [%own];";
@@ -65,7 +65,7 @@ TEST(AsyncInstructions, CopiesArriveAndMissingBytesAreZero) {
   check_threads(cases, inputs());
 }
 
-// What is not to be read may be no memory at all.
+// An address that is not read may be invalid.
 TEST(AsyncInstructions, ACopyOfNothingTouchesNothing) {
   Cases cases;
   cases.push_back({std::string(kFill) +
@@ -84,7 +84,8 @@ std::string init(const std::string& space, const std::string& count) {
          space + ".b64 [" + (space.empty() ? "%u0" : "%all") + "], " + count + "; bar.sync 0;\n";
 }
 
-// Every thread leaves a value, arrives, waits for the phase and reads its neighbour's; three times.
+// Every thread stores a value, arrives, waits for the phase and reads its neighbour's value, three
+// times.
 TEST(AsyncInstructions, MbarriersHoldThreadsUntilAllHaveArrived) {
   Cases cases;
   for (const std::string space : {"", ".shared"}) {
@@ -119,7 +120,7 @@ TEST(AsyncInstructions, MbarriersHoldThreadsUntilAllHaveArrived) {
   check_threads(cases, inputs());
 }
 
-// Thread 0 looks at one barrier that only it uses: the state and the number that is missing.
+// Thread 0 reads one barrier that only it uses: its state and the number of missing arrivals.
 std::string alone(const std::string& body) {
   return "setp.ne.u32 %q, %i, 0; @%q bra $end" + std::to_string(std::hash<std::string>()(body)) +
          ";\n" + body + "\n$end" + std::to_string(std::hash<std::string>()(body)) + ":\n";
@@ -138,13 +139,13 @@ TEST(AsyncInstructions, MbarriersCountArrivalsDropsAndBytes) {
                                  "mbarrier.arrive.shared.b64 %u2, [%all];\n" + count +
                                  "%d32, %u2;\n" + test,
                              2, 0));
-  // Two drop out: the next phase takes three.
+  // Two arrivals drop out, so the next phase needs three.
   cases.push_back(alone_case(init + "mbarrier.arrive_drop.shared.b64 %u1, [%all], 2;\n" +
                                  "mbarrier.arrive.shared.b64 _, [%all], 3;\n" +
                                  "mbarrier.arrive.shared.b64 %u2, [%all];\n" + count +
                                  "%d32, %u2;\n" + test,
                              3, 1));
-  // Bytes keep the phase open although all have arrived.
+  // Pending bytes keep the phase open although all have arrived.
   for (const std::string order : {"", ".relaxed.cta"}) {
     for (const std::string space : {"", ".shared"}) {
       const std::string object = space.empty() ? "[%u0]" : "[%all]";
@@ -167,7 +168,7 @@ TEST(AsyncInstructions, MbarriersCountArrivalsDropsAndBytes) {
             "cvt.u64.u32 %u0, %all; cvta.shared.u64 %u0, %u0;\n"
             "mbarrier.init.shared.b64 [%all], 3;\n";
         const std::string tail = order + space + ".b64 ";
-        // .noComplete is .release always.
+        // .noComplete always has .release semantics.
         const std::string complete_tail = (order == ".relaxed.cta" ? "" : order) + space + ".b64 ";
         cases.push_back(alone_case(
             start + "mbarrier." + name + tail + "%u1, " + object + ";\n" + "mbarrier." + name +
@@ -178,7 +179,8 @@ TEST(AsyncInstructions, MbarriersCountArrivalsDropsAndBytes) {
       }
     }
   }
-  // The arrival that copies make: with .noinc it counts, else it brings its own count.
+  // The arrival that copies make. With .noinc it counts as one of the expected arrivals. Otherwise
+  // it adds its own.
   for (const std::string space : {"", ".shared"}) {
     const std::string object = space.empty() ? "[%u0]" : "[%all]";
     cases.push_back(alone_case(
@@ -240,7 +242,7 @@ TEST(AsyncInstructions, HintsChangeNothing) {
                        "st.global.L2::cache_hint.b64 [%cell], %d64, %u1;\n"
                        "atom.global.add.L2::cache_hint.u64 %d64, [%cell], 1, %u1;",
                    64, [](unsigned thread) { return copied(thread, 16, 16); }});
-  // What is discarded may be lost; that nothing else is can be seen.
+  // Discarded bytes may be lost. All others must stay.
   cases.push_back(
       {std::string(kFill) +
            "discard.global.L2 [%cell], 128; discard.L2 [%cell], 128; mov.b64 %d64, %a64;",

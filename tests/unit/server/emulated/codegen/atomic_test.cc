@@ -1,5 +1,5 @@
-// Protects atom and red: the value before, the value after, in shared and global memory and through
-// generic addresses; and that nothing is lost when many threads and blocks meet at one address.
+// atom and red: the value before and the value after, in shared and global memory and through
+// generic addresses. No update is lost when many threads and blocks use one address.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ constexpr Place kPlaces[] = {
     {"", "%u0", "cvt.u64.u32 %u0, %own; cvta.shared.u64 %u0, %u0;\n"},
 };
 
-// The cell holds a, the operands are b (and c): d is what atom returns, e what the cell holds then.
+// The cell holds a, the operands are b (and c). d is the result of atom, e the cell's new value.
 template <class F>
 void add_atomic(Cases& cases, const std::string& tail, unsigned bits, bool is_cas, F after,
                 bool has_red = true) {
@@ -123,7 +123,7 @@ U64 half_sum(U64 a, U64 b) {
 }
 U64 bf16_sum(U64 a, U64 b) {
   const auto value = [](U64 v) { return std::bit_cast<float>(static_cast<U32>(v << 16)); };
-  // Exact in a double for these inputs; rounded once to 8 bits of mantissa.
+  // The sum is exact in a double for these inputs. It is rounded once, to 8 bits of mantissa.
   const double sum = double(value(a & 0xffff)) + double(value(b & 0xffff));
   if (std::isnan(sum)) return 0x7fff;
   int exponent = 0;
@@ -150,8 +150,7 @@ TEST(AtomicInstructions, FloatsAreAddedAndRoundedToTheirFormat) {
   check_threads(cases, inputs());
 }
 
-// Vectors of floats in 16 bytes of a thread's cell: d and e are what they become, or what they
-// were.
+// Vectors of floats in 16 bytes of a thread's cell. d and e are the new values, or the old ones.
 TEST(AtomicInstructions, VectorsAreUpdatedElementByElement) {
   using namespace test;
   // Numbers in all 16-bit formats and in f32.
@@ -176,7 +175,7 @@ TEST(AtomicInstructions, VectorsAreUpdatedElementByElement) {
         load += "ld.b" + bits + " %" + at + ", [%own_values+" + std::to_string(i * type.bits / 8) +
                 "];\n";
       }
-      // The operands are b, twice; the cell holds a, twice.
+      // The operands are b, twice. The cell holds a, twice.
       std::string text =
           "st.shared.v2.b64 [%own], {%b64, %b64}; st.v2.b64 [%cell], {%a64, %a64};\n";
       for (std::size_t at = 0; (at = load.find("[%own_values")) != std::string::npos;) {
@@ -193,7 +192,8 @@ TEST(AtomicInstructions, VectorsAreUpdatedElementByElement) {
       }
       text += load + written + " " + (opcode == "atom" ? "{" + sources + "}, " : "") +
               "[%cell], {" + sources + "};\n";
-      if (opcode == "atom") {  // What it returned goes to shared memory, to be seen as e.
+      if (opcode == "atom") {  // The result of atom goes to shared memory, from where the test
+                               // reads it as e.
         text += "st.shared.v2.b64 [%own], {%a64, %a64};\n";
         for (unsigned i = 0; i < count; ++i) {
           text += "st.shared.b" + bits + " [%own+" + std::to_string(i * type.bits / 8) + "], %" +
@@ -247,7 +247,7 @@ TEST(AtomicInstructions, NothingIsLostBetweenBlocks) {
   check_contended(".u64", 8, "1", 10240);
   check_contended(".f32", 4, "0x3f800000", std::bit_cast<U32>(10240.0f));
   check_contended(".f64", 8, "0x3ff0000000000000", std::bit_cast<U64>(10240.0));
-  // Steps of 2^-6 get no further than 32: half a unit there, which rounds to even.
+  // Steps of 2^-6 stop at 32. There a step is half a unit, which rounds to even.
   check_contended(".noftz.f16x2", 4, "0x24000000", 0x50000000);
 }
 

@@ -1,4 +1,4 @@
-// Protects barriers, fences, clusters of one block and waiting, as translated code uses them.
+// Barriers, fences, clusters of one block and waits, as translated code uses them.
 #include <gtest/gtest.h>
 
 #include "kernel_harness.h"
@@ -19,7 +19,8 @@ std::vector<Inputs> inputs() {
   return all;
 }
 
-// Each thread leaves a value, waits as `text` says, and reads that of the thread 32 further on.
+// Each thread stores a value, waits as `wait` says, and reads the value of the thread 32 further
+// on.
 ThreadCase exchange(const std::string& wait) {
   return {"st.shared.b32 [%own], %a32; " + wait +
               " add.u32 %t0, %i, 32; rem.u32 %t0, %t0, 96; sub.s32 %t0, %t0, %i;\n"
@@ -44,7 +45,7 @@ TEST(BarrierInstructions, ThreadsSeeWhatOthersWroteBeforeTheBarrier) {
   check_threads(cases, inputs());
 }
 
-// Warps 1 and 2 produce and go on; warp 0 waits for them.
+// Warps 1 and 2 produce and go on. Warp 0 waits for them.
 TEST(BarrierInstructions, ArriveCountsWithoutWaiting) {
   Cases cases;
   for (const std::string name : {"bar", "bar.cta", "barrier", "barrier.cta"}) {
@@ -85,8 +86,8 @@ TEST(BarrierInstructions, ReductionsCountAndCombinePredicates) {
   check_threads(cases, inputs());
 }
 
-// A fence between two stores: another warp that sees the second also sees the first. (Stores of one
-// host are ordered anyway; this protects that every form is accepted and does no harm.)
+// A fence between two stores: another warp that sees the second also sees the first. (The host
+// keeps the order of stores anyway. The test shows that every form is accepted and does no harm.)
 TEST(BarrierInstructions, FencesOrderStores) {
   Cases cases;
   for (const std::string fence :
@@ -118,7 +119,7 @@ TEST(BarrierInstructions, WaitingAndNamingTheCluster) {
        32, [](unsigned thread) {
          return Pair{thread, 0};
        }});
-  // A block's own shared memory is the cluster's.
+  // A block's own shared memory is also the cluster's.
   cases.push_back(
       {"st.shared::cta.b32 [%own], %a32; mapa.shared::cluster.u32 %t0, %own, 0;\n"
        "ld.shared::cluster.b32 %d32, [%t0]; getctarank.shared::cluster.u32 %e32, %t0;",
@@ -144,7 +145,7 @@ TEST(BarrierInstructions, WaitingAndNamingTheCluster) {
   check_threads(cases, inputs());
 }
 
-// Blocks that wait for each other through memory get on: their polling gives way.
+// Blocks that wait for each other through memory make progress, because their polling yields.
 TEST(BarrierInstructions, BlocksThatPollMemoryLetOthersRun) {
   for (const std::string load :
        {"ld.volatile.global.u32 %n, [%out];", "ld.relaxed.gpu.global.u32 %n, [%out];",

@@ -1,5 +1,5 @@
-// Protects what a warp's lanes see of each other without .sync: activemask has the lanes that are
-// converged, and those make volatile accesses of shared memory one after the other together.
+// Converged lanes without .sync: activemask returns the lanes that are converged. Converged lanes
+// make volatile accesses of shared memory one instruction after the other.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -12,7 +12,7 @@ namespace {
 
 using U32 = std::uint32_t;
 
-// A kernel whose thread %t leaves %r0 in word %t of its output. %m is activemask's to use; %r<16>,
+// A kernel in which thread %t stores %r0 in word %t of its output. activemask may use %m. %r<16>,
 // %w<8> and %p<4> are free.
 std::string kernel(const std::string& body, const std::string& functions = "") {
   return ".version 8.7\n.target sm_90\n.address_size 64\n" + functions +
@@ -45,7 +45,7 @@ TEST(ActiveMask, KeepsTheIterationsOfALoopApart) {
          32, [](unsigned t) { return 0xffu << (t / 8 * 8); });
 }
 
-// Odd lanes come to the place in the second iteration only, where the even ones are, too.
+// Odd lanes reach the place only in the second iteration, together with the even ones.
 TEST(ActiveMask, HasTheLanesThatJoinInALaterIteration) {
   expect(kernel("and.b32 %r1, %t, 1; mov.u32 %r2, 0;\n"
                 "loop: setp.gt.u32 %p0, %r1, %r2; @%p0 bra next;\n" +
@@ -86,8 +86,7 @@ TEST(ActiveMask, CountsTheIterationsOfALoopWithTwoEntries) {
                                                   : 0; });
 }
 
-// The lanes of each half call it in an iteration of their own, and each leaves its loop when it has
-// gone round twice.
+// The lanes of each half call it in a different iteration. Each leaves its loop after two turns.
 constexpr char kLoopingFunction[] = R"(
 .func (.param .b32 result) looping() {
   .reg .b32 %m, %r<4>; .reg .pred %p;
@@ -155,7 +154,7 @@ flat:
          });
 }
 
-// As a program counts with one atomic for each group: matches, votes and shuffles of the mask.
+// As a program counts with one atomic for each group: matches, votes and shuffles use the mask.
 TEST(ActiveMask, IsAMaskForTheOtherWarpOperations) {
   expect(kernel("shr.u32 %r1, %t, 3; mov.u32 %r2, 0;\n"
                 "loop: setp.ne.u32 %p0, %r1, %r2; @%p0 bra next; activemask.b32 %m;\n"
@@ -169,8 +168,8 @@ TEST(ActiveMask, IsAMaskForTheOtherWarpOperations) {
 
 // ---- Volatile accesses of shared memory
 
-// %r8: where this thread's word is in shared memory. `access` is what is between ld or st and the
-// type; `base` the register with the address.
+// %r8 is the address of this thread's word in shared memory. `access` is the text between ld or st
+// and the type. `base` is the register with the address.
 std::string own_word() {
   return "mov.u32 %r8, s; shl.b32 %r9, %t, 2; add.u32 %r8, %r8, %r9; cvt.u64.u32 %w1, %r8; "
          "cvta.shared.u64 %w1, %w1;\n";
@@ -197,7 +196,7 @@ TEST_P(SharedSteps, SumAsProgramsDidBeforeSyncwarp) {
             "%r2, " + base + "]; add.u32 %r2, %r2, %r1; st" + access + base + "], %r2;\n";
   }
   body += "ld" + access + "%r0, " + base + "];\ndone:";
-  // The words behind the first 32 do not change, so each thread's sum is known.
+  // The words after the first 32 do not change, so each thread's sum is known.
   expect(kernel(body), 64, [](unsigned t) {
     std::array<U32, 64> words;
     for (U32 i = 0; i < 64; ++i) words[i] = i;
@@ -212,8 +211,8 @@ TEST_P(SharedSteps, SumAsProgramsDidBeforeSyncwarp) {
 TEST_P(SharedSteps, ReadANeighboursWordInALoopAndInABranch) {
   const std::string access = std::string(".") + GetParam().access + ".u32 ";
   const std::string base = std::string("[") + GetParam().base;
-  // Of a warp's first 24 lanes each passes its word on to its right, five times in a ring; the
-  // others do so once, and only where the first ones store.
+  // Each of a warp's first 24 lanes passes its word to the right, five times in a ring. The others
+  // do so once, and only when the first ones store.
   expect(kernel(own_word() + "mov.u32 %r0, %t; mov.u32 %r2, 0; and.b32 %r3, %t, 31;\n" +
                 "setp.ge.u32 %p0, %r3, 24; @%p0 bra met;\n" + "setp.eq.u32 %p1, %r3, 0;\n" +
                 "loop: st" + access + base + "], %r0;\n" + "@%p1 ld" + access + "%r0, " + base +
@@ -243,8 +242,8 @@ TEST(SharedSteps, OfVectorsInsideAFunction) {
          64, [](unsigned t) { return 2 * (t ^ 31) + 100; });
 }
 
-// Whatever waits must not keep what it waits for from running: a lane of the same warp on the other
-// side of a branch or behind the loop, another warp, and lanes that poll global memory.
+// A waiting thread must let others run: a lane of the same warp on the other side of a branch or
+// behind the loop, another warp, and lanes that poll global memory.
 TEST(SharedSteps, OfAThreadThatWaitsLetTheOthersRun) {
   const std::string flag = "mov.u32 %r8, s; ";
   expect(kernel(flag +

@@ -1,5 +1,5 @@
-// Protects the rule that nothing is accepted without a test: every variant in the translator's
-// table has been executed by a test of this program whose results are compared.
+// Coverage check: nothing is accepted without a test. Every variant in the translator's table was
+// executed by a test of this program that compares its results.
 #include <gtest/gtest.h>
 
 #include "kernel_harness.h"
@@ -13,7 +13,7 @@ constexpr std::size_t kNamesShown = 100;
 class EveryVariantIsExecuted : public testing::Environment {
  public:
   void TearDown() override {
-    // A selection of tests says nothing about the rest.
+    // A selection of tests cannot cover all variants.
     if (testing::GTEST_FLAG(filter) != "*" || testing::UnitTest::GetInstance()->Failed()) return;
     if (tier_counts().regions != 0) {
       EXPECT_GT(tier_counts().regions, tier_counts().threads) << "kernels that had no fast form";

@@ -1,4 +1,4 @@
-// Protects comparisons and selections: every accepted variant of setp, set, selp and slct.
+// Comparisons and selections: every accepted variant of setp, set, selp and slct.
 #include <gtest/gtest.h>
 
 #include "reference.h"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace test;
 
-// Which of the four relations make it true: less, equal, greater, unordered.
+// The relations for which it is true: less, equal, greater, unordered.
 struct Comparison {
   const char* name;
   bool less, equal, greater, unordered;
@@ -25,7 +25,7 @@ constexpr Comparison kComparisons[] = {
     {"num", true, true, true, false},  {"nan", false, false, false, true},
 };
 
-// Whether lane `lane` of a and b compares so; `opposite` asks for the contrary.
+// Whether lane `lane` of a and b compares so. `opposite` negates the comparison.
 using Holds = std::function<bool(U64 a, U64 b, U64 c, unsigned lane, bool opposite)>;
 Holds comparison(const Name& name) {
   const TypeFacts type = facts_of(name.types.back());
@@ -54,7 +54,7 @@ Holds comparison(const Name& name) {
   };
 }
 
-// The predicate that is combined is %c1.
+// %c1 is the predicate to combine with.
 std::vector<unsigned> sources(const Name& name) {
   const unsigned bits = facts_of(name.types.back()).bits;
   const bool combined = name.has("and") || name.has("or") || name.has("xor");
@@ -66,7 +66,7 @@ TEST(EveryVariant, Setp) {
     const auto holds = comparison(name);
     const TypeFacts type = facts_of(name.types.back());
     const bool packed = type.lanes == 2;
-    if (type.bits == 16 && type.is_float()) {  // These have one predicate.
+    if (type.bits == 16 && type.is_float()) {  // These return one predicate.
       return InstructionCase{"", 1, sources(name), "",
                              [=](U64 a, U64 b, U64 c) { return U64{holds(a, b, c, 0, false)}; }};
     }

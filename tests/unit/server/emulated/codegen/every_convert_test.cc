@@ -1,4 +1,4 @@
-// Protects conversions: every accepted variant of cvt.
+// Conversions: every accepted variant of cvt.
 #include <gtest/gtest.h>
 
 #include "reference.h"
@@ -27,7 +27,7 @@ struct Conversion {
   bool away = false;
 };
 
-// To an integer in a direction; numbers beyond 2^112 are integers.
+// Rounds to an integer in the given direction. Numbers beyond 2^112 are integers already.
 Wide integral(Wide value, Mode mode) {
   const Wide limit = Wide(U64{1} << 63) * 4;
   if (is_nan(value) || value > limit || value < -limit) return value;
@@ -51,7 +51,7 @@ U64 to_integer(const Conversion& how, Wide value) {
   const Wide one = 1;
   const Wide most = Wide((one * static_cast<Wide>(U64{1} << (bits - 1))) * (is_signed ? 1 : 2)) - 1;
   const Wide least = is_signed ? -most - 1 : Wide(0);
-  if (how.from.is_float() || how.saturate) {  // Of floats, with or without .sat.
+  if (how.from.is_float() || how.saturate) {  // From floats, with or without .sat.
     value = value < least ? least : value > most ? most : value;
   }
   const auto whole = static_cast<__int128>(value);
@@ -82,7 +82,7 @@ U64 to_tf32_away(Wide value, bool finite) {
   return finite && (up & 0x7fffffff) >= 0x7f800000 ? (up & 0x80000000u) | 0x7f7fe000 : up;
 }
 
-// With .satfinite the largest number stands for all that is larger.
+// With .satfinite the largest number replaces everything larger.
 U64 to_small_float(const Conversion& how, Wide value) {
   const TypeFacts& to = how.to;
   const unsigned width = to.lane_bits();
@@ -108,7 +108,7 @@ U64 converted(const Conversion& how, U64 source) {
   return to_float(how, value);
 }
 
-// cvt.pack: clamped integers side by side, above the rest of a third operand.
+// cvt.pack: clamped integers side by side, above the remaining bits of a third operand.
 InstructionCase packed_integers(const Name& name) {
   const TypeFacts to = facts_of(name.type(0));
   const bool third = name.has("b32");

@@ -1,5 +1,5 @@
-// Protects floating-point arithmetic: every accepted variant, rounded as asked, flushed, saturated,
-// in all formats.
+// Floating-point arithmetic: every accepted variant in all formats, with its rounding, flushing and
+// saturation.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ bool is_float_name(const Name& name) {
   return !name.types.empty() && facts_of(name.types.back()).is_float();
 }
 
-// An exact zero that is a sum is -0 when rounding down, unless both were +0.
+// A sum of exactly zero is -0 when rounding down, unless both operands were +0.
 U64 zero_sum(const TypeFacts& type, Mode mode, bool x_negative, bool y_negative) {
   const bool negative = mode == Mode::kDown ? x_negative || y_negative : x_negative && y_negative;
   return U64{negative} << (type.lane_bits() - 1);
@@ -134,8 +134,8 @@ TEST(EveryVariant, FloatArithmetic) {
       });
 }
 
-// What the approximate functions may be off by, from the PTX ISA and a little more, as part of the
-// result; near zero, as part of `floor`.
+// The allowed errors of approximate functions, relative to the result (PTX ISA, with a small
+// margin). Near zero they are relative to `floor`.
 double approximate(const std::string& opcode, double a, double b) {
   if (opcode == "div") return a / b;
   if (opcode == "rcp") return 1 / a;

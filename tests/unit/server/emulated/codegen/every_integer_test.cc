@@ -1,4 +1,4 @@
-// Protects integer and bit instructions: every accepted variant.
+// Integer and bit instructions: every accepted variant.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -292,7 +292,7 @@ TEST(EveryVariant, TablesInsertionsAndPermutations) {
 
 // Carries --------------------------------------------------------------------------------------
 
-// d = the instruction's result with the carry that the lowest bit of c gives; e = the carry after
+// d = the instruction's result with the carry that the lowest bit of c gives. e = the carry after
 // it.
 TEST(EveryVariant, Carries) {
   std::vector<Inputs> inputs(all_inputs().begin(), all_inputs().begin() + 100);

@@ -1,4 +1,4 @@
-// Protects loads and stores: every accepted variant, of every space, order, length and type.
+// Loads and stores: every accepted variant, of every space, order, length and type.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -10,7 +10,8 @@ namespace {
 
 using namespace test;
 
-constexpr unsigned kRoom = 32;  // Bytes that a case reads or writes; the longest vector.
+constexpr unsigned kRoom = 32;  // The bytes that a case reads or writes, which is the longest
+                                // vector.
 
 struct Access {
   explicit Access(const std::string& variant)
@@ -22,8 +23,8 @@ struct Access {
       if (name.has(one)) space = one;
     }
   }
-  // Registers hold 16 bits at least, one size more than the type where there is one: what is loaded
-  // is extended there.
+  // Registers have at least 16 bits, and one size more than the type if there is one, because
+  // loaded values are extended.
   unsigned register_bits() const {
     return type.bits < 16 ? 16 : type.bits < 64 ? 2 * type.bits : type.bits;
   }
@@ -35,7 +36,7 @@ struct Access {
     for (unsigned i = 0; i < count; ++i) text += (i == 0 ? "" : ", ") + prefix + std::to_string(i);
     return text + "}";
   }
-  // As it is written: what is ordered has a scope.
+  // The instruction's text. An ordered access needs a scope.
   std::string text() const {
     std::string out = full;
     for (const std::string order : {".relaxed", ".acquire", ".release"}) {
@@ -69,7 +70,7 @@ std::vector<std::uint8_t> pattern() {
   return bytes;
 }
 
-// What register i holds after loading from `bytes`.
+// The contents of register i after loading from `bytes`.
 U64 loaded(const Access& access, const std::vector<std::uint8_t>& bytes, unsigned i) {
   U64 value = 0;
   std::memcpy(&value, &bytes[i * access.type.bits / 8], access.type.bits / 8);
@@ -84,7 +85,7 @@ bool is_wide(const Access& access) { return access.type.bits > 64; }
 
 // Loads ----------------------------------------------------------------------------------------
 
-// %in holds the pattern; so do local, shared and constant memory and the function's parameter.
+// %in holds the pattern, as do local, shared and constant memory and the function's parameter.
 std::string load_kernel(const std::vector<Access>& loads) {
   std::string constant = ".const .align 32 .b8 table[64] = {" + pattern_byte(0);
   for (unsigned i = 1; i < 64; ++i) constant += ", " + pattern_byte(i);
@@ -189,7 +190,7 @@ std::string store_kernel(const std::vector<Access>& stores) {
       return clear;
     };
     if (access.space == "param") {
-      // A function that gives back its parameter shows what was stored there.
+      // A function that returns its parameter shows the stored bytes.
       text += "{ .param .align 32 .b8 argument[32]; .param .align 32 .b8 answer[32];\n" +
               cleared(".param", "argument") + access.text() + " [argument], " + value +
               "call.uni (answer), echo, (argument);\n" + copied(".param", "answer") + "}\n";
@@ -237,7 +238,7 @@ TEST(EveryVariant, Stores) {
     const Status status = run_grid(store_kernel(some), {1, 1}, in.data(), aligned);
     ASSERT_TRUE(status.ok()) << status.to_string();
     for (std::size_t i = 0; i < some.size(); ++i) {
-      // Every part is the low end of eight bytes of the pattern; what lies behind stays zero.
+      // Every part is the low end of eight bytes of the pattern. Bytes behind it stay zero.
       std::vector<std::uint8_t> want(kRoom);
       const unsigned each = some[i].type.bits / 8;
       for (unsigned part = 0; part < some[i].count; ++part) {
@@ -264,7 +265,7 @@ TEST(EveryVariant, PrefetchesAndSpaces) {
   std::vector<ThreadCase> cases;
   for (const std::string opcode : {"prefetch", "prefetchu"}) {
     for (const std::string& variant : variants_of(opcode)) {
-      // The one without a level has one that the translator ignores.
+      // The variant without a level gets one, which the translator ignores.
       const std::string written =
           variant == "prefetch.global" ? variant + ".L2::evict_last" : variant;
       cases.push_back({"st.b32 [%cell], %i; " + written + " [%cell]; ld.b32 %d32, [%cell];", 32,
@@ -273,14 +274,15 @@ TEST(EveryVariant, PrefetchesAndSpaces) {
                        }});
     }
   }
-  // Memory that was allocated is no constant.
+  // Allocated memory is not constant memory.
   cases.push_back({"isspacep.const %p, %cell; selp.b32 %d32, 1, 0, %p;", 32, [](unsigned) {
                      return std::pair<U64, U64>{0, 0};
                    }});
   check_threads(cases, inputs);
 }
 
-// Addresses of all spaces but shared are generic already; a shared one comes back as it was.
+// Addresses of all spaces except shared are generic already. A shared address converts back to
+// itself.
 TEST(EveryVariant, AddressConversions) {
   std::vector<Inputs> inputs(32);
   std::vector<ThreadCase> cases;

@@ -1,4 +1,4 @@
-// Protects SIMD video instructions: every accepted variant, on halves and on bytes.
+// SIMD video instructions: every accepted variant, on halves and on bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ TEST(EveryVariant, VideoInstructions) {
                  [](const Name& name) {
                    const unsigned lanes = name.opcode.back() == '4' ? 4 : 2;
                    const std::string operation = name.opcode.substr(1, name.opcode.size() - 2);
-                   const bool compares = operation == "set";  // Its types are those of a and b.
+                   const bool compares = operation == "set";  // Its types are the operands' types.
                    const bool a_signed = name.type(compares ? 0 : 1) == "s32";
                    const bool b_signed = name.type(compares ? 1 : 2) == "s32";
                    const bool d_signed = !compares && name.type(0) == "s32";
@@ -63,7 +63,7 @@ TEST(EveryVariant, VideoInstructions) {
                  });
 }
 
-// Of unsigned words to 64 bits nothing is lost; of signed ones as the definition says.
+// An unsigned word fits into 64 bits without loss. A signed word shifts as the definition says.
 std::int64_t shifted(const Name& name, U64 word, U64 by) {
   const U64 distance = name.has("clamp") ? std::min<U64>(by, 32) : by % 32;
   std::int64_t value = static_cast<std::int64_t>(word);

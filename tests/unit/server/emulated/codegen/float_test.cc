@@ -1,5 +1,5 @@
-// Protects the translation of floating-point instructions and conversions: rounding (also the
-// directed modes), flushing, saturation, signed zeros and NaN.
+// Floating-point instructions and conversions: translated with rounding (also the directed modes),
+// flushing, saturation, signed zeros and NaN.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ T value(U64 v) {
 
 enum class Mode { kNearest, kZero, kDown, kUp };
 
-// The T on the asked side of an exact value, without touching the host's rounding mode.
+// Rounds an exact value to T in that mode, without a change of the host's rounding mode.
 template <class T>
 T rounded(Exact exact, Mode mode) {
   const T nearest = static_cast<T>(exact);
@@ -44,7 +44,7 @@ T rounded(Exact exact, Mode mode) {
   return nearest;
 }
 
-// Of arithmetic on numbers that are not zero: x - x is -0 when rounding down.
+// For arithmetic on nonzero numbers: x - x is -0 when rounding down.
 template <class T>
 T arithmetic(Exact exact, Mode mode) {
   return exact == 0 && mode == Mode::kDown ? T(-0.0) : rounded<T>(exact, mode);

@@ -1,5 +1,5 @@
-// Protects the translation of integer and bit instructions: each computes what the PTX ISA says,
-// also at the edges (overflow, division by zero, shifts beyond the width).
+// Integer and bit instructions: each computes what the PTX ISA says, also at the edges (overflow,
+// division by zero, shifts beyond the width).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using Cases = std::vector<InstructionCase>;
 using Wide = unsigned __int128;
 using SignedWide = __int128;
 
-// A value of a type with so many bits, as a number.
+// The number that a value with `bits` bits stands for.
 SignedWide number(U64 value, unsigned bits, bool is_signed) {
   if (bits < 64) value &= (U64{1} << bits) - 1;
   if (!is_signed) return static_cast<SignedWide>(value);

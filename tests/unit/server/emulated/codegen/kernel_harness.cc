@@ -1,4 +1,5 @@
-// Builds one kernel of many instructions, so that a table of cases costs one compilation.
+// Kernel harness: builds one kernel of many instructions, so that a table of cases costs one
+// compilation.
 #include "kernel_harness.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@
 namespace gpurun::emulated {
 namespace {
 
-// A module's first kernel, with what keeps it alive.
+// A module's first kernel, with the objects that it needs.
 struct Loaded {
   HostMemory memory;
   std::unique_ptr<Compiler> compiler;
@@ -30,7 +31,7 @@ struct Loaded {
   std::uint32_t shared_bytes = 0;
 };
 
-// Whether kernels run in their fast form where they have one: the same tests, the same values.
+// Whether kernels run in their fast form if they have one. Tests and expected values are the same.
 bool wants_regions() {
   const char* const tier = std::getenv("GPURUN_TEST_TIER");
   return tier != nullptr && std::string_view(tier) == "regions";
@@ -67,7 +68,7 @@ constexpr char kHead[] =
     ".version 9.0\n.target sm_120\n.address_size 64\n"
     ".entry k(.param .u64 in, .param .u64 out) {\n.reg .b64 %in, %out;\n";
 
-// Of a thread's inputs, and of its outputs for each case.
+// The bytes of a thread's inputs, and of its outputs for each case.
 constexpr std::size_t kInputBytes = 24;
 constexpr std::size_t kOutputBytes = 8;
 
@@ -155,7 +156,7 @@ std::string threads_text(std::span<const ThreadCase> cases, std::size_t threads)
   return text + "ret;\n}\n";
 }
 
-// A runnable kernel with its block of a few threads, which wait for nothing.
+// A runnable kernel with a block of a few threads that never wait.
 class Runner {
  public:
   Status load(const std::string& text) {
@@ -214,7 +215,8 @@ TierCounts& tier_counts() {
   return counts;
 }
 
-// Everything in a text that ran: each of its results is compared by the test that wrote it.
+// Records every instruction of a text that ran. The test that wrote the text compares each of its
+// results.
 void record_text(const std::string& text) {
   if (const char* file = std::getenv("GPURUN_TEST_DUMP_PTX")) {
     std::ofstream(file, std::ios::app) << text << "\n//----\n";
@@ -327,8 +329,7 @@ bool agrees(std::uint64_t got, std::uint64_t want, const InstructionCase& one) {
          agrees_scalar(got >> half, want >> half, scalar, one);
 }
 
-// The passes behind regions take more than twice as long for twice the code: 40 at a time take a
-// third of 250.
+// The time of the passes behind regions grows faster than the code, so kernels stay small.
 constexpr std::size_t kCasesPerKernel = 40;
 constexpr int kDifferencesShown = 5;
 constexpr std::size_t kThreadsPerBlock = 1000;

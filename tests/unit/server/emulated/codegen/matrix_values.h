@@ -1,4 +1,4 @@
-// Values and formats of matrices for tests, with host types only.
+// Matrix values: values and formats of matrices for tests, with host types only.
 #pragma once
 
 #include <bit>
@@ -26,7 +26,7 @@ struct Element {
   double value;
 };
 
-// A random element whose products and sums are exact in double (and, for C, often not in f16).
+// A random element. Its products and sums are exact in double (and, for C, often not in f16).
 inline Element random_element(std::string_view type, std::mt19937_64& random) {
   const auto pick = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random);
@@ -80,7 +80,7 @@ inline std::uint64_t get(const std::uint8_t* bytes, std::string_view type, std::
   return value;
 }
 
-// What a result of the type must be.
+// The expected bits of a result of the type.
 inline std::uint64_t rounded(std::string_view type, double value, bool saturate) {
   if (type == "f64") return std::bit_cast<std::uint64_t>(value);
   if (type == "f32") return std::bit_cast<std::uint32_t>(static_cast<float>(value));
@@ -124,7 +124,7 @@ inline MatrixName parse_name(const std::string& name) {
   return out;
 }
 
-// C + A * B, or the number of bits that differ (agree) for b1.
+// C + A * B. For b1 it is C plus the number of bits that differ (or agree).
 inline double dot(const MatrixName& name, const std::vector<Element>& a,
                   const std::vector<Element>& b, double c, unsigned row, unsigned column) {
   for (unsigned k = 0; k < name.k; ++k) {

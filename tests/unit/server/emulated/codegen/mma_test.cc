@@ -1,5 +1,5 @@
-// Protects mma, ldmatrix and stmatrix: every accepted shape and type, with the fragment layouts of
-// the PTX ISA (section 9.7.14.5), which are written down here a second time.
+// mma, ldmatrix and stmatrix: every accepted shape and type, with the fragment layouts of the PTX
+// ISA (section 9.7.14.5). The test states these layouts independently of the translator.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@ using namespace test;
 using U32 = std::uint32_t;
 using U64 = std::uint64_t;
 
-constexpr unsigned kInWords = 40;  // Of one lane.
+constexpr unsigned kInWords = 40;  // For one lane.
 constexpr unsigned kOutWords = 16;
 
 struct Place {
@@ -44,7 +44,8 @@ std::string registers(const char* prefix, unsigned first, unsigned count) {
   return text + "}";
 }
 
-// Loads in[lane] into %w0.. and, as 64 bits, %x0..; what `body` leaves in %d0.. (%y0..) goes out.
+// Loads in[lane] into %w0.. and, as 64 bits, %x0... Stores the results that `body` leaves in %d0..
+// (%y0..).
 std::string lane_kernel(const std::string& body, bool wide) {
   std::string text =
       ".version 9.0\n.target sm_120\n.address_size 64\n.entry k(.param .u64 in, .param .u64 out) "
@@ -138,7 +139,7 @@ TEST(MatrixInstructions, EveryMmaMultipliesAsTheHost) {
   EXPECT_GT(checked, 50);
 }
 
-// Row r of matrix j lies at in + (8 * j + r) * 16; elements are numbered 64 * j + 8 * r + column.
+// Row r of matrix j lies at in + (8 * j + r) * 16. Elements are numbered 64 * j + 8 * r + column.
 TEST(MatrixInstructions, LdmatrixAndStmatrixMoveEightByEightMatrices) {
   for (unsigned count : {1u, 2u, 4u}) {
     for (bool transposed : {false, true}) {

@@ -1,5 +1,5 @@
-// Protects instructions that stand apart: address spaces, cache hints, wide accesses, narrow
-// formats, SIMD video instructions.
+// Other instructions: address spaces, cache hints, wide accesses, narrow formats, SIMD video
+// instructions.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -97,7 +97,7 @@ std::vector<Inputs> float_inputs() {
   return inputs;
 }
 
-// The byte whose value is nearest, found by trying them all.
+// The byte with the nearest value, found by trying all bytes.
 U64 nearest_byte(double x, int mantissa_bits, bool relu) {
   if (std::isnan(x)) return 0x7f;
   if (relu && (x < 0 || (x == 0 && std::signbit(x)))) return 0;
@@ -138,7 +138,7 @@ TEST(NarrowFormats, BytesAreTheNearest) {
   check_instructions(cases, float_inputs());
 }
 
-// Bits of a half whose value is that of a byte.
+// The bits of a half with the value of a byte.
 U64 half_of_byte(unsigned byte, int mantissa) {
   if (mantissa == 2) return U64{byte} << 8;
   if ((byte & 0x7f) == 0x7f) return 0x7fff;

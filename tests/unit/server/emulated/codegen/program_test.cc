@@ -1,4 +1,4 @@
-// Protects control flow, calls, memory and refusals of the translator.
+// Translated programs: control flow, calls, memory and refusals of the translator.
 #include <gtest/gtest.h>
 
 #include "kernel_harness.h"

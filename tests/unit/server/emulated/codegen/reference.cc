@@ -1,4 +1,4 @@
-// Types, rounding and operands of the tests' reference.
+// Reference: types, rounding and operands for the tests.
 #include "reference.h"
 
 #include <bit>
@@ -73,15 +73,15 @@ Exact sum(Wide a, Wide b) {
 
 Exact product(Wide a, Wide b) { return {a * b, 0}; }
 
-// A quotient of 53-bit numbers is never so near to a number of 54 bits that 113 bits do not tell on
-// which side of it it lies.
+// A quotient of 53-bit numbers is never so close to a number of 54 bits that 113 bits cannot show
+// its side.
 Exact quotient(Wide a, Wide b) { return {a / b, 0}; }
 
 Exact square_root(Wide a) {
   if (!(a > 0) || is_infinite(a)) return {a < 0 ? Wide(std::nan("")) : a, 0};
   Wide root = std::sqrt(static_cast<long double>(a));
   for (int i = 0; i < 3; ++i) root = (root + a / root) / 2;  // Newton: 64 bits to 113.
-  // Squares of numbers with 54 bits are exact: settle whether the root is one of them.
+  // Squares of numbers with 54 bits are exact, which decides whether the root is one of them.
   const Wide scale = power_of_two(exponent_of(root) - 55);
   const Wide near = static_cast<Wide>(static_cast<long long>(root / scale + Wide(0.5))) * scale;
   if (near * near == a) return {near, 0};
@@ -124,7 +124,7 @@ U64 not_a_number(const TypeFacts& type) {
 
 namespace {
 
-// The bits of a number that the type can hold.
+// The bits of a number that the type can represent.
 U64 encoded(const TypeFacts& type, Wide value, bool is_negative) {
   const unsigned width = type.lane_bits();
   const int mantissa_bits = type.scalar == "tf32" ? 23 : type.precision - 1;
@@ -160,7 +160,7 @@ U64 rounded(const TypeFacts& type, Exact exact, Mode mode) {
   auto units = static_cast<U64>(size / unit);
   const Wide rest = size / unit - Wide(units);
   const bool exact_result = rest == 0 && error == 0;
-  if (rest == 0 && error < 0) --units;  // Just below: all the way up to `size` is missing.
+  if (rest == 0 && error < 0) --units;  // Just below `size`, so the fraction up to it is whole.
   const Wide fraction = rest == 0 && error < 0 ? Wide(1) : rest;
   bool up = false;
   if (mode == Mode::kNearest) {
@@ -273,7 +273,7 @@ const std::vector<Inputs>& all_inputs() {
       for (int i = 0; i < 3; ++i) out->push_back({a, edge(), edge()});
     }
     for (int i = 0; i < 100; ++i) out->push_back({random(), random(), random()});
-    // Floats of middling size, in which sums and products do not vanish.
+    // Floats of medium size, so that sums and products do not vanish.
     const auto middling = [&]() -> U64 {
       const double value = std::ldexp(static_cast<double>(random() % 4097) - 2048,
                                       static_cast<int>(random() % 24) - 16);

@@ -1,5 +1,6 @@
-// What PTX types mean and how results are rounded, on the host: exact arithmetic in 113 bits with
-// the sign of what does not fit, rounded once. Shares nothing with the translator.
+// Reference: the meaning of PTX types and the rounding of results, on the host. Arithmetic is exact
+// in 113 bits, with the sign of the remainder, and rounded once. It shares nothing with the
+// translator.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ bool is_type(std::string_view name);
 
 enum class Mode { kNearest, kZero, kDown, kUp };
 
-// value + a nonzero amount of `error`'s sign that is smaller than every bit of value (0: exact).
+// `value` plus a nonzero amount of `error`'s sign, smaller than every bit of `value` (0: exact).
 struct Exact {
   Wide value = 0;
   int error = 0;
@@ -45,11 +46,11 @@ Exact quotient(Wide a, Wide b);
 Exact square_root(Wide a);
 Exact fused(Wide a, Wide b, Wide c);
 
-// The number that one lane's bits stand for, integers and floats.
+// The number that the bits of one lane represent, integer or float.
 Wide number(const TypeFacts& type, U64 bits);
-// The float of the type nearest to it in that direction; overflow as IEEE 754 says.
+// The nearest float of the type in that mode. Overflow is as in IEEE 754.
 U64 rounded(const TypeFacts& type, Exact exact, Mode mode);
-// Zero for a subnormal, sign kept.
+// Replaces a subnormal by zero with its sign.
 U64 flushed(const TypeFacts& type, U64 bits);
 bool negative(const TypeFacts& type, U64 bits);
 U64 low_bits(U64 value, unsigned bits);
@@ -59,13 +60,13 @@ U64 not_a_number(const TypeFacts& type);
 struct Name {
   explicit Name(const std::string& full);
   bool has(std::string_view part) const;
-  Mode mode() const;  // .rz, .rm, .rp, else to nearest.
+  Mode mode() const;  // .rz, .rm or .rp, otherwise nearest.
   const std::string& type(std::size_t index = 0) const { return types.at(index); }
 
   std::string full;
   std::string opcode;
   std::vector<std::string> parts;
-  std::vector<std::string> types;  // In order, destination first.
+  std::vector<std::string> types;  // In order, with the destination first.
 };
 
 // Every accepted variant of an opcode.
@@ -74,8 +75,8 @@ std::vector<std::string> variants_of(std::string_view opcode);
 // Operands at the edges of every type, and random ones.
 const std::vector<Inputs>& all_inputs();
 
-// One case for each accepted variant of the opcodes for which `make` gives one, executed and
-// compared. Fails when there is none.
+// Executes and compares one case for each accepted variant of the opcodes for which `make` returns
+// one. Fails when there is no such variant.
 template <class Make>
 void check_variants(std::initializer_list<std::string_view> opcodes, Make make) {
   std::vector<InstructionCase> cases;

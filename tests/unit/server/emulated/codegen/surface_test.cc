@@ -1,5 +1,5 @@
-// Protects surface loads and stores: every accepted variant, inside and beyond each edge, in each
-// of the three ways to go on there.
+// Surface loads and stores: every accepted variant, inside and beyond each edge, with each of the
+// three behaviours there.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using namespace test;
 constexpr unsigned kThreads = 32;
 constexpr unsigned kRowBytes = 48, kHeight = 3, kDepth = 4;
 
-// Rows are not dense, and what lies between them must stay.
+// Rows are not dense, and the bytes between them must not change.
 constexpr unsigned kPitch = 64;
 constexpr unsigned kBytes = kPitch * kHeight * kDepth;
 
@@ -52,7 +52,7 @@ struct Access {
     if (layered && dimensions == 2) at += ", %y";
     return "[%h, {" + at + "}]";
   }
-  // The place of an access in the surface; -1: it is outside and goes nowhere.
+  // The offset of an access in the surface. -1: it is outside, and does nothing.
   int offset(const ThreadInput& in, bool clamp) const {
     int at[3] = {in.x, dimensions > 1 ? in.y : 0, dimensions > 2 ? in.z : layered ? in.layer : 0};
     const int last[3] = {static_cast<int>(kRowBytes - bytes()), kHeight - 1, kDepth - 1};
@@ -97,7 +97,7 @@ Surface surface_at(std::vector<std::uint8_t>& bytes) {
   return surface;
 }
 
-// Places inside for .trap, and beyond every edge for the others.
+// Places inside the surface for .trap, and beyond every edge for the others.
 std::vector<ThreadInput> inputs_for(const Access& access, std::mt19937& random) {
   const bool inside = access.name.has("trap");
   std::vector<ThreadInput> out(kThreads);
@@ -120,7 +120,7 @@ TEST(EveryVariant, SurfaceLoads) {
   std::mt19937 random(1);
   std::vector<std::uint8_t> bytes = random_bytes(random, kBytes);
   const std::uint64_t handle = surface_slots().add(surface_at(bytes));
-  // One kernel for all, each with places of its own.
+  // One kernel for all variants, each with its own places.
   const std::vector<std::string> variants = variants_of("suld");
   ASSERT_FALSE(variants.empty());
   std::string text = kHead;
@@ -233,7 +233,7 @@ TEST(Surfaces, WhatIsOutsideOrNoSurfaceEndsTheGrid) {
   const std::string load = "suld.b.2d.b32.trap {%r32_0}, [%h, {%x, %y}];";
   const std::string store = "sust.b.2d.b32.trap [%h, {%x, %y}], {%r32_0};";
   EXPECT_EQ(run(load), "");
-  in.x = kRowBytes - 3;  // Not all of it is inside.
+  in.x = kRowBytes - 3;  // A part of it is outside.
   EXPECT_EQ(run(load).substr(0, 34), "719: an access outside of a surfac");
   EXPECT_EQ(run(store).substr(0, 34), "719: an access outside of a surfac");
   in.x = 0;

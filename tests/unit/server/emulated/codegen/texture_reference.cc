@@ -1,4 +1,4 @@
-// Texture fetches by the book.
+// Texture reference: fetches by the formulas of the CUDA C++ Programming Guide.
 #include "texture_reference.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using Color = std::array<double, 4>;
 
 int bytes_of(const std::string& format) { return std::stoi(format.substr(1)) / 8; }
 
-// A component of random bits: what lies in memory, and what it means.
+// A random component: its bytes in memory, and its value.
 double random_component(const ReferenceTexture& texture, std::mt19937& random,
                         std::uint8_t* bytes) {
   const std::string& format = texture.format;
@@ -40,7 +40,7 @@ double random_component(const ReferenceTexture& texture, std::mt19937& random,
   return texture.integer ? value : std::max(value / most, -1.0);
 }
 
-// An index where the texture has elements; -1: outside, where the border is.
+// An index where the texture has elements. -1: outside, where the border is.
 int inside(int index, int count, char address) {
   if (index >= 0 && index < count) return index;
   if (address == 'b') return -1;
@@ -58,7 +58,7 @@ struct Side {
   double weight[2];
 };
 
-// The guide's x (in elements) after the addressing modes, and its i, alpha.
+// The guide's x (in elements) after the addressing modes, with its i and alpha.
 Side side_of(const ReferenceTexture& texture, double x, int count, bool normalized, bool linear) {
   if (normalized) {
     if (texture.address == 'w') x = x - std::floor(x);

@@ -1,5 +1,6 @@
-// Texture fetches on the host, written from the CUDA C++ Programming Guide ("Texture Fetching",
-// "Cubemap Textures") in double precision over plain vectors. Shares nothing with the runtime.
+// Texture reference: fetches on the host, written from the CUDA C++ Programming Guide ("Texture
+// Fetching", "Cubemap Textures") in double precision over plain vectors. It shares nothing with the
+// runtime.
 #pragma once
 
 #include <array>
@@ -11,11 +12,11 @@
 
 namespace gpurun::emulated::test {
 
-// One level's elements: `value` as a fetch that does not filter gives it.
+// The elements of one level. `value` is what an unfiltered fetch returns.
 struct ReferenceLevel {
   int width = 1, height = 1, depth = 1;
   std::vector<std::array<double, 4>> elements;
-  std::vector<std::uint8_t> bytes;  // As a device has them.
+  std::vector<std::uint8_t> bytes;  // In the device's layout.
 };
 
 struct ReferenceTexture {
@@ -30,15 +31,16 @@ struct ReferenceTexture {
   double bias = 0, level_min = 0, level_max = 0;
   std::vector<ReferenceLevel> levels;
 
-  // Random elements for levels of these extents, each half of the one before; layers stay.
+  // Random elements for levels of these extents. Each level has half the extents of the one before.
+  // Layers stay.
   void fill(int width, int height, int depth, bool volume, int level_count, unsigned seed);
-  // The same as kernels find it; this must stay where it is meanwhile.
+  // The same texture in the form that kernels use. This object must not move meanwhile.
   Texture describe() const;
 };
 
 struct ReferencePlace {
   int dimensions = 2;
-  std::array<double, 3> at{};  // Of a cube: the direction.
+  std::array<double, 3> at{};  // For a cube: the direction.
   int layer = -1;
   bool cube = false;
 };
@@ -48,11 +50,11 @@ ReferencePlace on_cube(const ReferencePlace& direction);
 // A filtered or unfiltered fetch at a level of detail.
 std::array<double, 4> fetch(const ReferenceTexture& texture, const ReferencePlace& place,
                             double level);
-// A fetch by whole numbers.
+// A fetch by integer coordinates.
 std::array<double, 4> fetch_element(const ReferenceTexture& texture, const ReferencePlace& place,
                                     int level);
 // A component of the four elements around a place: lower left, lower right, upper right, upper left
-// in a picture whose rows go down.
+// in a picture with rows that go down.
 std::array<double, 4> gather(const ReferenceTexture& texture, const ReferencePlace& place,
                              int component);
 

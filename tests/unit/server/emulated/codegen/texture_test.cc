@@ -1,5 +1,5 @@
-// Protects texture fetches: every accepted variant, in every addressing and filtering mode and
-// format, against fetches by the Programming Guide's formulas.
+// Texture fetches: every accepted variant, in every addressing and filtering mode and format,
+// compared with fetches by the Programming Guide's formulas.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -21,7 +21,7 @@ constexpr unsigned kThreads = 32;
 const char* const kGeometries[] = {"1d", "2d", "3d", "a1d", "a2d", "cube", "acube"};
 constexpr unsigned kGeometryCount = 7;
 
-// What a thread reads: coordinates as floats, as integers, a level as both, gradients.
+// A thread's inputs: coordinates as floats and as integers, a level as both, and gradients.
 struct ThreadInput {
   float at[3];
   std::int32_t index[3];
@@ -34,7 +34,7 @@ struct ThreadInput {
 };
 static_assert(sizeof(ThreadInput) == 64);
 
-// All textures of one way of sampling, and what the threads of its block ask for.
+// All textures of one way of sampling, and the inputs of the threads of its block.
 struct Setup {
   ReferenceTexture texture[kGeometryCount];
   std::uint64_t handle[kGeometryCount] = {};
@@ -66,7 +66,7 @@ struct Fetch {
     for (int i = 0; i < dimensions; ++i) {
       at += (at.empty() ? "" : ", ") + std::string(whole ? "%i" : "%f") + std::to_string(i);
     }
-    // PTX wants one, two or four.
+    // PTX needs one, two or four coordinates.
     const int count = dimensions + (layered ? 1 : 0);
     if (count == 3) at += whole ? ", %i2" : ", %f2";
     std::string text = name.full + (half ? " {%d0, %d1}, [%h" : " {%d0, %d1, %d2, %d3}, [%h") +
@@ -160,7 +160,7 @@ float half_value(std::uint32_t bits) {
 void compare(const Setup& setup, const Fetch& fetch, const ThreadInput& in, const Words& got,
              int* shown) {
   const ReferenceTexture& texture = setup.texture[fetch.geometry];
-  if (fetch.half && texture.integer) return;  // No floats to be rounded.
+  if (fetch.half && texture.integer) return;  // There are no floats to round.
   const std::array<double, 4> want = expected(setup, fetch, in);
   for (std::size_t i = 0; i < 4; ++i) {
     const std::uint32_t word = fetch.half ? got[i / 2] >> (16 * (i % 2)) & 0xffff : got[i];
@@ -184,8 +184,8 @@ void compare(const Setup& setup, const Fetch& fetch, const ThreadInput& in, cons
   }
 }
 
-// Coordinates are multiples of 2^-10, so that they and their elements are the same numbers in
-// floats and in doubles.
+// Coordinates are multiples of 2^-10, so that floats and doubles give the same coordinates and
+// elements.
 void fill_inputs(const ReferenceTexture& texture, std::mt19937& random, ThreadInput* out) {
   const auto pick = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random);
@@ -234,7 +234,7 @@ std::vector<Setup> make_setups(bool cubes) {
     fill_inputs(how, random, setup.input);
     for (ThreadInput& in : setup.input) {
       if (cubes) point_at_cube(random, &in);
-      // Layers of cubes beyond the last are not the reference's business.
+      // The reference does not cover layers of cubes beyond the last.
       if (cubes) in.layer %= 3;
     }
   };
@@ -377,7 +377,7 @@ TEST(Textures, AHandleThatIsNoneEndsTheGridWithItsName) {
     const Status status = fetch_with(wrong, good, &out);
     EXPECT_EQ(status.message().substr(0, 20), "719: a fetch from a ") << wrong;
   }
-  // A number is not given again with its place.
+  // A removed texture's number is not reused with its slot.
   for (int i = 0; i < 3000; ++i) {
     const std::uint64_t other = texture_slots().add(how.describe());
     ASSERT_NE(other, handle);
@@ -425,7 +425,7 @@ TEST(Textures, SrgbAndNumbersThatAreNone) {
   EXPECT_NEAR(std::bit_cast<float>(out[1]), 10.0 / 255 / 12.92, 1e-7);
   EXPECT_NEAR(std::bit_cast<float>(out[2]), std::pow((128.0 / 255 + 0.055) / 1.055, 2.4), 1e-6);
   EXPECT_NEAR(std::bit_cast<float>(out[3]), 128.0 / 255, 1e-7) << "alpha is linear";
-  // Coordinates far away, and none at all, stay inside.
+  // Far coordinates, infinities and NaN stay inside.
   for (const char* at : {"0f7f800000", "0fff800000", "0f7fc00000", "0f7f7fffff", "0fff7fffff"}) {
     for (const AddressMode mode : {AddressMode::kWrap, AddressMode::kMirror, AddressMode::kClamp}) {
       for (const bool normalized : {false, true}) {

@@ -1,5 +1,5 @@
-// Protects warp instructions: every lane gets what the PTX ISA says, also where only some lanes of
-// the warp take part.
+// Warp instructions: every lane gets what the PTX ISA says, also when only some lanes of the warp
+// take part.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -17,7 +17,7 @@ using Cases = std::vector<ThreadCase>;
 
 constexpr unsigned kThreads = 64;
 
-// Few different values, so that some lanes match; b differs from lane to lane.
+// Few different values, so that some lanes match. b differs between lanes.
 std::vector<Inputs> lane_inputs() {
   std::vector<Inputs> inputs;
   for (U64 i = 0; i < kThreads; ++i) {
@@ -59,7 +59,7 @@ TEST(WarpInstructions, ShufflesMoveValuesWithinSegments) {
       }
     }
   }
-  // An amount of each lane's own, and no predicate.
+  // A different amount for each lane, and no predicate.
   cases.push_back({"and.b32 %t0, %b32, 31; shfl.sync.idx.b32 %d32, %a32, %t0, 31, 0xffffffff;", 32,
                    [](unsigned thread) {
                      return Pair{a(thread / 32 * 32 + (inputs()[thread].b & 31)), 0};
@@ -90,7 +90,7 @@ TEST(WarpInstructions, VotesCountTheLanesThatTakePart) {
       if (mode == "all") return yes == of;
       return mode == "any" ? yes != 0 : yes == of || yes == 0;
     };
-    // Once for all lanes, once for those that agree.
+    // First for all lanes, then for those that agree.
     cases.push_back({test + "vote.sync." + mode + ".pred %q, %p, -1; selp.b32 %d32, 1, 0, %q;\n" +
                          "@%p vote.sync.ballot.b32 %t1, %p, %t2;\n" +
                          "vote.sync.ballot.b32 %t1, %p, -1; not.b32 %t2, %t1;\n" +
@@ -117,7 +117,7 @@ TEST(WarpInstructions, MatchesFindEqualLanes) {
                    [=](unsigned thread) {
                      return Pair{any(thread), any(thread)};
                    }});
-  // The high halves are all equal, the low ones are not.
+  // The high halves are all equal, the low ones differ.
   cases.push_back(
       {"shr.u64 %u0, %c64, 32; cvt.u32.u64 %t0, %u0;\n"
        "match.all.sync.b32 %d32|%p, %t0, -1; selp.b32 %e32, 1, 0, %p;",
@@ -191,7 +191,7 @@ TEST(WarpInstructions, ActiveMaskElectAndWarpBarrier) {
          const unsigned lane = thread % 32;
          return Pair{lane >= 4 && lane < 8, lane == 4};
        }});
-  // Each lane reads its neighbour's cell; without the barrier the neighbour has not written yet.
+  // Each lane reads its neighbour's cell. Without the barrier the neighbour has not written it yet.
   for (const char* name : {"bar.warp.sync"}) {
     cases.push_back({"st.shared.b32 [%own], %a32; " + std::string(name) +
                          " -1; xor.b32 %t0, %i, 1; sub.u32 %t1, %t0, %i;\n"

@@ -1,5 +1,5 @@
-// Protects wmma: matrices in memory, of every accepted shape, type, layout and space, multiplied
-// and stored again. How fragments lie in registers is nobody's business and not looked at.
+// wmma: matrices in memory, of every accepted shape, type, layout and space, multiplied and stored
+// again. The layout of fragments in registers is unspecified and not checked.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -94,7 +94,7 @@ class WmmaCase {
            std::to_string(name_.k);
   }
 
-  // The stride is left away in the generic space: it is then that of a dense matrix.
+  // In the generic space the stride is omitted. It is then that of a dense matrix.
   std::string move(const char* what, const Matrix& matrix, const std::string& space,
                    const std::string& fragment, const std::string& address) {
     const std::string name = std::string("wmma.") + what + ".sync.aligned." + matrix.layout + "." +
@@ -154,7 +154,7 @@ TEST(MatrixInstructions, EveryWmmaMultipliesMatricesInMemory) {
   for (const std::string& variant : accepted_variants()) {
     if (!variant.starts_with("wmma.mma.")) continue;
     WmmaCase(variant).check();
-    // Elsewhere every pair of layouts is a variant of its own.
+    // For other shapes every pair of layouts is a separate variant.
     if (variant.find("m8n8k32") != std::string::npos ||
         variant.find("m8n8k128") != std::string::npos) {
       WmmaCase(variant, true).check();

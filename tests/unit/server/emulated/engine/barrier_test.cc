@@ -1,5 +1,5 @@
-// Protects barriers: all threads, some threads, threads that have ended, reductions, arrive without
-// wait, clusters; and that a barrier which cannot complete is reported instead of hanging.
+// Barriers: all threads, some threads, ended threads, reductions, arrival without wait, and
+// clusters. A barrier that cannot complete is reported instead of hanging.
 #include <condition_variable>
 #include <mutex>
 
@@ -43,7 +43,7 @@ TEST_P(EngineBarrier, OrdersAllThreadsOfTheBlock) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, EngineBarrier, testing::Values(1, 31, 32, 33, 256, 1000, 1024));
 
-// Half of the threads end before the barrier; the rest must not wait for them.
+// Half of the threads end before the barrier. The rest must not wait for them.
 void ended_kernel(ThreadContext* thread) {
   if (thread->thread_linear % 2 == 1) {
     if (thread->thread_linear % 4 == 1) return;
@@ -89,7 +89,7 @@ TEST(EngineBarrierCases, GroupsOfWarpsUseBarriersOfTheirOwn) {
   for (std::uint32_t i = 0; i < 128; ++i) EXPECT_EQ(values[i], i < 64 ? 5u : 6u);
 }
 
-// 100 threads are 4 warps: a count of 128 includes the lanes that do not exist.
+// 100 threads are 4 warps. A count of 128 includes the missing lanes.
 void rounded_kernel(ThreadContext* thread) {
   rt().barrier_sync(thread, 3, 128);
   ++params<Out>(thread).values[thread->thread_linear];
@@ -103,7 +103,7 @@ TEST(EngineBarrierCases, CountIsInWholeWarps) {
   for (const std::uint32_t value : values) EXPECT_EQ(value, 1u);
 }
 
-// Warp 0 produces and does not wait; warp 1 waits for it.
+// Warp 0 produces and does not wait. Warp 1 waits for it.
 void producer_kernel(ThreadContext* thread) {
   auto* shared = reinterpret_cast<std::uint32_t*>(thread->block->shared);
   const std::uint32_t t = thread->thread_linear;
@@ -151,7 +151,7 @@ TEST(EngineBarrierCases, ReductionsReachEveryThread) {
 }
 
 void deadlock_kernel(ThreadContext* thread) {
-  // Thread 7 waits at another barrier than the rest, for ever.
+  // Thread 7 waits at another barrier than the rest, so it waits for ever.
   rt().barrier_sync(thread, thread->thread_linear == 7 ? 2 : 1, 64);
 }
 
@@ -163,7 +163,7 @@ TEST(EngineBarrierCases, DeadlockEndsTheGridAndNamesTheBarrier) {
   EXPECT_EQ(result.kernel, "kernel_of_test");
   EXPECT_NE(result.message.find("39 arrived at barrier 1 of 64"), std::string::npos)
       << result.message;
-  // The device goes on.
+  // The device still works.
   std::vector<std::uint32_t> values(100);
   const Out q{values.data()};
   EXPECT_EQ(engine->run(launch(reduce_kernel, {1, 1, 1}, {100, 1, 1}, &q)).code, kGridOk);

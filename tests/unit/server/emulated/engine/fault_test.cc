@@ -1,5 +1,5 @@
-// Protects containment: whatever a kernel does wrong ends its grid with the right code, and the
-// process, the engine and the program's own signal handlers live on.
+// Faults: a kernel's mistake ends its grid with the right code. The process, the engine and the
+// program's own signal handlers continue to work.
 #include <setjmp.h>
 #include <signal.h>
 
@@ -18,8 +18,7 @@ struct Wild {
   std::atomic<std::uint32_t>* passed;
 };
 
-// The access itself must not be the sanitizers' business, nor what the compiler knows of its
-// address.
+// Sanitizers must ignore this access, and so must the compiler, which may know the address.
 __attribute__((noinline, no_sanitize("address", "undefined", "thread"))) void touch(
     std::uint64_t address) {
   *reinterpret_cast<volatile std::uint32_t*>(address) = 1;
@@ -90,7 +89,7 @@ TEST(EngineFault, AWildSharedAccessIsReportedAsOffset) {
   EXPECT_NE(result.message.find("offset 524288 of 0 bytes"), std::string::npos) << result.message;
 }
 
-// Without sanitizers only: they have their own idea of a stack's end.
+// Only without sanitizers, which have their own check for a stack's end.
 #if !defined(GPURUN_ASAN) && !defined(GPURUN_TSAN)
 __attribute__((noinline)) std::uint32_t deep(volatile std::uint32_t* depth) {
   volatile std::uint32_t frame[64];
@@ -148,8 +147,7 @@ TEST(EngineFault, AWrongFreeEndsTheGrid) {
   EXPECT_EQ(engine->run(request).code, kGridLaunchFailed);
 }
 
-// CUDA's own example prints one line for each of the threads that fail (cuda-samples,
-// simpleAssert).
+// CUDA's own example prints one line for each failing thread (cuda-samples, simpleAssert).
 void assert_kernel(ThreadContext* thread) {
   if (global_index(thread) >= 60) {
     rt().assert_fail(thread, reinterpret_cast<std::uint64_t>("gtid < N"),

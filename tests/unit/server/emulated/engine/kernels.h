@@ -1,4 +1,4 @@
-// Hand-written kernels for the engine's tests: what compiled PTX would be, in C++.
+// Kernels: hand-written kernels for the engine's tests, as compiled PTX would be, in C++.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ inline std::uint32_t global_index(const ThreadContext* thread) {
   return block_index(thread) * block_threads(thread) + thread->thread_linear;
 }
 
-// What the translator emits at a polling load.
+// As the translator's code for a polling load.
 inline void poll(ThreadContext* thread) {
   if (--thread->poll_budget <= 0) rt().yield(thread);
 }
@@ -61,7 +61,7 @@ LaunchRequest launch(KernelFunction function, Extent grid, Extent block, const P
   return request;
 }
 
-// Counts the grids that have come back.
+// Counts the grids that have finished.
 class Finish {
  public:
   Engine::Done expect_ok();

@@ -1,5 +1,5 @@
-// Protects how grids are launched: every thread of every block runs once with the right
-// coordinates, in any shape, in order of block index, and small launches wake nobody.
+// Launches: every thread of every block runs once with the right coordinates, in any shape, in
+// order of block index. Small launches wake no thread.
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -106,7 +106,7 @@ TEST(EngineLaunch, ThousandsOfSmallGridsWakeNobodyAndAllRun) {
   for (int i = 0; i < 5000; ++i) ASSERT_EQ(engine->run(request).code, kGridOk);
   EXPECT_EQ(engine->counters().wakes, 0u);
   EXPECT_EQ(value.load(), 5000u * 64);
-  // A chain by `done` callbacks needs at most the one wake that starts it.
+  // A chain of `done` callbacks needs at most the one wake that starts it.
   Finish finish;
   Chain chain{engine.get(), request, 5000, &finish};
   next_of_chain(&chain);
@@ -141,7 +141,7 @@ void shared_kernel(ThreadContext* thread) {
   std::uint8_t local[64];
   const auto address = reinterpret_cast<std::uint64_t>(&local);
   local[0] = 1;
-#ifndef GPURUN_ASAN  // Its fake stack lies elsewhere.
+#ifndef GPURUN_ASAN  // AddressSanitizer's fake stack lies elsewhere.
   if (address < thread->stack_low || address >= thread->stack_high) ++wrong;
 #endif
   (void)address;

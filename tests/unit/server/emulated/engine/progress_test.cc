@@ -1,5 +1,5 @@
-// Protects forward progress: grids and blocks that wait for each other through memory finish, with
-// one pool thread as with two, and a grid that never ends can be reported and cancelled.
+// Forward progress: grids and blocks that wait for each other through memory finish, with one pool
+// thread or two. An endless grid can be reported and cancelled.
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -91,7 +91,7 @@ TEST_P(EngineProgress, AGridRunsWhileAnotherWaits) {
   waiting.wait(1);
 }
 
-// Block i waits for block i + 1: only residency of all of them ends it.
+// Block i waits for block i + 1, so it ends only if all of them are resident.
 struct Lookahead {
   std::atomic<std::uint32_t>* words;
 };
@@ -138,7 +138,7 @@ TEST_P(EngineProgress, LanesOfAWarpTakeASpinLockInTurn) {
   EXPECT_EQ(value, 4u * 64 * 3);
 }
 
-// Grid-wide barrier of a cooperative launch, on the workspace that the launch provides.
+// A grid-wide barrier of a cooperative launch, in the workspace that the launch provides.
 struct Cooperative {
   std::uint32_t* values;
   std::atomic<std::uint32_t>* wrong;
@@ -177,7 +177,7 @@ TEST_P(EngineProgress, CooperativeGridsSynchronise) {
   EXPECT_EQ(wrong.load(), 0u);
 }
 
-// The same by the functions that stand behind cudaCGSynchronize, which numba calls.
+// The same by the functions behind cudaCGSynchronize, which numba calls.
 void grouped_kernel(ThreadContext* thread) {
   const Cooperative& p = params<Cooperative>(thread);
   const std::uint32_t blocks = thread->block->grid_dim[0];
@@ -290,7 +290,7 @@ TEST_P(EngineProgress, TheWatchdogSaysWhereAKernelIs) {
   Finish finish;
   testing::internal::CaptureStderr();
   engine->submit(launch(wait_kernel, {1, 1, 1}, {32, 1, 1}, &p), finish.expect_ok());
-  // The report comes from another thread; two periods later it has been written.
+  // Another thread writes the report. Two periods later it is complete.
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
   while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
   flag = 1;

@@ -1,5 +1,5 @@
-// Protects how blocks of kernels in their fast form are handed out: many at once, each of them
-// once, and so that those that look at lower ones see them end.
+// Block ranges of kernels in their fast form: many blocks are handed out together, each of them
+// once. A block that waits for lower ones sees them end.
 #include <thread>
 
 #include "tests/unit/server/emulated/engine/kernels.h"
@@ -8,7 +8,7 @@ namespace gpurun::emulated::test {
 namespace {
 
 struct Blocks {
-  std::atomic<std::uint32_t>* runs;  // Of each block.
+  std::atomic<std::uint32_t>* runs;  // For each block.
   std::atomic<std::uint32_t>* sum;
   std::uint32_t failing;  // The block that traps.
 };
@@ -25,7 +25,7 @@ std::uint32_t count_blocks(ThreadContext* thread, const RegionFrame*, std::uint3
   return kRegionEnded;
 }
 
-// A sum that goes from block to block, looked at by an atomic that is not seen to be a poll.
+// A sum that passes from block to block, read by an atomic that does not count as polling.
 std::uint32_t wait_for_lower(ThreadContext* thread, const RegionFrame*, std::uint32_t,
                              std::uint32_t) {
   const Blocks& p = params<Blocks>(thread);

@@ -1,5 +1,5 @@
-// Protects warp operations: they run once for exactly the lanes that came, whatever the order,
-// divergence, or lanes that have ended.
+// Warp operations: they run once for exactly the lanes that arrived, for any order and divergence,
+// and with ended lanes.
 #include <bit>
 #include <condition_variable>
 #include <mutex>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kAll = 0xffffffffu;
 
-// out = sum of the present lanes' inputs, and who was present.
+// out = the sum of the present lanes' inputs, and the mask of present lanes.
 void sum_lanes(std::uint32_t present, const WarpSlot* slots) {
   std::uint32_t sum = 0;
   for (std::uint32_t m = present; m != 0; m &= m - 1) sum += slots[std::countr_zero(m)].in[0];
@@ -66,7 +66,7 @@ TEST(EngineWarp, ShufflesWithinEachWarp) {
   for (std::uint32_t i = 0; i < 96; ++i) EXPECT_EQ(values[i], i / 32 * 32 + (i + 100) % 32);
 }
 
-// The two sides of a branch use masks of their own, a different number of times.
+// The two sides of a branch use different masks, a different number of times.
 void divergent_kernel(ThreadContext* thread) {
   const std::uint32_t lane = thread->thread_linear % 32;
   const bool odd = lane % 2 == 1;
@@ -122,7 +122,7 @@ TEST(EngineWarp, BarriersAndYieldsBetweenOperationsDoNotMixThemUp) {
   for (const std::uint32_t value : run(mixed_kernel, 128)) EXPECT_EQ(value, 1u);
 }
 
-// Different operations with one mask: wrong in CUDA, works on its devices.
+// Different operations with one mask: invalid in CUDA, but works on its devices.
 void careless_kernel(ThreadContext* thread) {
   const std::uint32_t lane = thread->thread_linear;
   std::uint32_t value = lane;
@@ -141,7 +141,7 @@ TEST(EngineWarp, LanesAtDifferentOperationsOfOneMaskDoNotHang) {
   EXPECT_EQ(values[20], 16u);
 }
 
-// A position without loops, as compiled code makes it.
+// A position without loops, as compiled code creates it.
 struct Place {
   explicit Place(std::uint64_t number, const CodePosition* caller = nullptr)
       : head{caller, nullptr, 1}, word(number) {}

@@ -1,5 +1,5 @@
-// Protects the object cache: what it saves, that damage and strangers cannot hurt, that it stays
-// within its bound, and that processes may share it.
+// Object cache: it saves compilations, stays within its bound, and may be shared by processes.
+// Damage and other users cannot harm it.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -46,7 +46,7 @@ class CacheTest : public ModuleTest {
     return found;
   }
 
-  // Compiles and runs a kernel that stores `value`; returns what it stored.
+  // Compiles and runs a kernel that stores `value`. Returns the stored value.
   std::uint32_t store(std::uint32_t value) {
     EXPECT_TRUE(load({".visible .global .align 4 .u32 place;\n.visible .entry k() {\n"
                       "st.global.u32 [place], " +
@@ -67,7 +67,7 @@ TEST_F(CacheTest, SecondCompilationComesFromDiskWithNewAddresses) {
   EXPECT_EQ(store(7), 7u);
   EXPECT_EQ(compiler_->counters().cache_hits, 0u);
   EXPECT_EQ(objects().size(), 1u);
-  // The first module lives on, so the second one's variable lies elsewhere.
+  // The first module stays loaded, so the second one's variable lies elsewhere.
   const std::unique_ptr<Compiler> first_compiler = std::move(compiler_);
   const std::unique_ptr<Module> first = std::move(module_);
   start(options());
@@ -92,7 +92,7 @@ TEST_F(CacheTest, DamageIsNoticed) {
     start(options());
     EXPECT_EQ(store(7), 7u);
     EXPECT_EQ(compiler_->counters().cache_hits, 0u);
-    EXPECT_EQ(fs::file_size(object), whole);  // Written anew.
+    EXPECT_EQ(fs::file_size(object), whole);  // Written again.
   };
   damage([&] {
     std::fstream file(object, std::ios::in | std::ios::out | std::ios::binary);
@@ -103,7 +103,7 @@ TEST_F(CacheTest, DamageIsNoticed) {
   damage([&] { fs::resize_file(object, whole - 1); });
   damage([&] { fs::resize_file(object, 10); });
   damage([&] { fs::resize_file(object, 0); });
-  damage([&] {  // The recorded stack size counts as well.
+  damage([&] {  // Damage to the recorded stack size counts, too.
     std::fstream file(object, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(8);
     file.put('\x01');
@@ -137,7 +137,7 @@ TEST_F(CacheTest, StaysWithinItsBound) {
   code.stack_bytes = 123;
   for (int i = 0; i < 100; ++i) {
     (*cache)->store("key " + std::to_string(i), code);
-    (*cache)->find("key 0");  // In use all the time: must stay.
+    (*cache)->find("key 0");  // It is used all the time, so it must stay.
   }
   std::uint64_t total = 0;
   for (const fs::path& object : objects()) total += fs::file_size(object);
@@ -190,7 +190,8 @@ TEST_F(CacheTest, CheapCodeIsRightToo) {
   EXPECT_EQ(store(11), 11u);
   start(options());
   EXPECT_EQ(store(11), 11u);
-  EXPECT_EQ(compiler_->counters().cache_hits, 0u);  // Good code is not the cheap one.
+  EXPECT_EQ(compiler_->counters().cache_hits, 0u);  // The optimising compiler does not use the
+                                                    // cheap code.
   start(cheap);
   EXPECT_EQ(store(11), 11u);
   EXPECT_EQ(compiler_->counters().cache_hits, 1u);

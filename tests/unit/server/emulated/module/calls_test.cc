@@ -1,5 +1,5 @@
-// Protects calls: parameters and results, structs by value, recursion, function pointers, functions
-// of other texts, what the device run time provides, and exits inside called functions.
+// Calls: parameters and results, structs by value, recursion, function pointers, functions of other
+// texts, functions of the device runtime, and exits inside called functions.
 #include "module_harness.h"
 
 namespace gpurun::emulated {
@@ -7,7 +7,7 @@ namespace {
 
 class CallsTest : public ModuleTest {
  protected:
-  // Loads one text or more and runs kernel k(out) on `threads` threads.
+  // Loads the texts and runs kernel k(out) on `threads` threads.
   GridResult run_k(std::vector<std::string> texts, void* out, std::uint32_t threads = 1) {
     const Status status = load(std::move(texts));
     EXPECT_TRUE(status.ok()) << status.to_string();
@@ -130,7 +130,7 @@ TEST_F(CallsTest, FunctionsAndVariablesOfOtherTexts) {
   ASSERT_TRUE(counter.ok());
   EXPECT_EQ(*reinterpret_cast<const std::uint64_t*>(counter->address), 105u);
 
-  // Alone, the kernel that needs the other text is refused; the module still loads.
+  // Alone, the kernel that needs the other text is refused. The module still loads.
   ASSERT_TRUE(load({user}).ok());
   const auto kernel = module_->kernel("k");
   EXPECT_EQ(kernel.status().code(), Code::kRefused);
@@ -286,10 +286,10 @@ TEST_F(CallsTest, PrintMallocAndFree) {
   EXPECT_FALSE(code->needs_fibers);
 }
 
-// How a text declares and calls one of the functions that the device run time provides.
+// A text's declaration and call of a function that the device runtime provides.
 struct BuiltIn {
   const char* name;
-  const char* result;  // Its type; nullptr: it has none.
+  const char* result;  // The type of its result. nullptr: no result.
   std::vector<const char*> arguments;
 };
 std::string call_of(const BuiltIn& function, bool declared, bool taken) {
@@ -359,8 +359,8 @@ TEST_F(CallsTest, BuiltInFunctionsWithAndWithoutTheirResults) {
   }
 }
 
-// Taichi declares vprintf so. What a program does not take has happened all the same, and what
-// there is not is 0.
+// Taichi declares vprintf like this. The function works although the program drops its result. A
+// missing argument is 0.
 TEST_F(CallsTest, BuiltInFunctionsDoTheirWorkWhateverIsTakenOfThem) {
   std::string shown;
   context_.output().set_sink([&](DeviceOutput::Target, const std::string& text) { shown += text; });
@@ -389,8 +389,8 @@ TEST_F(CallsTest, BuiltInFunctionsDoTheirWorkWhateverIsTakenOfThem) {
   EXPECT_GT(context_.heap().bytes_used(), 0u);
 }
 
-// As libcudadevrt's cudaCG functions call them; where the launch is not cooperative there is no
-// grid.
+// As libcudadevrt's cudaCG functions call them. Without a cooperative launch there is no grid
+// group.
 TEST_F(CallsTest, CooperativeGroupsOfTheDeviceRuntime) {
   std::uint64_t out[3] = {9, 9, 9};
   const GridResult result = run_k({R"(

@@ -1,4 +1,4 @@
-// GlobalMemory out of the test's own heap; notices what is not released.
+// HostMemory: a GlobalMemory on the test's own heap. It detects memory that is not released.
 #pragma once
 
 #include <cstdlib>

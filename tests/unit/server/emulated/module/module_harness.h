@@ -1,4 +1,4 @@
-// Loads PTX modules and runs their kernels on a real engine.
+// Module harness: loads PTX modules and runs their kernels on a real engine.
 #pragma once
 
 #include <gtest/gtest.h>

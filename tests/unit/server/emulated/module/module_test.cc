@@ -1,5 +1,4 @@
-// Protects loading, linking, variables, attributes and execution of PTX modules as the driver API
-// uses them.
+// PTX modules: loading, linking, variables, attributes and execution, as the driver API uses them.
 #include <csignal>
 #include <cstdlib>
 
@@ -259,7 +258,7 @@ TEST_F(ModuleTest, FaultsOfKernelsAreReportedNotOptimisedAway) {
   EXPECT_EQ(run("nothing_after_call", {1, 1, 1}, {1, 1, 1}, none).code, kGridLaunchFailed);
 }
 
-// Behind what never returns stands an illegal instruction, not the next function.
+// An illegal instruction, not the next function, follows code that never returns.
 TEST_F(ModuleTest, UnreachableCodeDoesNotFallThrough) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   for (const std::uint32_t cheap_above : {0u, 20000u}) {

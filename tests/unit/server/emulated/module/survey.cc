@@ -1,11 +1,11 @@
-// emulated_ptx_survey: which kernels of given PTX files the emulated device would refuse, and for
-// which instructions. For those who extend the translator; not a test.
+// emulated_ptx_survey: lists the kernels of PTX files that the emulated device would refuse, and
+// the instructions that cause it. A tool for extending the translator, and not a test.
 //
 // usage: emulated_ptx_survey [--compile | --cheap] FILE.ptx...
 //   Prints one line for each refused kernel, then the reasons by number of kernels, then every
 //   instruction that is not in the translator's table by number of functions. With --compile,
-//   kernels are also compiled, each in turn; with --cheap by the fast code generator. Ends with 1
-//   when a kernel was refused.
+//   kernels are also compiled, each in turn. With --cheap they are compiled by the fast code
+//   generator. Exits with 1 when a kernel was refused.
 #include <cstdio>
 #include <cstring>
 #include <fstream>

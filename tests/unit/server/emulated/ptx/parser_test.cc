@@ -1,5 +1,5 @@
-// Protects the PTX front end: names resolve through scopes, the top level is found without parsing
-// bodies, and malformed or cut text is an error and never a crash.
+// PTX parser: names resolve through scopes, and the top level is found without parsing bodies.
+// Malformed or cut text is an error and never a crash.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// One engine and one compiler a form, shared by all tests of the process.
+// Both tiers: one engine and one compiler for each form, shared by all tests of the process.
 #include "both_tiers.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What protects waits: lanes that come together to a barrier or a warp operation, and lanes that do
-// not, must see each other's values as threads do.
+// Cuts: lanes that come together to a barrier or a warp operation, and lanes that do not, see each
+// other's values as threads do.
 #include <gtest/gtest.h>
 
 #include "both_tiers.h"
@@ -21,7 +21,8 @@ TEST(Cuts, ATileIsSharedByBarriersInALoop) {
       {{3, 1, 1}, {100, 1, 1}}, 300, 5);
 }
 
-// Values that are alike in a slice on each way, but not after lanes have gone different ways.
+// Values that are equal within a slice on each path, but not after lanes have taken different
+// paths.
 TEST(Cuts, WaysThatPartedMeetAgainWithDifferentValues) {
   expect_equal(
       kernel_text(
@@ -35,7 +36,8 @@ TEST(Cuts, WaysThatPartedMeetAgainWithDifferentValues) {
       {{2, 1, 1}, {64, 1, 1}}, 1100, 0);
 }
 
-// Predicates live across a wait that slices come to and lanes leave from, and the other way round.
+// Predicates stay valid across a wait that slices reach and single lanes leave, and the other way
+// round.
 TEST(Cuts, PredicatesOutliveAWaitOnAllWays) {
   expect_equal(
       kernel_text("",
@@ -111,7 +113,7 @@ TEST(Cuts, LanesOfPartialMasksMeetTheirOwn) {
 }
 
 TEST(Cuts, OneWarpGoesOnAlone) {
-  // As reductions end: the first warp shuffles on when the others have ended.
+  // As at the end of a reduction: the first warp continues to shuffle after the others have ended.
   expect_equal(
       kernel_text(
           ".shared .align 16 .b8 s[64];\n",

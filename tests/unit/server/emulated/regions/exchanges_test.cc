@@ -1,5 +1,5 @@
-// Protects what lanes of a warp tell each other: whole warps do it at once, others lane by lane,
-// and both get what threads get.
+// Exchanges between the lanes of a warp: whole warps make them at once, others lane by lane. Both
+// get the results that threads get.
 #include <gtest/gtest.h>
 
 #include "both_tiers.h"
@@ -11,7 +11,7 @@ namespace {
 constexpr char kAddBoth[] =
     "selp.b32 %r4, 77, 5, %p1; mad.lo.s32 %r20, %r20, 31, %r3; add.s32 %r20, %r20, %r4;\n";
 
-// A word for each thread of a block in three directions; %r2 and the sum begin as what it holds.
+// A word for each thread of a block with three dimensions. %r2 and the sum start with its contents.
 std::string begin() {
   return "mov.u32 %r21, %ntid.y; mov.u32 %r22, %ntid.z; mov.u32 %r23, %tid.z; mov.u32 %r24, "
          "%tid.y;\n"
@@ -46,7 +46,7 @@ TEST_P(Shuffles, OfWholeWarpsByConstants) {
   }
 }
 
-// Amounts, clamps and masks that only the lanes know.
+// Amounts, clamps and masks that differ by lane.
 TEST_P(Shuffles, OfWholeWarpsByWhatLanesBring) {
   const std::string kind = GetParam();
   expect_equal_in_all_shapes(
@@ -80,7 +80,7 @@ TEST_P(Shuffles, OfLanesThatComeOnDifferentWays) {
   }
 }
 
-// Some lanes of each warp have ended; the others' masks may still name them.
+// Some lanes of each warp have ended, but the others' masks may still name them.
 TEST_P(Shuffles, OfWarpsThatHaveLostLanes) {
   const std::string kind = GetParam();
   const std::string text =
@@ -94,7 +94,7 @@ TEST_P(Shuffles, OfWarpsThatHaveLostLanes) {
   for (const std::uint32_t n : {1u, 8u, 17u, 32u}) expect_equal_in_all_shapes(text, n);
 }
 
-// Masks that divide a warp, each lane's its own, at one place.
+// Masks that divide a warp. Each lane uses its own, at one place.
 TEST_P(Shuffles, OfGroupsOfAWarp) {
   const std::string kind = GetParam();
   const auto group_text = [&](const std::string& masks) {
@@ -120,7 +120,7 @@ TEST_P(Shuffles, OfGroupsOfAWarp) {
   }
 }
 
-// One side of a branch has a group to itself, while the other waits or goes on.
+// One side of a branch is a whole group, while the other side waits or goes on.
 TEST_P(Shuffles, OfHalvesOfAWarpInABranch) {
   const std::string kind = GetParam();
   for (const std::string low : {"0xffff", "%r7"}) {
@@ -168,7 +168,7 @@ TEST(Exchanges, OfEveryOtherKind) {
   }
 }
 
-// Results that are asked for only behind further waits.
+// Results that are used only after further waits.
 TEST(Exchanges, ResultsOutliveTheNextWaits) {
   expect_equal_in_all_shapes(kernel_text(
       "", begin() +
@@ -180,7 +180,7 @@ TEST(Exchanges, ResultsOutliveTheNextWaits) {
               end()));
 }
 
-// Warps that go round as often as they like, and end or come to barriers when they like.
+// Warps that loop for different numbers of turns, and end or reach barriers at different times.
 TEST(Exchanges, WarpsGoTheirOwnWays) {
   const std::string text = kernel_text(
       ".shared .align 16 .b8 s[2048];\n",
@@ -199,8 +199,8 @@ TEST(Exchanges, WarpsGoTheirOwnWays) {
   }
 }
 
-// Half of a warp and whole warps at a barrier that counts them all, and one that is complete before
-// the last warp has come.
+// Half a warp and whole warps at a barrier that counts them all, and a barrier that completes
+// before the last warp has come.
 TEST(Exchanges, BarriersCountWarpsAndLanesAlike) {
   expect_equal(
       kernel_text(

@@ -1,4 +1,4 @@
-// Which kernels get a fast form, and when.
+// Fast form: which kernels get one, and when.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -18,7 +18,7 @@
 namespace gpurun::emulated {
 namespace {
 
-// What waits for other blocks, prints, or calls what is not known must stay a thread.
+// A kernel that waits for other blocks, prints, or calls an unknown function must stay threads.
 TEST(FastForm, IsRefusedWhereThreadsAreNeeded) {
   EXPECT_EQ(refusal_of(kernel_text("", "st.global.u32 [%own], 1;")), "");
   EXPECT_EQ(
@@ -60,7 +60,7 @@ TEST(FastForm, ComesInTheBackgroundWhenTheKernelIsHot) {
   EXPECT_EQ(code->fast->code()->program->cut_count, 0u);
 }
 
-// What is left of a row runs lane by lane; where that would be most of it slices are narrow.
+// The rest of a row runs lane by lane. If that were most of the row, slices are narrow.
 TEST(FastForm, SlicesAreAsWideAsRowsOfTheBlocksAsk) {
   for (const std::uint32_t row : {1u, 7u, 16u, 17u, 32u, 100u, 256u, 200u, 1024u}) {
     EXPECT_EQ(slice_lanes_for(row), kSliceLanes) << row;
@@ -70,7 +70,7 @@ TEST(FastForm, SlicesAreAsWideAsRowsOfTheBlocksAsk) {
   }
 }
 
-// A module may go while its kernel is being compiled, or waits for that.
+// A module may be unloaded while its kernel is compiled or waits for compilation.
 TEST(FastForm, AModuleThatIsUnloadedTakesItsWorkWithIt) {
   CompilerOptions options;
   options.tier = Tier::kAuto;
@@ -87,7 +87,7 @@ TEST(FastForm, AModuleThatIsUnloadedTakesItsWorkWithIt) {
   }
 }
 
-// So much that compiling it takes a while.
+// Long enough that its compilation takes a while.
 std::string long_kernel(int length) {
   std::string body = "mov.u32 %r2, %x;\n";
   for (int i = 0; i < length; ++i) {
@@ -96,9 +96,9 @@ std::string long_kernel(int length) {
   return kernel_text("", body + "st.global.u32 [%own], %r2;");
 }
 
-// A program that ends while its hot kernel is being compiled.
+// A program that ends while its hot kernel is compiled.
 [[noreturn]] void end_while_compiling() {
-  mallopt(M_PERTURB, 0xa5);  // What has been freed is seen to be.
+  mallopt(M_PERTURB, 0xa5);  // Makes a use of freed memory visible.
   static Compiler* compiler = nullptr;
   CompilerOptions options;
   options.tier = Tier::kAuto;
@@ -112,7 +112,7 @@ std::string long_kernel(int length) {
   std::exit(0);
 }
 
-// The end of the process would wait for it.
+// Otherwise the end of the process would wait for it.
 TEST(FastForm, IsNotMadeInTheBackgroundOfVeryLongKernels) {
   CompilerOptions options;
   options.tier = Tier::kAuto;
@@ -129,7 +129,7 @@ TEST(FastForm, IsNotMadeInTheBackgroundOfVeryLongKernels) {
   EXPECT_EQ((*compiler)->counters().fast_forms, 0u);
 }
 
-// LLVM's own tables end with the process, too, and a thread that still needs them would crash.
+// LLVM's own tables end with the process, too. A thread that still needs them would crash.
 TEST(FastFormDeathTest, AProcessMayEndWhileOneIsBeingMade) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(end_while_compiling(), testing::ExitedWithCode(0), "");

@@ -1,5 +1,5 @@
-// What protects the results of lanes that run together: neighbours that differ, part, wrap, or meet
-// in memory must leave what threads of their own leave.
+// Lanes that run together leave the same results as separate threads, also when neighbours differ,
+// part, wrap, or meet in memory.
 #include <gtest/gtest.h>
 
 #include "both_tiers.h"
@@ -7,7 +7,7 @@
 namespace gpurun::emulated {
 namespace {
 
-const Shape2 kLine{{3, 1, 1}, {100, 1, 1}};  // Slices and a rest.
+const Shape2 kLine{{3, 1, 1}, {100, 1, 1}};  // Whole slices and a rest.
 
 TEST(Lanes, GuardedStoresStopWhereTheyMust) {
   // c[i] = a[i] + b[i], if i < n: the last slice parts.
@@ -23,7 +23,7 @@ TEST(Lanes, GuardedStoresStopWhereTheyMust) {
 }
 
 TEST(Lanes, EveryLaneGoesItsOwnWay) {
-  // Collatz steps: lanes part at each turn and leave the loop one by one.
+  // Collatz steps: at each turn lanes part, and leave the loop one by one.
   expect_equal(kernel_text("",
                            "add.s32 %r2, %i, 1; mov.u32 %r3, 0;\n"
                            "loop: setp.le.u32 %p0, %r2, 1; @%p0 bra done; add.s32 %r3, %r3, 1;\n"
@@ -43,10 +43,10 @@ TEST(Lanes, ASwitchTakesEachLaneToItsCase) {
                kLine, 300, 0);
 }
 
-// The 32-bit index passes 2^32 or 2^31 inside a slice: it does not count on in 64 bits.
+// The 32-bit index wraps at 2^32 or 2^31 inside a slice, and does not continue in 64 bits.
 TEST(Lanes, AnIndexWrapsInsideASlice) {
   for (const char* extend : {"cvt.u64.u32", "cvt.s64.s32"}) {
-    // index = (i + n), extended, then brought back into the memory by subtraction and a mask.
+    // index = (i + n), extended, then brought back into the memory by a mask.
     const std::string text =
         kernel_text("", std::string("add.s32 %r2, %i, %n; ") + extend +
                             " %w0, %r2; shr.u64 %w1, %w0, 31; and.b64 %w1, %w1, 1023;\n"
@@ -70,7 +70,7 @@ TEST(Lanes, ASharedAddressWraps) {
       {{2, 1, 1}, {96, 1, 1}}, 300, 0);
 }
 
-// The one miscompile that this tier's ancestor had: updates of lanes of one slice must not be lost.
+// Updates of one slice's lanes must not be lost.
 TEST(Lanes, SharedUpdatesOfOneSliceAllCount) {
   const auto memory = expect_equal(
       kernel_text(
@@ -99,7 +99,7 @@ TEST(Lanes, GlobalAtomicsCountEachLane) {
   EXPECT_EQ(memory[0], 32u);
 }
 
-// Each lane's local memory is its own, indexed by what differs.
+// Each lane has its own local memory, with an index that differs by lane.
 TEST(Lanes, LocalMemoryIsEachLanesOwn) {
   expect_equal(kernel_text(".local .align 4 .b8 l[64];\n",
                            "mov.u64 %w0, l; cvta.local.u64 %w0, %w0; mov.u32 %r2, 0;\n"
@@ -112,7 +112,7 @@ TEST(Lanes, LocalMemoryIsEachLanesOwn) {
                kLine, 300, 0);
 }
 
-// Rows that are no multiple of a slice, and planes.
+// Rows that are not multiples of a slice, and planes.
 TEST(Lanes, BlocksOfAllShapes) {
   const std::string text = kernel_text(
       "",

@@ -1,4 +1,4 @@
-// Protects the device heap: the limit is a limit, and a wrong free() is noticed.
+// Device heap: the limit holds, and a wrong free() is detected.
 #include "server/emulated/runtime/device_heap.h"
 
 #include <gtest/gtest.h>

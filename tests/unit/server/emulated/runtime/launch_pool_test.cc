@@ -1,4 +1,4 @@
-// Protects the room for launches by kernels: its bounds are bounds, and what ends gives it back.
+// LaunchPool: launches by kernels stay within its bounds, and ended ones return their room.
 #include "server/emulated/runtime/launch_pool.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ TEST(LaunchPool, LendsAsManyLaunchesAsItsLimit) {
   }
   EXPECT_FALSE(pool.take_launch());
   taken.pop_back();
-  EXPECT_TRUE(pool.take_launch());  // And gives it back at once.
+  EXPECT_TRUE(pool.take_launch());  // The result is dropped, which returns the room at once.
   pool.set_limit(LaunchPool::kLaunchesDefault + 1);
   taken.push_back(pool.take_launch());
   taken.push_back(pool.take_launch());

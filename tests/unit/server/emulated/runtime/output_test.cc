@@ -1,4 +1,4 @@
-// Protects the order and the bound of what kernels print.
+// Device output: the order and the bound of what kernels print.
 #include "server/emulated/runtime/device_output.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Protects printf of kernels: CUDA's packing of arguments, every conversion, and hostile formats.
+// printf of kernels: CUDA's packing of arguments, every conversion, and hostile formats.
 #include "server/emulated/runtime/print.h"
 
 #include <gtest/gtest.h>
