@@ -1,6 +1,7 @@
-// Read before every file that clang compiles: what Cap'n Proto 0.9's headers lack for clang in
-// C++20. They leave the comparison of text with a kj string to the compiler, which may turn
-// operands around only where the class has no operator!= (P2468); theirs has one.
+// Cap'n Proto 0.9 for clang in C++20: the comparisons that its headers lack. Every file that clang
+// compiles includes this header first. The library lets the compiler reverse the operands of a
+// comparison of text with a kj string. The compiler may do so only for a class without operator!=
+// (P2468), and kj's class has one.
 #pragma once
 
 #if defined(__cplusplus) && defined(__clang__) && __has_include(<kj/string.h>)

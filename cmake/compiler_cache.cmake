@@ -1,6 +1,6 @@
-# A compiler cache for builds from nothing, where ccache is installed (-DGPURUN_COMPILER_CACHE=ON;
-# tools/check says so). Nothing requires it. With precompiled headers it needs to be told that their times
-# do not matter, and clang not to write them down.
+# Compiler cache: ccache for builds from nothing, where it is installed. -DGPURUN_COMPILER_CACHE=ON
+# turns it on, as tools/check does. Nothing requires it. With precompiled headers, ccache must
+# ignore their times, and clang must not record these times.
 option(GPURUN_COMPILER_CACHE "compile through ccache where it is installed" OFF)
 if(GPURUN_COMPILER_CACHE)
   find_program(GPURUN_CCACHE ccache)

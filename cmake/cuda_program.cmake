@@ -1,6 +1,7 @@
-# gpurun_cuda_program(NAME SOURCES ... [RUNTIME static|shared] [OPTIONS ...] [LIBRARIES ...]): a CUDA
-# program built by nvcc, as a stranger would build it: it knows nothing of gpurun. Without nvcc the
-# target does not exist; ask `if(TARGET NAME)`. The program lands in build/.../programs/NAME.
+# gpurun_cuda_program(NAME SOURCES ... [RUNTIME static|shared] [OPTIONS ...] [LIBRARIES ...]): a
+# CUDA program built by nvcc, as any user would build it. The program knows nothing of gpurun.
+# Without nvcc the target does not exist, so callers check `if(TARGET NAME)`. The program is written
+# to build/.../programs/NAME.
 function(gpurun_cuda_program name)
   cmake_parse_arguments(ARG "" "RUNTIME" "SOURCES;OPTIONS;LIBRARIES" ${ARGN})
   if(NOT GPURUN_NVCC)
@@ -10,7 +11,8 @@ function(gpurun_cuda_program name)
     set(ARG_RUNTIME static)
   endif()
   set(output "${CMAKE_BINARY_DIR}/programs/${name}")
-  # Host code of a build with a sanitizer is made as the rest of it (compile_options.cmake).
+  # In a build with a sanitizer the host code gets the same options as all other code
+  # (compile_options.cmake).
   set(host_flags -Wall,-Wextra)
   set(host_compiler "")
   set(link_flags "")

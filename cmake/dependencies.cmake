@@ -1,4 +1,4 @@
-# Every library that we stand on, found once. tools/setup installs them.
+# Dependencies: every library that gpurun uses, found once. tools/setup installs them.
 find_package(Threads REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
@@ -6,8 +6,9 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(LIBFFI REQUIRED IMPORTED_TARGET libffi)
 pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
-# The client library enters programs on machines that need not have these: as archives, which
-# Debian's packages have, else as whatever the machine builds with.
+# The client library is loaded by programs on machines that may lack these libraries. It therefore
+# links the archives, which Debian's packages have. Without an archive it links the library that
+# this machine has.
 function(gpurun_archive_of library name)
   find_library(GPURUN_${name}_ARCHIVE lib${library}.a HINTS ${${name}_LIBRARY_DIRS})
   add_library(gpurun_${library} INTERFACE)
@@ -20,7 +21,8 @@ function(gpurun_archive_of library name)
 endfunction()
 gpurun_archive_of(lz4 LZ4)
 gpurun_archive_of(zstd ZSTD)
-# The same for OpenSSL: ours is another one than the program's, whatever that loads.
+# OpenSSL is linked in the same way, so that our copy stays separate from any copy that the program
+# loads.
 find_library(GPURUN_SSL_ARCHIVE libssl.a HINTS ${OPENSSL_LIBRARY_DIR})
 find_library(GPURUN_CRYPTO_ARCHIVE libcrypto.a HINTS ${OPENSSL_LIBRARY_DIR})
 add_library(gpurun_openssl INTERFACE)
@@ -28,7 +30,8 @@ if(GPURUN_SSL_ARCHIVE AND GPURUN_CRYPTO_ARCHIVE)
   target_include_directories(gpurun_openssl SYSTEM INTERFACE ${OPENSSL_INCLUDE_DIR})
   target_link_libraries(gpurun_openssl INTERFACE
     ${GPURUN_SSL_ARCHIVE} ${GPURUN_CRYPTO_ARCHIVE} Threads::Threads ${CMAKE_DL_LIBS})
-  # Its default provider's start, of which transport/tls/few_algorithms.cc makes a smaller one.
+  # The entry of OpenSSL's default provider. transport/tls/few_algorithms.cc makes a smaller one
+  # from it.
   include(CheckCSourceCompiles)
   set(CMAKE_REQUIRED_INCLUDES ${OPENSSL_INCLUDE_DIR})
   set(CMAKE_REQUIRED_LIBRARIES ${GPURUN_CRYPTO_ARCHIVE} Threads::Threads ${CMAKE_DL_LIBS})
@@ -43,9 +46,9 @@ if(GPURUN_SSL_ARCHIVE AND GPURUN_CRYPTO_ARCHIVE)
 else()
   target_link_libraries(gpurun_openssl INTERFACE OpenSSL::SSL)
 endif()
-# AES for registers of 512 bits (transport/tls/aead_wide.cc): functions of Intel's library for IPsec
-# that its archive has though no header. Without it, or with a later one that has them no more, there
-# is OpenSSL's alone.
+# AES in 512-bit registers (transport/tls/aead_wide.cc), from Intel's library for IPsec. The archive
+# has these functions, but no header declares them. Without the archive, or with a later one that
+# lacks them, only OpenSSL's AES is used.
 option(GPURUN_IPSEC_MB "Seal and open TLS records with Intel's library for IPsec where it is quicker" ON)
 find_library(GPURUN_IPSEC_MB_ARCHIVE libIPSec_MB.a)
 if(GPURUN_IPSEC_MB AND GPURUN_IPSEC_MB_ARCHIVE)
@@ -84,10 +87,10 @@ find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(GTest REQUIRED)
-# Our own position-independent build (tools/setup/capnproto); Debian's archives cannot be linked
-# into a shared library.
+# Our own position-independent build (tools/setup/capnproto), because Debian's archives cannot be
+# linked into a shared library.
 find_package(CapnProto REQUIRED PATHS "${GPURUN_DEPS_DIR}" NO_DEFAULT_PATH)
-# Its package file names the prefix it was configured for, not the folder it was installed to.
+# The package file names the prefix of the configuration, not the folder of the installation.
 set(CAPNP_EXECUTABLE "${GPURUN_DEPS_DIR}/bin/capnp")
 set(CAPNPC_CXX_EXECUTABLE "${GPURUN_DEPS_DIR}/bin/capnpc-c++")
 set(CAPNP_INCLUDE_DIRECTORY "${GPURUN_DEPS_DIR}/include")
@@ -95,7 +98,7 @@ set(CAPNP_INCLUDE_DIRECTORY "${GPURUN_DEPS_DIR}/include")
 if(GPURUN_EMULATED)
   set(llvm_folder /usr/lib/llvm-19)
   if(EXISTS ${llvm_folder}/lib/libLLVM.so AND NOT EXISTS ${llvm_folder}/lib/libLLVMCore.a)
-    # LLVM's own package file is an error where an archive is missing.
+    # LLVM's own package file is an error when an archive is missing.
     add_library(LLVM SHARED IMPORTED)
     set_target_properties(LLVM PROPERTIES IMPORTED_LOCATION ${llvm_folder}/lib/libLLVM.so)
     set(LLVM_INCLUDE_DIRS ${llvm_folder}/include)
@@ -103,8 +106,9 @@ if(GPURUN_EMULATED)
     find_package(LLVM 19.1 REQUIRED CONFIG HINTS ${llvm_folder}/lib/cmake/llvm)
   endif()
   find_package(Boost REQUIRED COMPONENTS context)
-  # A target with the property GPURUN_OWN_LLVM gets these archives. All others get LLVM's shared library, whose
-  # link takes no time. A program may have an LLVM of its own, so what programs load must not bring the shared one.
+  # A target with the property GPURUN_OWN_LLVM gets these archives. All others get LLVM's shared
+  # library, because linking it takes no time. A program may have an LLVM of its own, so libraries
+  # that programs load must not load the shared one.
   add_library(gpurun_llvm INTERFACE)
   set(GPURUN_EMULATED_OWNS_LLVM OFF)
   if(GPURUN_SANITIZE STREQUAL "" AND TARGET LLVMOrcJIT AND TARGET LLVMPasses)
@@ -118,5 +122,5 @@ if(GPURUN_EMULATED)
   endif()
 endif()
 
-# nvcc compiles the test programs; the product itself is built without it.
+# nvcc compiles only the test programs. The product is built without it.
 find_program(GPURUN_NVCC nvcc HINTS "${GPURUN_DEPS_DIR}/cuda/bin" /usr/local/cuda/bin)

@@ -1,5 +1,6 @@
-# Before the command of a test that starts processes of ours. Builds with a sanitizer only: a report of
-# any process of the run fails the test (docs/testing.md).
+# gpurun_watched: the words before the command of a test that starts processes of ours. Only builds
+# with a sanitizer have them. A report of any process of the run then fails the test
+# (docs/testing.md).
 set(gpurun_watched "")
 set(gpurun_symbolized "")  # Before any other: reports name functions (tests/sanitizers/symbolizer.c).
 if(NOT GPURUN_SANITIZE STREQUAL "")
@@ -12,12 +13,13 @@ if(NOT GPURUN_SANITIZE STREQUAL "")
       "${CMAKE_SOURCE_DIR}/tests/sanitizers/watched.py")
 endif()
 
-# Environment of tests whose programs keep something: what this user's have kept does not change what a
-# test sees, nor the other way round. tests/world and tests/programs/run_both.py do the same.
+# Environment of tests with programs that write caches. It keeps the caches of tests apart from the
+# user's caches. tests/world and tests/programs/run_both.py do the same.
 set(gpurun_test_home "HOME=${CMAKE_BINARY_DIR}/home;XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/home/.cache")
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/home/.cache")
 
-# gpurun_not_sanitized(NAME...): tests that builds with a sanitizer leave out; docs/testing.md says why.
+# gpurun_not_sanitized(NAME...): tests that builds with a sanitizer leave out. docs/testing.md gives
+# the reasons.
 function(gpurun_not_sanitized)
   foreach(name IN LISTS ARGN)
     if(TEST ${name})
@@ -26,11 +28,11 @@ function(gpurun_not_sanitized)
   endforeach()
 endfunction()
 
-# gpurun_test(NAME LABEL [ONE_THREAD] SOURCES ... LIBRARIES ... [TIMEOUT s]): one GoogleTest program, one
-# ctest entry. LABEL is one of docs/testing.md: unit, conformance, interpose, emulated, e2e, tidy.
-# ONE_THREAD: neither the test nor what it tests starts a thread, so ThreadSanitizer has nothing to see
-# and its build leaves the program out. The test's own code is not optimised: it is compiled more often
-# than it is run.
+# gpurun_test(NAME LABEL [ONE_THREAD] SOURCES ... LIBRARIES ... [TIMEOUT s]): one GoogleTest
+# program, one ctest entry. LABEL is one of docs/testing.md: unit, conformance, interpose, emulated,
+# e2e, tidy. ONE_THREAD: neither the test nor the tested code starts a thread. ThreadSanitizer then
+# has nothing to check, and its build leaves the program out. The test's own code is not optimised,
+# because it is compiled more often than it is run.
 function(gpurun_test name label)
   cmake_parse_arguments(ARG "ONE_THREAD" "TIMEOUT" "SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -50,7 +52,8 @@ function(gpurun_test name label)
   endif()
 endfunction()
 
-# gpurun_skipped_test(NAME LABEL REASON): what cannot be built here still shows, as a skip with its reason.
+# gpurun_skipped_test(NAME LABEL REASON): a test that cannot be built here. It appears as a skip
+# with its reason.
 function(gpurun_skipped_test name label reason)
   add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${reason}")
   set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_REGULAR_EXPRESSION "^skipped: ")

@@ -1,13 +1,15 @@
-# What `cmake --install` puts where. The same shape as the build folder, and movable as a whole:
-# programs find their parts relative to themselves (tools/gpurun/places.h).
+# Install rules: the tree that `cmake --install` writes. It has the shape of the build folder, and
+# can be moved as a whole, because programs find their parts relative to themselves
+# (tools/gpurun/places.h).
 #
 #   bin/gpurun, gpuctl, gpurund     libexec/gpurun/gpurun-worker
 #   lib/gpurun/client/              what programs load: libcuda.so.1, libnvidia-ml.so.1, libgpurun-nvjitlink.so
 #   lib/gpurun/emulated/            the emulated device under the same names
 include(GNUInstallDirs)
 
-# Each install rule for a target goes through this function, so that gpurun_install_set builds all that
-# `cmake --install` copies. tests/unit/tools/setup/install_set_test.py compares the two.
+# Every install rule for a target goes through this function, so that gpurun_install_set builds all
+# targets that `cmake --install` copies. tests/unit/tools/setup/install_set_test.py compares the
+# two.
 set_property(GLOBAL PROPERTY gpurun_installed "")
 function(gpurun_install_targets kind destination component)
   foreach(target IN LISTS ARGN)
@@ -30,13 +32,13 @@ gpurun_install_targets(LIBRARY lib/gpurun/emulated server gpurun_emulated_cuda g
 get_property(installed GLOBAL PROPERTY gpurun_installed)
 add_custom_target(gpurun_install_set DEPENDS ${installed})
 
-# The unit names the prefix of `cmake --install --prefix`, which is known only then.
+# The unit names the prefix of `cmake --install --prefix`, which is known only at installation.
 install(CODE "
   set(CMAKE_INSTALL_DOCDIR \"${CMAKE_INSTALL_DOCDIR}\")
   get_filename_component(GPURUN_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
   configure_file(\"${CMAKE_SOURCE_DIR}/packaging/systemd/gpurund.service.in\"
                  \"${CMAKE_BINARY_DIR}/packaging/gpurund.service\" @ONLY)" COMPONENT server)
 install(FILES "${CMAKE_BINARY_DIR}/packaging/gpurund.service" DESTINATION lib/systemd/system COMPONENT server)
-# An example: a package puts it into /etc, an operator's own file is never overwritten.
+# An example. A package installs it into /etc, and never overwrites an operator's own file.
 install(FILES packaging/systemd/gpurund.toml DESTINATION share/gpurun COMPONENT server)
 install(FILES README.md LICENSE NOTICE SECURITY.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT client)

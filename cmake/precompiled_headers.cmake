@@ -1,13 +1,15 @@
-# Half of what compiling one of our files takes is the standard library's headers, and GoogleTest's, read
-# anew. With this option each is read once per kind of target. Off by default: a build without it shows
-# a file that does not include what it uses, and a compiler cache has more of it.
+# Precompiled headers: half of the time to compile one of our files goes to the headers of the
+# standard library and GoogleTest. With this option each is read once for each kind of target. Off
+# by default, because a build without it reveals a file that lacks an include, and works better with
+# a compiler cache.
 option(GPURUN_PRECOMPILED_HEADERS "compile common headers once (tools/check does)" OFF)
 if(NOT GPURUN_PRECOMPILED_HEADERS)
   return()
 endif()
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # Read from there, g++ 12 takes its library's strings for arrays of ours, and warns of bounds.
+  # With a precompiled header g++ 12 takes its library's strings for arrays of ours, and warns of
+  # bounds.
   target_compile_options(gpurun_options INTERFACE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow
                          -Wno-stringop-overread)
 endif()
@@ -18,8 +20,8 @@ set(gpurun_common_headers <algorithm> <array> <atomic> <chrono> <condition_varia
 set(empty_source "${CMAKE_BINARY_DIR}/generated/precompiled.cc")
 file(WRITE "${empty_source}" "")
 
-# What libraries share, what those that make LLVM's code share, and what GoogleTest programs share: code
-# for a program is made otherwise than code for a library.
+# The headers of libraries, of libraries that generate LLVM code, and of GoogleTest programs. Code
+# for a program is compiled with other options than code for a library.
 add_library(gpurun_precompiled OBJECT "${empty_source}")
 target_precompile_headers(gpurun_precompiled PRIVATE ${gpurun_common_headers})
 set(gpurun_llvm_targets "")
@@ -40,7 +42,8 @@ foreach(target gpurun_precompiled gpurun_precompiled_llvm gpurun_precompiled_tes
   endif()
 endforeach()
 
-# Every target of FOLDER and below that is compiled like one of the two.
+# gpurun_precompile(FOLDER): reuses the headers in every target in FOLDER and below that is compiled
+# like one of these.
 function(gpurun_precompile folder)
   get_property(targets DIRECTORY "${folder}" PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)

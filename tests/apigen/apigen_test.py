@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The generator decides what goes over the wire, so its output and its refusals are both pinned.
+"""Generator of the wire code: its golden output and its refusals. It decides what travels over the
+wire.
 
-Golden output of six rows of different kinds stands beside this file (apigen_test.py --update
-rewrites it; read the difference). Every rule of check.py must refuse a row that breaks it. Opcodes
-in git may only be appended to. Where a CUDA toolkit is, its link stub has exactly our symbols.
+Golden output of six rows of different kinds is in this folder (apigen_test.py --update rewrites it;
+read the difference). Every rule of check.py must refuse a row that breaks it. Opcodes in git may
+only be appended to. With a CUDA toolkit, the link stub must have exactly our symbols.
 """
 
 import copy
@@ -36,7 +37,7 @@ GOLDEN_ROWS = ("cuArrayCreate", "cuEventRecord_ptsz", "cuGraphAddEmptyNode", "cu
 
 
 def load(source):
-    """The rows of a table given as dictionaries, as table.load reads them from a file."""
+    """The rows of a table that is given as dictionaries, as table.load reads them from a file."""
     rows = {symbol: table.Row(symbol, d) for symbol, d in source.items()}
     for row in rows.values():
         if not row.alias:
@@ -67,7 +68,7 @@ class Golden(unittest.TestCase):
 
 
 class Refusals(unittest.TestCase):
-    """Each test plants one fault in the real table and expects the build to name it."""
+    """Each test puts one fault into the real table, and expects the build to name it."""
 
     def faults(self, symbol, **changes):
         source = copy.deepcopy(SOURCE)
@@ -220,7 +221,7 @@ class Table(unittest.TestCase):
                    if line.startswith("-") and line[1:2].isdigit()]
         self.assertEqual(removed, [])
 
-    # It has none for graphics interoperation, which the driver itself exports.
+    # The stub lacks the functions of graphics interoperation, which the driver itself exports.
     def test_symbols_are_those_of_the_link_stub(self):
         toolkit = int(os.environ.get("GPURUN_CUDA_H_VERSION") or 0)
         stub = os.environ.get("GPURUN_CUDA_STUB", "")
@@ -231,7 +232,7 @@ class Table(unittest.TestCase):
         names = {line.split()[2].split("@")[0] for line in run.stdout.splitlines()}
         names = {n for n in names if n.startswith("cu")}
         if toolkit > int(TYPES.constants["CUDA_VERSION"]):
-            # What came since the table is not in it.
+            # The stub also has functions that are newer than the table.
             self.assertLessEqual({s for s in SOURCE if not GRAPHICS.match(s)}, names)
         else:
             self.assertEqual(names, {row.symbol for row in load(SOURCE) if row.version <= toolkit and

@@ -1,5 +1,5 @@
-// The facts by NVIDIA's header: every name is the symbol that the driver exports, because the
-// internal switch turns off the renaming of cuMemAlloc to cuMemAlloc_v2 and the like.
+// Facts of NVIDIA's header. Every name is the symbol that the driver exports, because the internal
+// switch turns off the renaming of cuMemAlloc to cuMemAlloc_v2 and the like.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <cudaProfiler.h>

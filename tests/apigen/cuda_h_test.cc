@@ -1,6 +1,6 @@
-// Programs are compiled against NVIDIA's cuda.h and call us: a size, offset, value or parameter
-// that differs is memory corruption in somebody else's process. Method: the same list of
-// expressions is compiled over our generated header and over cuda.h, and every value must agree.
+// Comparison of our generated header with NVIDIA's cuda.h. Programs are compiled against cuda.h and
+// call us, so a different size, offset, value or parameter corrupts the program's memory. Both
+// headers compile the same list of expressions, and every value must agree.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,7 +21,7 @@ TEST(OurHeader, AgreesWithItself) {
 }
 
 // A toolkit older than the table lacks some facts (tests/apigen/facts.py leaves them out), but has
-// all of CUDA 13.0's, and one of our version all of ours but a few.
+// all of CUDA 13.0's. A toolkit of our version has almost all of ours.
 TEST(OurHeader, AgreesWithCudaH) {
   constexpr std::size_t kFactsOf13 = 3000;
   const Facts theirs = facts_of_cuda_h();

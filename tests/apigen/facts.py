@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes facts.inc: what can be measured of CUDA's declarations, as FACT(name, value) lines.
+"""Writes facts.inc: the measurable facts of CUDA's declarations, as FACT(name, value) lines.
 
 usage: facts.py DRIVER_ABI_FOLDER OUTPUT [CUDA_INCLUDE]
-The file is compiled twice, over our generated header and over cuda.h; the test compares the values. A
-toolkit is older or newer than the table: facts that name what its cuda.h does not have come as
-OURS(name, value), and so do those that a version in between changed.
+The file is compiled twice, over our generated header and over cuda.h, and the test compares the
+values. A toolkit may be older or newer than the table. Facts of names that its cuda.h lacks become
+OURS(name, value), and so do facts that a version in between changed.
 """
 
 import os
@@ -18,10 +18,11 @@ import cuda_types  # noqa: E402  (the path must be set first)
 import table  # noqa: E402
 
 
-# Told as the newest version tells it: counts and sets of enumerators, and the version itself.
+# Facts that have the value of the newest version: counts and sets of enumerators, and the version
+# itself.
 NEWEST = re.compile(r"value\ CU_\w+_(MAX|NUM_OPTIONS|LIGHTWEIGHT_FLAGS)$ | constant\ CUDA_VERSION$", re.X)
-# Told as CUDA 13.0 tells it: members that took room of the padding around them later, or were padding.
-# The structures that functions are passed kept their size.
+# Facts that have the value of CUDA 13.0: members that later replaced padding, or were padding. The
+# structures that functions take kept their size.
 OF_13_0 = re.compile(r"""
     size\ of\ (CUdevResource_v1\._oversize|CUgraphNodeParams\.(host|eventRecord|extSem\w+))$ |
     sizeof\ (CUdevSmResource|CUDA_(HOST|EXT_SEM_\w+|EVENT_RECORD)_NODE_PARAMS(_v2)?)$ |
@@ -30,14 +31,14 @@ OF_13_0 = re.compile(r"""
 
 
 class Toolkit:
-    """What this machine's cuda.h can say."""
+    """The names in this machine's cuda.h."""
 
     def __init__(self, include):
         text = ""
         for name in ("cuda.h", "cudaProfiler.h"):
             with open(os.path.join(include, name), encoding="utf-8") as stream:
                 text += stream.read()
-        # Its comments also name functions of other headers.
+        # The comments of cuda.h also name functions of other headers.
         self.words = set(re.findall(r"\w+", re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)))
         self.version = int(re.search(r"#define CUDA_VERSION (\d+)", text).group(1))
 

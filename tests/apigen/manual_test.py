@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A row that is wrong about a name's place or a direction would be packed wrong on both ends alike, so
-nothing but another source can tell. Names in their order come from cuda.h's prototypes, of older
-versions too; whether a function writes through a pointer is what the manual's text in cuda.h says.
-Where the text is silent, a person has read it, and the answer stands in WRITTEN and READ below. Every
-pointer of every served row is judged by one or the other, so that no direction can flip unseen
-(mutation_test.py plants such faults).
+"""Parameter order and directions of every row, against cuda.h and the manual's text in it. A wrong
+row is packed wrong at both ends, so only another source can reveal it. Names and their order come
+from cuda.h's prototypes, also of older versions. The manual's text in cuda.h says whether a
+function writes through a pointer. Where the text gives no answer, a person has read it, and the
+answer is in WRITTEN and READ below. One of the two judges every pointer of every served row, so
+that no direction can flip unseen. mutation_test.py injects such faults.
 """
 
 import os
@@ -20,7 +20,7 @@ import cuda_types  # noqa: E402  (the path must be set first)
 import table  # noqa: E402
 
 SAYS_OUTPUT = re.compile(r"[Rr]eturn|[Oo]utput|[Rr]etriev|[Rr]eceiv|Created|to store")
-# Outputs whose description has none of those words, or which have no description.
+# Outputs that have no description, or one without any of those words.
 WRITTEN = set("""
 cuCtxCreate_v2.pctx cuCtxCreate_v3.pctx cuCtxGetDevice.device cuCtxGetDevice_v2.device
 cuDeviceGetDefaultMemPool.pool_out cuDeviceGetMemPool.pool cuDeviceGetUuid.uuid cuGetProcAddress.pfn
@@ -55,13 +55,13 @@ cuMemcpyBatchAsync.failIdx cuDevSmResourceSplit.remainder cuDevSmResourceSplit.g
 cuGraphExecGetId.graphId cuGraphGetId.graphId cuGraphNodeGetContainingGraph.phGraph
 cuGraphNodeGetToolsId.toolsNodeId cuTensorMapSetAllocationClass.tensorMap cuLinkCreate_v2.stateOut
 """.split())
-# Inputs without a description, though their type would let the function write.
+# Inputs without a description and of a type that lets the function write.
 READ = set("""
 cuCtxCreate_v3.paramsArray cuMemcpyBatchAsync.attrs cuMemcpyBatchAsync.attrsIdxs
 cuMemcpyBatchAsync.dsts cuMemcpyBatchAsync.sizes cuMemcpyBatchAsync.srcs cuMemGetDefaultMemPool.location cuMemGetMemPool.location
 cuMemSetMemPool.location cuStreamUpdateCaptureDependencies.dependencies cuLaunchHostFunc.userData
 """.split())
-# Written, and read before that.
+# Pointers that the function reads and then writes.
 IN_AND_OUT = set("""
 cuCoredumpGetAttribute.size cuCoredumpGetAttributeGlobal.size cuDevSmResourceSplitByCount.nbGroups
 cuGraphGetEdges.numEdges cuGraphGetEdges_v2.numEdges cuGraphGetNodes.numNodes
@@ -71,17 +71,17 @@ cuGraphNodeGetDependentNodes_v2.numDependentNodes cuLogsDumpToMemory.iterator
 cuLogsDumpToMemory.size cuTensorMapReplaceAddress.tensorMap cuThreadExchangeStreamCaptureMode.mode
 cuDevSmResourceSplit.groupParams cuDeviceGetCliqueInfo.count cuTensorMapSetAllocationClass.tensorMap
 """.split())
-# Later versions of cuda.h gave these parameters other names.
+# Parameters that later versions of cuda.h renamed.
 RENAMED = {
     "cuDevSmResourceSplitByCount": {"remainder": "remaining", "flags": "useFlags"},
 }
-# The text before these names describes another version's parameters.
+# Functions that have the text of another version's parameters before their names.
 OTHER_VERSION = {"cuCtxGetDevice", "cuCtxSynchronize", "cuGraphInstantiate", "cuStreamGetCtx"}
 JUDGED_BY_TEXT_MIN = 175
 
 
 def read_manual(folder):
-    """Function -> (parameter names in order, {parameter: (tag, text)})."""
+    """Returns function -> (parameter names in order, {parameter: (tag, text)})."""
     text = ""
     for name in ("cuda.h", "cudaProfiler.h"):
         with open(os.path.join(folder, name), encoding="utf-8") as stream:
@@ -103,8 +103,8 @@ def read_manual(folder):
 
 
 def read_prototypes(folder, compiler):
-    """Symbol -> parameter names in order, for every version that the driver exports. Internally, cuda.h
-    declares some stream functions twice; the renamed copy is the documented one."""
+    """Returns symbol -> parameter names in order, for every version that the driver exports.
+    Internally, cuda.h declares some stream functions twice. The renamed copy is the documented one."""
     source = "#define __CUDA_API_VERSION_INTERNAL\n" + "".join(
         "#include <%s>\n" % name for name in
         ("cuda.h", "cudaProfiler.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h")
@@ -140,7 +140,7 @@ def name_faults(rows, prototypes):
 
 
 def should_be(name, said):
-    """in, out or inout, and whether the manual's text says so; None: nobody has said."""
+    """Returns in, out or inout, and whether the manual's text gave it. None: neither source knows."""
     if name in WRITTEN or name in READ:
         written = name in WRITTEN
     elif said is not None:
@@ -169,7 +169,7 @@ def direction_faults(rows, manual, counts=None):
 
 
 def of_toolkit(rows):
-    """Those that this machine's cuda.h can judge: it may be older than the table."""
+    """Returns the rows that this machine's cuda.h can judge. It may be older than the table."""
     version = int(os.environ.get("GPURUN_CUDA_H_VERSION") or 0)
     return [row for row in rows if row.version <= version]
 

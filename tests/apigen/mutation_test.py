@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""A test of the table is worth what it notices. This one plants faults into random served rows, each
-in a copy of the table: two parameters change places, or a pointer's direction flips. Each fault must be
-reported by name by one of the checks that guard the table:
+"""Mutation test of the checks on the table. It injects faults into random served rows, each in its
+own copy of the table: two parameters swap places, or a pointer's direction flips. One of the checks
+that guard the table must report each fault by name:
 
-  check        the generator refuses the row
-  names        cuda.h's prototypes have other names there (manual_test.py)
-  directions   the manual or a reader says otherwise (manual_test.py)
-  types        the row's prototype is not cuda.h's (as cuda_h_test compares them)
-  every_row    the recording device sees another call than cuda.h's caller makes: tests/every_row,
-               its client and its worker relinked with the spoiled table; the device stays as it
-               is, as a real driver would
+    check        the generator refuses the row
+    names        cuda.h's prototypes have other names there (manual_test.py)
+    directions   the manual or a reader disagrees (manual_test.py)
+    types        the row's prototype differs from cuda.h's (as cuda_h_test compares them)
+    every_row    the recording device receives another call than cuda.h's caller makes:
+                 tests/every_row, with its client and its worker relinked with the faulty
+                 table. The device stays as it is, as a real driver would.
 
-All but the last judge every fault; every_row judges faults of generated rows, and has to notice each
-output that became an input and the reverse. The seed is printed; GPURUN_MUTATION_SEED repeats a run, GPURUN_MUTATIONS sets how many faults are planted.
+All except the last judge every fault. every_row judges faults of generated rows, and must find each
+output that became an input and the reverse. The seed is printed. GPURUN_MUTATION_SEED repeats a
+run, and GPURUN_MUTATIONS sets the number of faults.
 
 usage: mutation_test.py BUILD_FOLDER
 """
@@ -53,7 +54,7 @@ int main() {
 class Mutation:
     def __init__(self, symbol, what, parameters, travels):
         self.symbol, self.what, self.parameters = symbol, what, parameters
-        self.travels = travels  # What reaches the device differs.
+        self.travels = travels  # The data that reaches the device differs.
         self.noticed = []
 
     def __str__(self):
@@ -67,7 +68,7 @@ def with_direction(text, direction):
 
 
 def answered_by_hand():
-    """Rows that the null device does itself; it may refuse what the others accept."""
+    """Rows that the null device implements. It may refuse calls that the others accept."""
     path = os.path.join(ROOT, "tests/devices/null/implemented.list")
     with open(path, encoding="utf-8") as stream:
         return frozenset(line.strip() for line in stream
@@ -95,7 +96,7 @@ def flips(row, texts):
                 continue
             changed = list(texts)
             changed[i] = with_direction(texts[i], direction)
-            # Nobody sees that an output also travels to the device.
+            # Nothing reveals that an output also travels to the device.
             travels = row.symbol not in BY_HAND and "inout" not in (direction, p.direction)
             yield Mutation(row.symbol, "%s is %s" % (p.name, direction), changed, travels)
 
@@ -132,7 +133,7 @@ def planted(source, mutations):
     return spoiled
 
 
-# Faults of one table, told apart by the symbol that they begin with.
+# Faults of one table, distinguished by the symbol at their start.
 def notice(mutations, gate, faults):
     named = {fault.split(":")[0].split(".")[0] for fault in faults}
     for mutation in mutations:
@@ -148,7 +149,7 @@ def refused_by_check(source, mutation):
 
 
 def other_prototypes(rows, mutations, folder, include, compiler):
-    """Symbols of the mutated rows whose prototype is not cuda.h's."""
+    """Symbols of the mutated rows with a prototype that differs from cuda.h's."""
     os.makedirs(os.path.join(folder, "tests/apigen"))
     wanted = {m.symbol for m in mutations}
     with open(os.path.join(folder, "tests/apigen/facts.inc"), "w", encoding="utf-8") as stream:
@@ -168,7 +169,7 @@ def other_prototypes(rows, mutations, folder, include, compiler):
 
 
 class Relinker:
-    """Builds tests/every_row once more, with another table."""
+    """Relinks tests/every_row with another table."""
 
     def __init__(self, build, folder):
         self.build, self.folder = build, folder
@@ -264,7 +265,7 @@ def main():
     number = int(os.environ.get("GPURUN_MUTATIONS", "40"))
     print("GPURUN_MUTATION_SEED=%s" % seed, flush=True)
     source = toml_file.load(os.path.join(TABLES, "cuda_driver.toml"))
-    # What this machine's cuda.h does not have, it cannot judge.
+    # This machine's cuda.h cannot judge names that it lacks.
     mutations = choose(manual_test.of_toolkit(load(source)), source, number, seed)
     with tempfile.TemporaryDirectory(prefix="gpurun-mutations-") as folder:
         missed, healthy_fails, tried = judge(source, mutations, os.path.abspath(sys.argv[1]), folder)

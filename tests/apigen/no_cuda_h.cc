@@ -1,4 +1,4 @@
-// Where no cuda.h of CUDA 13 or newer is installed.
+// No cuda.h: stands in where no cuda.h of CUDA 13 or newer is installed.
 #include "tests/apigen/facts.h"
 
 Facts facts_of_cuda_h() { return {}; }

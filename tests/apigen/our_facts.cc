@@ -1,4 +1,4 @@
-// The facts by our generated header.
+// Facts of our generated header.
 #include <cstddef>
 #include <type_traits>
 

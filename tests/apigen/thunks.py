@@ -2,8 +2,9 @@
 """Writes thunks.inc: THUNK(opcode, symbol) for every row that is served from its description.
 
 usage: thunks.py DRIVER_ABI_FOLDER OUTPUT [CUDA_INCLUDE]
-Only names: tests/every_row/thunks.cc takes the types from cuda.h. What that cuda.h is too old for comes
-as OUR_THUNK; tests/every_row/our_thunks.cc takes the types from our header.
+It writes only names. tests/every_row/thunks.cc takes the types from cuda.h. Rows that are too new
+for that cuda.h become OUR_THUNK, and tests/every_row/our_thunks.cc takes their types from our
+header.
 """
 
 import os

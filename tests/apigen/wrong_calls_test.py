@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Protects the sources of the table of wrong calls (tools/gpu-probe/wrong_calls.txt): what it says of
-cuda.h stands there. An expected code that nobody can look up is an opinion, and most likely what some
-driver of ours happened to answer.
+"""Sources of the table of wrong calls (tools/gpu-probe/wrong_calls.txt): its quotations of cuda.h
+are in cuda.h. An expected code without a source is an opinion, and probably an answer of our own
+driver.
 
 usage: wrong_calls_test.py [FOLDER_OF_CUDA_H]
 """
@@ -47,7 +47,7 @@ class Header:
             self.codes[name] = comment
 
     def lists(self, function, code):
-        """Whether the code is among the values that the function returns."""
+        """Returns whether the code is among the values that the function returns."""
         return any(re.search(rf"::CUDA_(ERROR_)?{code}\b", comment[comment.rfind("\\return"):])
                    for comment in self.comments.get(base(function), []))
 

@@ -1,10 +1,10 @@
-"""What docs/performance.md asks of each row, and whether it is met."""
+"""Bars: what docs/performance.md requires of each row, and whether the row meets it."""
 import os
 
 FUTEX, MEMCPY = "raw futex ping-pong", "memcpy 64 MiB"
 PING, STREAM, CIPHER = "raw 64-byte ping-pong", "raw stream x{lanes}", "AES-128-GCM on one core"
 AWAKE = ", awake"  # Of ends that do not sleep while they wait.
-UNPACED = ", Reno"  # Which does not hold its own packets back, as BBR does.
+UNPACED = ", Reno"  # Reno does not hold its own packets back, as BBR does.
 BESIDE_A_STREAM = "raw ping-pong beside a stream"
 RATES = ("GB/s", "1/s")  # Units of which more is better.
 
@@ -15,12 +15,13 @@ def best(unit, values):
 
 
 class Bar:
-    """`judge(row)` is (text, met): what the bar says of a row (report.Row), whose `value` is the best of
-    gpurun's columns and whose `raw` holds the baselines of the same run, the best of each."""
+    """Bar of a row. `judge(row)` returns (text, met). `row` is a report.Row: its `value` is the
+    best of gpurun's columns, and its `raw` holds the best of each baseline of the same run."""
 
     def __init__(self, judge, note="", nominal=None):
-        self.judge, self.note = judge, note  # The note stands beside it in the table.
-        # The same bar by a delay as it was asked for, not as it was measured: told, and not counted.
+        self.judge, self.note = judge, note  # The table shows the note beside it.
+        # The same bar with the nominal delay instead of the measured one. It is shown, but does not
+        # count.
         self.nominal = nominal
 
 
@@ -40,7 +41,7 @@ def at_least(number):
 
 
 def ping_of(row):
-    """Nanoseconds of the quicker kind: our ends stay awake for a while, too (docs/adr/0029)."""
+    """Nanoseconds of the faster kind, because our ends also stay awake for a while (docs/adr/0029)."""
     return min(row.raw[PING + kind]["p50"] for kind in ("", AWAKE))
 
 
@@ -53,7 +54,7 @@ def of_ping(times, more_us=0):
 
 
 def of_ping_or(times, more_us):
-    """Whichever allows more."""
+    """The bar that allows more."""
     def judge(row):
         ping, value = ping_of(row), row.value("p50")
         text = f"{value / ping:.2f} ping-pongs, of {times:g} or {(value - ping) / 1000:.1f} us more, of {more_us}"
@@ -62,7 +63,8 @@ def of_ping_or(times, more_us):
 
 
 def of_futex_or(times, most_us, more_us=0):
-    """So many microseconds, or ping-pongs between two that sleep in shared memory; whichever allows more."""
+    """A number of microseconds, or of ping-pongs between two ends that sleep in shared memory. The
+    one that allows more counts."""
     def judge(row):
         futex, value = row.raw[FUTEX]["p50"], row.value("p50")
         more = f" + {more_us}" if more_us else ""
@@ -79,7 +81,8 @@ def of_memcpy(share):
 
 
 def fastest_stream(row):
-    """(GB/s, connections) of the fastest with as many connections as the sessions had; the faster kind."""
+    """(GB/s, connections) of the fastest stream with as many connections as a session had, of the
+    faster kind."""
     return max((row.raw[name + kind]["p50"], lanes) for lanes in row.lanes
                for name in (STREAM.format(lanes=lanes),) for kind in ("", UNPACED))
 
@@ -97,7 +100,8 @@ def of_stream(share):
 
 
 def one_trip_and_stream(times, share, kibibytes):
-    """Of a copy that its caller awaits: no more than a round trip and the bytes at the stream's speed."""
+    """For a copy that its caller waits for: at most a round trip plus the bytes at the stream's
+    speed."""
     def judge(row):
         nanoseconds = times * ping_of(row) + kibibytes * 1024 / (share * stream_of(row))
         allowed = kibibytes * 1024 / nanoseconds
@@ -107,7 +111,7 @@ def one_trip_and_stream(times, share, kibibytes):
 
 
 def of_slower(share):
-    """With TLS: of the stream or of the cipher, whichever is slower."""
+    """With TLS: relative to the stream or the cipher, whichever is slower."""
     def judge(row):
         cipher = row.raw[CIPHER]["p50"]
         found = row.value("p50") / min(stream_of(row), cipher)
@@ -124,7 +128,7 @@ def of_native(times):
 
 
 def of_row(name, share):
-    """Never a loss: beside another row of the same run."""
+    """Relative to another row of the same run: never a loss."""
     def judge(row):
         found = row.value("p50") / row.others[name].value("p50")
         return f"{found:.2f} of {share:g} of '{name}'", found >= share
@@ -147,8 +151,9 @@ def of_fair_share(times, note=""):
 
 
 def of_two_posters(processors):
-    """The bar of one thread, of which a call in a hundred can only be judged where each thread that has work has a
-    processor: both that post, who sends and the worker. On fewer it is a time slice of the others."""
+    """The bar of one thread. Its 99th percentile is judged only where each busy thread has a
+    processor: both posting threads, the sending thread and the worker. With fewer processors it is
+    a time slice of the others."""
     threads = 4
     if processors >= threads:
         return POSTED
@@ -196,14 +201,15 @@ BARS = {
     **{name.replace("64 MiB", "64 MiB of zeros"): of_row(name, 1) for name in LARGE[:4]},
 }
 
-# Rows that show another's numbers again, for a bar of their own: of the budgets, not of the last table.
+# Rows that repeat another row's numbers for a bar of their own, from the table of budgets and not
+# from the last table.
 SHOWN_AGAIN = {
     "smallest synchronous call: copy out 4 B": ("copy out 4 B", of_ping_or(1.3, 5)),
 }
 
 TLS_BARS = {name: of_slower(0.9) for name in LARGE}
 
-# By shared memory: the smallest synchronous call, and waits behind something; copies.
+# Over shared memory: the smallest synchronous call, waits behind other work, and copies.
 SHM_BARS = {
     "copy out 4 B": of_futex_or(1.3, 3),
     **{name: of_futex_or(1.3, 3, 2) for name in (
@@ -216,6 +222,6 @@ SHM_COPY_BARS = {name: of_memcpy(0.9) for name in LARGE if name.endswith("pinned
 SLOW_LINK_BARS = {
     f"copy {way} 16 MiB of {what}, slow link": of_link(share)
     for way in ("in", "out")
-    # What a codec may gain it must gain; what it cannot must not become slower.
+    # A codec must gain where it can, and must not slow down other copies.
     for what, share in (("random bytes", 0.95), ("small numbers", 1), ("zeros", 10))
 }

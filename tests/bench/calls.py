@@ -1,7 +1,9 @@
-"""Calls one by one: posted ones, fences, objects, copies; natively, through gpurun, under another command.
+"""Calls one by one: posted calls, fences, objects and copies, natively, through gpurun, and under
+another command.
 
-Rounds are interleaved. With "across" client and server stay on different cores, with "free" they run as
-the scheduler likes; a bar is judged by the better of the two and by the best baseline of the group's rounds."""
+Rounds are interleaved. With "across" client and server stay on different cores, and with "free" the
+scheduler places them. A bar is judged by the better of the two and by the best baseline of the
+group's rounds."""
 import itertools
 import json
 import os
@@ -14,16 +16,17 @@ import world
 
 
 class Connections:
-    """Over how many the copies of the measured sessions went, as their statistics tell: a session begins with
-    one, tries more and keeps what is faster, in either direction by itself (docs/adr/0035). The raw streams that
-    a bar compares with have as many as any session had at any time in the copy's direction."""
+    """Numbers of connections that the copies of the measured sessions used, from their statistics.
+    A session begins with one connection, tries more and keeps what is faster, separately for each
+    direction (docs/adr/0035). A bar compares with raw streams of as many connections as any session
+    had at any time in the copy's direction."""
 
     STATISTICS = {"in": "bulk_connections", "out": "bulk_connections_out"}
     MOMENTS = {"in the end": "", "at most": "_most"}
 
     def __init__(self):
         self.counted = {}  # (direction, moment) -> {title: its sessions' numbers}
-        self.streams = {1: 0}  # How often each number's raw stream was measured.
+        self.streams = {1: 0}  # How often the raw stream of each number was measured.
 
     def add(self, title, statistics_of_one):
         for (way, key), (moment, suffix) in itertools.product(self.STATISTICS.items(), self.MOMENTS.items()):
@@ -32,13 +35,14 @@ class Connections:
             self.streams.setdefault(number, 0)
 
     def lanes(self, name):
-        """The numbers of the direction that the row `name` copies in."""
+        """The numbers for the direction of the row `name`."""
         direction = "out" if name.startswith("copy out") else "in"
         return tuple(sorted({1}.union(*(numbers for (way, _), titles in self.counted.items() if way == direction
                                         for numbers in titles.values()))))
 
     def raw(self, machine, rounds):
-        """Streams of the numbers that came up, each in as many rounds, however late it did."""
+        """Raw streams of all numbers that occurred. Each has the same number of rounds, even when
+        it occurred late."""
         raw = []
         while numbers := sorted(number for number, done in self.streams.items() if done < rounds):
             raw += [machine.raw(placement, "streams", *map(str, numbers)) for placement in machine.placements]
@@ -53,7 +57,8 @@ class Connections:
 
 
 def measured(machine, group, raw_words=(), bars=None, server_words=(), copies_of=None, **changes):
-    """`copies_of`: of a group of copies, Connections to fill. `changes`: to the client's environment."""
+    """`copies_of`: for a group of copies, the Connections to fill. `changes`: changes to the
+    client's environment."""
     raw, rounds = [], {"native": [], "gpurun": []}
     servers = {placement: machine.server(*server_words, placement=placement)
                for placement in machine.placements}
@@ -132,7 +137,8 @@ BEHIND = ("launch + stream synchronise", "launch + context synchronise")
 
 
 def behind_kernels(machine):
-    """Waits on a null device that is busy for a while with each kernel: what comes on top of the kernel."""
+    """Waits on a null device that each kernel keeps busy for a while. Measures the overhead beyond
+    the kernel."""
     if machine.driver != "null":
         raise Missing("only the null device's kernels take as long as they are told")
     rows = []

@@ -1,6 +1,7 @@
-"""Counts round trips from what passed a delayed link (tests/world/delayed_link.cc): the longest chain of
-words of which each was said after the one before had arrived. No time is inferred from: on a link that is
-slow beside the computing, this is how often who stands on the client's side must have waited."""
+"""Counts round trips in the log of a delayed link (tests/world/delayed_link.cc): the longest chain
+of messages of which each was sent after the one before had arrived. It infers nothing from times.
+On a link that is slow compared to the computation, this is how often the client's side must have
+waited."""
 import json
 
 
@@ -16,7 +17,8 @@ def opened(events, before=None, since=None):
 
 
 def round_trips(events, connections, until=None):
-    """Of these connections, whose ends know of one another, until a moment; a connect is one."""
+    """Round trips of these connections until a moment. The ends of the connections share their
+    knowledge. A connect is one round trip."""
     steps = []  # (when, order within a moment, what, event)
     for event in events:
         if event["connection"] not in connections:
@@ -26,7 +28,7 @@ def round_trips(events, connections, until=None):
         else:
             steps.append((event["went"], 1, "arrives", event))
             steps.append((event["came"], 2, "leaves", event))
-    client = server = 0  # How many round trips either side's knowledge has taken.
+    client = server = 0  # Round trips that the knowledge of either side has taken.
     established, carried = {}, {}
     for when, _, what, event in sorted(steps, key=lambda step: step[:2]):
         if until is not None and when > until:
@@ -46,8 +48,8 @@ def round_trips(events, connections, until=None):
 
 
 def hand_over_ns(events, connections):
-    """From when the server had the first words of a connection to its own first word on it, of the connection
-    that it answered first: it need not have heard of the others by then."""
+    """Time from the server's first bytes received on a connection to its first bytes sent there,
+    for the connection that it answered first. Bytes on the others need not have arrived by then."""
     first_up, first_down = {}, {}
     for event in events:
         if event["connection"] in connections and event["bytes"] > 0:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Protects what the bench counts as a round trip, and as the hand-over to a worker."""
+"""Counting of round trips and of the hand-over to a worker, from the log of a link."""
 import unittest
 
 import chain

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Protects which raw streams copies are judged by: of as many connections as copies in the same direction had."""
+"""Raw streams that copies are judged by: they have as many connections as copies in the same
+direction had."""
 import os
 import sys
 import unittest
@@ -16,7 +17,7 @@ RAW = {f"raw stream x{lanes}{kind}": one(lanes) for lanes in (1, 2, 4, 8) for ki
 
 
 class Asked:
-    """A machine of which only raw streams are asked for."""
+    """A machine that only measures raw streams."""
 
     placements = ("free",)
 

@@ -1,5 +1,6 @@
-"""Kernels on the emulated device itself, each beside the same work as a plain loop nest of one thread
-(tests/bench/emulated): the best of the rounds of each, since the nest has the machine's other core to itself."""
+"""Kernels on the emulated device itself, each beside the same work as a plain loop nest of one
+thread (tests/bench/emulated). The best round of each counts, because the nest has the machine's
+other core to itself."""
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from report import Row, one
 import world
 
 KERNELS = os.path.join(world.ARGS.build, "programs/emulated_kernels_bench")
-MEMORY_SPEED = 1.25  # Of the nest's time: that is memory's where it only adds.
+MEMORY_SPEED = 1.25  # Of the nest's time, which is memory time where the nest only adds.
 PLAIN = "plain C++"
 TIMES_MAX = {
     "vectorAdd, 4 Mi": MEMORY_SPEED,

@@ -1,4 +1,4 @@
-"""The groups of the bench: each measures and gives rows. docs/performance.md says what each is for."""
+"""Groups of the bench: each measures and returns rows. docs/performance.md describes their purpose."""
 import calls
 import emulated
 import loops

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects what the log of a delayed link says of order: an answer left after what it answers had arrived,
-however late the link's own thread goes on after a send."""
+"""Log of a delayed link: an answer left after the arrival of its request, even when the link's own
+thread continues late after a send."""
 import os
 import socket
 import sys
@@ -25,7 +25,7 @@ def echo(end):
 
 class Order(unittest.TestCase):
     def test_an_answer_leaves_after_its_question_came(self):
-        # All on one processor: whom a send wakes may run before who sent.
+        # All on one processor, so that the receiver that a send wakes may run before the sender.
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
             log = os.path.join(folder, "log")

@@ -1,4 +1,4 @@
-"""What a delayed link takes for a bare ping-pong, and what a bar may therefore allow over one."""
+"""Time of a bare ping-pong over a delayed link, and the bar that follows from it."""
 import socket
 import threading
 import time
@@ -7,7 +7,7 @@ from bars import at_most
 from report import one
 import world
 
-PINGS, FIRST = 12, 2  # The first ones do not count.
+PINGS, FIRST = 12, 2  # The first pings do not count.
 
 
 def echo(listener):
@@ -46,8 +46,9 @@ def raw_links(delays):
 
 
 def bounded(local_ms, trips, delay, raw):
-    """A round trip takes what a bare ping-pong does over the same link: sleeping ends wake late. Beside it
-    stands whether the link's own delay for each would do."""
+    """Bar of round trips. Each may take as long as a bare ping-pong over the same link, because
+    sleeping ends wake late. The row also shows whether the link's own delay for each would be
+    enough."""
     def with_trips_of(trip):
         return at_most(round(local_ms + trips * trip, 2), "ms")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects what bars allow for round trips over a delayed link: what a bare ping-pong takes there, but no
-less than the link's own delay, and nothing where there is no link."""
+"""Bars for round trips over a delayed link: the time of a bare ping-pong there, but no less than
+the link's own delay, and nothing without a link."""
 import os
 import sys
 import types

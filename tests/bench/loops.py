@@ -1,7 +1,9 @@
-"""Loops that read results: each shall cost one wait for the network, whatever was launched between.
+"""Loops that read results: each result costs one wait for the network, however many launches come
+before it.
 
-Of the rounds the least time counts: a machine that is busy with other things only adds to it. What such a
-link takes for a bare ping-pong stands beside it, and in each bar whether the link's nominal delay would do."""
+The shortest time of the rounds counts, because a busy machine only adds to it. The time of a bare
+ping-pong over such a link is shown beside it. Each bar also shows whether the link's nominal delay
+would be enough."""
 import contextlib
 import os
 import re
@@ -14,20 +16,21 @@ import start
 import world
 
 DELAYS_MS = (1, 10, 30)
-MORE_MS = 3  # Beside the local time and the round trips.
+MORE_MS = 3  # On top of the local time and the round trips.
 RESULTS, LAUNCHES = 10, 100
 TRAINING = os.path.join(world.ARGS.build, "programs/sample_mnist")
 EPOCHS, BATCH = 3, 128
 
 
 def trips_of(machine, server, command, statuses=(0,), address=None, **changes):
-    """The statistics of a run, and what it printed."""
+    """Returns the statistics of a run, and its output."""
     said, statistics = machine.counted(server, command, address, statuses=statuses, **changes)
     return statistics, said
 
 
 def trips_over_link(machine, server, command, **words):
-    """Over the longest wire, where who waits for what is not there yet does so: loopback is too short for it."""
+    """Runs over the longest wire. There a thread that waits for a missing result really blocks,
+    while loopback is too fast for that."""
     with world.DelayedLink(server.port(), delays(machine)[-1] / 1000) as link:
         return trips_of(machine, server, command, address=link.address, **words)
 
@@ -37,7 +40,7 @@ def delays(machine):
 
 
 def steady(machine):
-    """Two forms: a copy that waits, and one that does not with a synchronise behind it."""
+    """Two forms: a copy that waits, and an asynchronous copy with a synchronise after it."""
     rows, raw = [], raw_links(delays(machine))
     with machine.server() as server:
         for form, what in (((), "copy"), (("async",), "async copy + synchronise")):
@@ -46,8 +49,9 @@ def steady(machine):
 
 
 def counted_rows(what, counted, less, more_results, results):
-    """Round trips of what the longer run reads more; waits for own events of all of it, for they differ from run
-    to run: a shorter one that waits more often must not hide them."""
+    """Round trips for each further result of the longer run. Waits for own events are counted over
+    the whole longer run, because they vary from run to run, and a shorter run with more waits must
+    not hide them."""
     key = "blocking_round_trips"
     for name, each, most in (("round trips", (counted[key] - less[key]) / more_results, 1),
                              ("waits for own events", counted["completion_waits"] / results, 0)):
@@ -77,7 +81,7 @@ def steady_rows(machine, server, form, what, raw):
 
 
 def training(every, epochs=EPOCHS):
-    # On the null device nothing is learnt, which the program's status says.
+    # Kernels do nothing on the null device, so training fails, and the program's status says so.
     return [TRAINING, "--epochs", str(epochs), "--batch", str(BATCH), "--report", str(every),
             "--accuracy-bar", "0"]
 
@@ -87,14 +91,15 @@ def steps_of_epoch(said):
 
 
 def loop_ms(said, epochs=EPOCHS):
-    """Of sample_mnist's loop, by the images a second that it prints."""
+    """Milliseconds of sample_mnist's loop, from the images a second that it prints."""
     rate = float(re.search(r"^([0-9]+) images/s", said, re.M).group(1))
     return 1000 * epochs * steps_of_epoch(said) * BATCH / rate
 
 
 def mnist(machine):
-    """Its start-up, and its loop in two forms: it reads the loss of every step, or of every epoch. Before a
-    step it waits for the upload of two steps ago: that is no result, and may last a round trip."""
+    """Its start-up, and its loop in two forms, which read the loss of every step or of every epoch.
+    Before a step it waits for the upload of two steps ago. That wait reads no result, and may take
+    a round trip."""
     if not os.path.exists(TRAINING):
         raise Missing("sample_mnist is not built here: it needs nvcc")
     rows, raw = [], raw_links(delays(machine))
@@ -116,7 +121,7 @@ def loop_rows(machine, server, every, what, raw):
     counted, said = trips_over_link(machine, server, training(every), statuses=(0, 1))
     less, _ = trips_over_link(machine, server, training(every, epochs=1), statuses=(0, 1))
     results = len(re.findall(r"^epoch \d+ step", said, re.M)) + EPOCHS
-    more = results * (EPOCHS - 1) / EPOCHS  # What the further epochs read.
+    more = results * (EPOCHS - 1) / EPOCHS  # Results of the further epochs.
     yield from counted_rows(what, counted, less, more, results)
 
     times = {delay: [] for delay in (0, *delays(machine))}
@@ -126,7 +131,7 @@ def loop_rows(machine, server, every, what, raw):
                   world.DelayedLink(server.port(), delay / 1000)) as link:
                 command = machine.gpurun(server, training(every), link.address)
                 taken.append(loop_ms(run(command, forwarded_environment(server), statuses=(0, 1))))
-    # NVIDIA's runtime does not start on the null device itself: local is what loopback makes of it.
+    # NVIDIA's runtime does not start on the null device itself, so loopback is the local time.
     local = min(times.pop(0))
     yield Row(f"{what}: {results} results, loopback", "ms", {"gpurun": one(local)})
     for delay, taken in times.items():

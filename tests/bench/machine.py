@@ -1,4 +1,5 @@
-"""Runs the bench client and the raw baselines: natively, through gpurun, under another command."""
+"""Machine: runs the bench client and the raw baselines natively, through gpurun, and under another
+command."""
 import json
 import os
 import shlex
@@ -15,12 +16,13 @@ PLACEMENTS = ("free", "across")
 
 
 class Missing(Exception):
-    """What a group needs and this build has not."""
+    """A group needs something that this build lacks."""
 
 
 class Machine:
-    """`quick`: a hundredth of the counts and of the sizes. `under`: another way of forwarding, or "".
-    `driver`: what stands behind where a group does not say: "null", "emulated", or "real", this machine's."""
+    """`quick`: a hundredth of the counts and of the sizes. `under`: another way of forwarding, or
+    "". `driver`: the default driver of a group: "null", "emulated", or "real", which is this
+    machine's."""
 
     def __init__(self, rounds, quick, under="", driver="null"):
         self.rounds, self.quick, self.under = (1 if quick else rounds), quick, shlex.split(under)
@@ -41,7 +43,7 @@ class Machine:
 
     def native_environment(self, driver=None):
         driver = driver or self.driver
-        if driver == "real":  # As the loader finds it.
+        if driver == "real":  # The loader finds it.
             return world.environment()
         return {**world.environment(), "LD_LIBRARY_PATH": os.path.dirname(world.DRIVERS[driver])}
 
@@ -52,7 +54,7 @@ class Machine:
         return run_json([*self.under, *self.words(*words)], dict(os.environ))
 
     def server(self, *words, placement="free", driver=None, **changes):
-        """`changes`: to its environment."""
+        """`changes`: changes to its environment."""
         driver = driver or self.driver
         before = ("taskset", "-c", self.server_core) if placement == "across" else ()
         return world.Gpurund(*words, driver=world.DRIVERS.get(driver, driver), before=before,
@@ -64,7 +66,7 @@ class Machine:
         return [*before, world.GPURUN, "-q", *tls, "-l", address or server.address, "--", *command]
 
     def counted(self, server, command, address=None, placement="free", statuses=(0,), **changes):
-        """What a run through gpurun printed, and the statistics of its one process."""
+        """Returns the output of a run through gpurun, and the statistics of its one process."""
         path = os.path.join(server.folder.name, "statistics")
         environment = forwarded_environment(server, GPURUN_STATS="1", GPURUN_STATS_FILE=path, **changes)
         said = run(self.gpurun(server, command, address, placement), environment, statuses)
@@ -83,7 +85,7 @@ def speaks_tls(server):
 
 
 def forwarded_environment(server, **changes):
-    """Over TCP, as to another machine, unless `changes` says otherwise."""
+    """Over TCP, as to another machine, unless `changes` names another transport."""
     return world.client_environment(server, **{
         "XDG_CONFIG_HOME": os.path.join(server.folder.name, "config"), "GPURUN_TRANSPORTS": "tcp", **changes})
 
@@ -101,14 +103,15 @@ def run_json(command, environment):
 
 
 class Held:
-    """A program that runs until `with` ends its standard input. It is ready once it has said so, in as
-    many lines as `processes`; then `result` is what it printed at its end. With `some` it may be that fewer
-    begin, `ready`: they are over then."""
+    """A program that runs until the end of `with` closes its standard input. It is ready when it
+    has printed one line for each of `processes`. `result` is its output at the end. With `some`
+    fewer processes may begin. `ready` counts them, and they have ended then."""
 
     def __init__(self, command, environment, processes=1, some=False):
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
-        # One of several that fails says nothing, and the others stay: until their input ends.
+        # When one of several processes fails, it prints nothing and the others stay until their
+        # input ends.
         patience = threading.Timer(2 * world.SECONDS, self.process.stdin.close)
         patience.start()
         self.ready, self.processes = 0, processes

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects what a profile of the bench's rows stands on: a row that is repeated for as long as somebody looks,
-threads that are told apart by their names, and clear words where something is missing."""
+"""Profiler of the bench's rows: a row repeats for as long as it is watched, threads are told apart
+by their names, and messages name what is missing."""
 import json
 import os
 import shutil
@@ -89,7 +89,7 @@ class Neighbours(unittest.TestCase):
 
 
 class Times(unittest.TestCase):
-    """What a profile compares with."""
+    """The results that a profile compares with."""
 
     def test_a_results_file_tells_of_the_placement_and_of_one_of_several(self):
         columns = {"gpurun": {"p50": 9000, "p99": 9000}, "gpurun across": {"p50": 4000, "p99": 6000}}

@@ -1,5 +1,5 @@
-"""What a launch's record costs either end in the layout that it has, and as a message of Cap'n Proto
-(docs/adr/0007). Nothing is judged: the budget that either must fit is that of a posted call."""
+"""Cost of a launch's record at either end, in its fixed layout and as a message of Cap'n Proto
+(docs/adr/0007). Nothing is judged: both would have to fit into the budget of a posted call."""
 import os
 
 from machine import run_json

@@ -1,4 +1,5 @@
-"""The frames that a program's client sends on its log connection, as a relay between the two has seen them."""
+"""Recorded log: the frames that a program's client sends on its log connection, as a relay between
+the two sees them."""
 import struct
 
 from machine import forwarded_environment, run
@@ -10,7 +11,8 @@ RECORDS, KINDS = 1, 12
 
 
 def frames(heard, start):
-    """(kind, payload's start, end) of each frame from there on; None where that is no frame's begin."""
+    """Returns (kind, payload's start, end) of each frame from `start` on. Returns None when no
+    frame begins there."""
     found = []
     while start + struct.calcsize(HEADER) <= len(heard):
         size, magic, kind, flags = struct.unpack_from(HEADER, heard, start)
@@ -23,7 +25,7 @@ def frames(heard, start):
 
 
 def log_of(connections):
-    """What followed the handshake on the connection that carried most bytes of records."""
+    """Returns the bytes after the handshake of the connection that carried most bytes of records."""
     best_bytes, best = 0, b""
     for heard in connections:
         for start in range(min(len(heard), HANDSHAKE_BYTES_MAX)):
@@ -37,8 +39,8 @@ def log_of(connections):
 
 
 def record(machine, server, command, path, statuses=(0,)):
-    """Runs `command` through gpurun in plaintext and writes its log, whose records go as they are, to `path`; its
-    last frame may be cut."""
+    """Runs `command` through gpurun in plaintext and writes its log to `path`, without packing of
+    records. The last frame may be cut."""
     with Relay(server.port()) as relay:
         said = run(machine.gpurun(server, command, relay.address),
                    forwarded_environment(server, GPURUN_PACKING="off"), statuses)

@@ -1,4 +1,5 @@
-"""Samples of all that the machine runs, by perf, and whose they are."""
+"""Recorder: perf samples of everything that the machine runs, and the roles of the sampled
+processes."""
 import os
 import signal
 import subprocess
@@ -10,17 +11,17 @@ import time
 import stages
 import world
 
-# Of each processor. 4,000 slowed a loop of sends and receives down by 18 to 25 % (virtual processors, on which perf
-# has only timers), 2,000 by 10 to 17, 1,000 by 7, 500 by 1. Of 2 s a stage that has 2 % of a processor keeps 40.
+# Samples a second of each processor. More of them slow the measured loop down, and fewer miss
+# stages with a small share.
 HERTZ = 1000
-ACK = b"ack\n\0"  # perf's.
+ACK = b"ack\n\0"  # perf's acknowledgement.
 ROLES = {"bench_client": "client", "sample_mnist": "client", "gpurun": "gpurun", "gpurun-worker": "worker",
          "gpurund": "gpurund", "delayed_link": "link", "perf": "perf", "python3": "the bench"}
 
 
 class Roles:
-    """Which program a process runs. `again`: looks now and then, for such as are gone by the end.
-    `named`: process ids whose roles are known better."""
+    """The program that each process runs. `again`: looks repeatedly, for processes that have ended
+    by the end. `named`: known roles of process ids, which override this."""
 
     def __init__(self, again, named):
         self.found, self.named, self.over = {}, named, threading.Event()
@@ -51,7 +52,8 @@ class Roles:
                 self.found[int(name)] = ROLES[program]
 
     def of(self, samples):
-        """A function of a sample; `samples` tell of processes that were too short to be seen."""
+        """Returns a function sample -> role. `samples` reveal processes that were too short to be
+        seen."""
         told = {sample.pid: ROLES[sample.comm] for sample in samples
                 if sample.tid == sample.pid and sample.comm in ROLES}
         known = {**told, **self.found, **self.named}
@@ -59,7 +61,8 @@ class Roles:
 
 
 class Recorder:
-    """perf, which records from `enable` to `disable`, and says when it has heard (perf-record(1), --control)."""
+    """perf, which records from `enable` to `disable`, and acknowledges each (perf-record(1),
+    --control)."""
 
     def __init__(self, path, errors):
         self.errors = errors
@@ -93,8 +96,9 @@ class Recorder:
 
 
 def recorded(during, many_processes=False, begin=dict):
-    """The Profile of the whole machine while `during()` runs, and what that returned. `begin()` comes before, when
-    perf is there and does not record yet: it returns the roles of processes that it knows better."""
+    """Returns the Profile of the whole machine while `during()` runs, and its result. `begin()` is
+    called before, when perf has started but does not record yet. It returns known roles of
+    processes."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "perf.data")
         with open(os.path.join(folder, "errors"), "w+", encoding="utf-8") as errors:

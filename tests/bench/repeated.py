@@ -1,4 +1,4 @@
-"""Clients that make a row's calls again and again, for who looks on."""
+"""Clients that repeat a row's calls while a profiler watches."""
 import json
 import subprocess
 
@@ -8,11 +8,13 @@ import world
 
 
 class NotRepeated(Exception):
-    """Of no such row, or one that is computed from others' or is no single thread's: the client says what it is."""
+    """The row does not exist, or is computed from others, or belongs to more than one thread. The
+    client reports which."""
 
 
 class Repeated:
-    """From `with` on the row's calls are made, until `wait` returns; `told` is then what the client says of them."""
+    """The row's calls run from the start of `with` until `wait` returns. `told` is then the
+    client's report of them."""
 
     def __init__(self, machine, server, seconds, row, words, placement="free", **changes):
         self.row = row
@@ -28,7 +30,7 @@ class Repeated:
         return self
 
     def wait(self):
-        self.client.stdout.readline()  # "over": rows behind it are no part of it.
+        self.client.stdout.readline()  # "over". Rows after it do not count.
 
     def __exit__(self, *_):
         with self.client.stdout:
@@ -36,8 +38,8 @@ class Repeated:
         self.client.wait()
 
     def neighbours(self, server):
-        """Process ids and roles of the session that saturates beside this one: the client that this one's started,
-        and the worker to which bytes come."""
+        """Process ids and roles of the session that saturates beside this one: the client that this
+        one's client started, and the worker that receives bytes."""
         clients = sessions.clients_of(self.client.pid)
         (client,) = (pid for pid in clients if sessions.parent_of(pid) in clients)
         worker = max(server.workers(), key=lambda pid: sessions.thread_s(pid, "gpurun-bulk-in"))

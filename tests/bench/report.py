@@ -1,4 +1,4 @@
-"""Rows of a run: the medians of its rounds, beside the best of its baselines, and each with its bar."""
+"""Rows of a run: the medians of its rounds beside the best of its baselines, each with its bar."""
 import json
 import math
 import os
@@ -13,14 +13,15 @@ COLUMNS = ("native", "plain C++", "alone", "gpurun", "gpurun across", "other")
 
 
 def median_of(rounds):
-    """Of each row the median over the rounds of its median and of its 99th percentile."""
+    """For each row, the medians over the rounds of its median and of its 99th percentile."""
     return {name: {"unit": row["unit"],
                    **{key: statistics.median(one[name][key] for one in rounds) for key in ("p50", "p99")}}
             for name, row in rounds[0].items()}
 
 
 def best_of(measured):
-    """Of each baseline the best: what the machine can. Its 99th percentile is that of the same one."""
+    """For each baseline the best, which is the machine's limit. Its 99th percentile is that of the
+    same measurement."""
     found = {}
     for rows in measured:
         for name, row in rows.items():
@@ -34,7 +35,7 @@ class Row:
 
     def __init__(self, name, unit, columns, raw=None, lanes=(1,), others=None):
         self.name, self.unit, self.columns = name, unit, columns
-        self.raw, self.lanes = raw or {}, lanes  # Numbers of connections of raw streams to compare with.
+        self.raw, self.lanes = raw or {}, lanes  # Connection numbers of raw streams.
         self.others = others if others is not None else {}  # Rows of the same run, by name.
         self.others[name] = self
         self.text, self.met, self.note = "", None, ""
@@ -63,7 +64,8 @@ def one(value):
 
 
 def rows_of(columns, raw, bars, lanes=lambda name: (1,)):
-    """Rows of what the bench client printed, per column. `lanes`: a row's, by its name."""
+    """Rows from the bench client's output, by column. `lanes`: the connection numbers of a row, by
+    its name."""
     names = list(columns["gpurun"])
     others = {}
     rows = [Row(name, columns["gpurun"][name]["unit"],
@@ -85,7 +87,7 @@ def shown(unit, column):
 
 
 class Results:
-    """Of an earlier run, as a file has them."""
+    """The results of an earlier run, as its file holds them."""
 
     def __init__(self, path):
         self.name = os.path.splitext(os.path.basename(path))[0]
@@ -97,7 +99,7 @@ class Results:
         return [name for name, row in self.rows.items() if row["met"] is False]
 
     def told(self, group, row, placement, units):
-        """Words of a list: of the placement that was profiled, and of one of `units`."""
+        """Texts for a list: the values for the profiled placement, each divided by `units`."""
         if (group, row) not in self.rows:
             return []
         found = self.rows[group, row]

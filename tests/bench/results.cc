@@ -1,4 +1,4 @@
-// Percentiles, and the clock's own cost.
+// Results: percentiles, and the clock's own cost.
 #include "tests/bench/results.h"
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// What measuring programs share: samples in rows, and one JSON object of them on standard output.
+// Results: samples in rows, and one JSON object of them on standard output. All measuring programs
+// share them.
 #pragma once
 
 #include <algorithm>
@@ -17,17 +18,18 @@ inline double nanoseconds(Clock::duration took) {
   return static_cast<double>(std::chrono::duration_cast<std::chrono::nanoseconds>(took).count());
 }
 
-// What a reading of the clock costs, which each sample would hold too much: the least of several,
-// because a busy machine only adds to it.
+// Returns the cost of one reading of the clock, which every sample includes. It is the least of
+// several readings, because a busy machine only adds to it.
 double clock_nanoseconds();
 
-// One line of the result: samples in `unit`, smaller is better for "ns", larger for rates.
+// One line of the result: samples in `unit`. Smaller is better for "ns", larger is better for
+// rates.
 struct Row {
   std::string name, unit;
   std::vector<double> samples;
 };
 
-// A row whose calls are made again and again for a while, for who looks on with a profiler.
+// A row with calls that are repeated for a while, so that a profiler can watch them.
 struct Repetition {
   std::string row;
   double seconds = 0;
@@ -35,16 +37,17 @@ struct Repetition {
 
 class Results {
  public:
-  // `quick`: a hundredth of the counts, for who wants to see that there are numbers at all.
-  // `repeated`: of what each() and rate() are asked for only this row's calls are made, each other
-  // call once, since a row finds what earlier ones have left. With the line "ready" on standard
-  // output before them and "over" behind; the first million of them are timed.
+  // `quick`: a hundredth of the counts, which only shows that there are numbers. `repeated`: each()
+  // and rate() repeat only the calls of this row. They make each other call once, because a row
+  // depends on the state that earlier ones leave. Prints the line "ready" before the repeated calls
+  // and "over" after them. The first million of them are timed.
   explicit Results(bool quick, std::optional<Repetition> repeated = std::nullopt)
       : quick_(quick), repeated_(std::move(repeated)) {}
   int count(int full) const { return quick_ ? std::max(3, full / 100) : full; }
 
   // Times each of `count(full)` calls of `call` by itself, in nanoseconds, after a tenth as many
-  // unmeasured. `settle` runs, unmeasured, after every `every` calls: it keeps queues from filling.
+  // unmeasured calls. `settle` runs unmeasured after every `every` calls, and keeps queues from
+  // filling.
   template <typename Call, typename Settle>
   void each(const std::string& name, int full, Call call, int every, Settle settle) {
     const double clock = clock_nanoseconds();
@@ -65,8 +68,8 @@ class Results {
   void each(const std::string& name, int full, Call call) {
     each(name, full, call, full + full, [] {});
   }
-  // Bytes a second of each of `count(full)` calls of `call`, which moves `bytes`, after one
-  // unmeasured.
+  // Adds the rate of each of `count(full)` calls of `call`, in GB/s, after one unmeasured call.
+  // Each call moves `bytes`.
   template <typename Call>
   void rate(const std::string& name, std::size_t bytes, int full, Call call) {
     const auto sample = [&] { return static_cast<double>(bytes) / timed(call); };
@@ -85,10 +88,10 @@ class Results {
   void add(Row row) {
     if (!repeated_ || repeated_->row == row.name) rows_.push_back(std::move(row));
   }
-  // False: a row was to be repeated, and no call of each() or rate() has its name.
+  // Returns false when a row was to be repeated, and no call of each() or rate() has its name.
   bool complete() const { return !repeated_ || !rows_.empty(); }
 
-  // One JSON object: {"row": {"unit": ..., "p50": ..., "p99": ..., "samples": N}, ...}.
+  // Prints one JSON object: {"row": {"unit": ..., "p50": ..., "p99": ..., "samples": N}, ...}.
   void print() const;
 
  private:
@@ -98,7 +101,7 @@ class Results {
     call();
     return nanoseconds(Clock::now() - start);
   }
-  // `sample` makes the call, too.
+  // `sample` also makes the call.
   template <typename Call, typename Sample, typename Settle>
   void repeat(Row row, Call call, Sample sample, int every, Settle settle) {
     if (row.name != repeated_->row) {

@@ -1,4 +1,5 @@
-"""What sending a repeated sequence of calls in fewer bytes could save at most: all that its bytes cost."""
+"""Upper bound of the gain from sending a repeated sequence of calls in fewer bytes: the whole cost
+of these bytes."""
 import os
 
 import loops
@@ -41,7 +42,7 @@ def of_launches(rows, launch):
             yield Row(f"{row}, {name}", values["unit"], {"gpurun": {key: values[key] for key in ("p50", "p99")}})
     nanoseconds = {of: 1e9 / rows["loopback"][launches(of)]["p50"] for of in (SMALL, LARGE)}
     byte = max(0.0, (nanoseconds[LARGE] - nanoseconds[SMALL]) / (LARGE - SMALL))
-    # Of all four sizes; the record of each is as much larger as its parameters.
+    # For all four sizes. A record grows by as much as its parameters.
     record = launch["record_bytes"] / launch["calls"] - sum((8, SMALL, 512, LARGE)) / 4 + SMALL
     yield Row(f"bytes of a launch with {SMALL} bytes of parameters", "", {"gpurun": one(record)})
     yield Row("a byte of it costs, loopback", "ns", {"gpurun": one(byte)})
@@ -50,7 +51,7 @@ def of_launches(rows, launch):
 
 
 def of_training(training):
-    """What sample_mnist's further epochs add, of which each step does the same calls."""
+    """The cost of sample_mnist's further epochs. Each of their steps makes the same calls."""
     (first, _), (whole, said) = training["first"], training["all"]
     steps = (loops.EPOCHS - 1) * loops.steps_of_epoch(said)
     records, copies = (

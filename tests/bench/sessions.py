@@ -1,5 +1,5 @@
-"""Sessions that do nothing: what they take of processors and memory; and what a fence costs beside a
-neighbour that copies without end."""
+"""Idle sessions: their use of processors and memory. Also the cost of a fence beside a neighbour
+that copies without end."""
 import itertools
 import os
 import statistics
@@ -13,12 +13,13 @@ import world
 
 BESIDE = "fence beside a neighbour that saturates"
 MANY, LOOKED_AT_S = 256, 10
-KEYS = {"Rss": "", "Pss": ", Pss"}  # And how rows tell of them.
+KEYS = {"Rss": "", "Pss": ", Pss"}  # And their suffix in the names of rows.
 CLIENT_MIB, WORKER_MIB, PROCESSOR_PERCENT = 16, 8, 1
 
 
 def memory_mib(pid, key):
-    """Rss: what the process has in memory; Pss: of what it shares its part."""
+    """Rss: the resident memory of the process. Pss: the same, with shared pages divided among their
+    users."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as file:
         for line in file:
             if line.startswith(key + ":"):
@@ -27,7 +28,7 @@ def memory_mib(pid, key):
 
 
 def processor_s(pid):
-    process_clock = (~pid << 3) | 2  # As clock_getcpuclockid(3) names it: of all its threads.
+    process_clock = (~pid << 3) | 2  # As clock_getcpuclockid(3) names it, over all its threads.
     return time.clock_gettime(process_clock)
 
 
@@ -37,7 +38,8 @@ def parent_of(pid):
 
 
 def clients_of(pid):
-    """Process ids of the bench's clients that `pid` is, or that it or they have started: others may run beside."""
+    """Process ids of the bench's clients among `pid` and its descendants. Others may run beside
+    them."""
     parents = {client: parent_of(client) for client in world.running(CLIENT)}
     found = {pid}
     while more := {client for client, parent in parents.items() if parent in found} - found:
@@ -46,7 +48,7 @@ def clients_of(pid):
 
 
 def thread_s(pid, name):
-    """Of all its threads of that name."""
+    """Processor time of all its threads with that name, in seconds."""
     found = 0
     for task in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{task}/comm", encoding="utf-8") as file:
@@ -67,10 +69,10 @@ def idle_words(machine, processes, copied):
 
 
 class Memory:
-    """What processes have in memory, round by round, by whose they are and whether they have copied."""
+    """Memory of processes in each round, by role and by whether they have copied."""
 
     def __init__(self):
-        self.found = {}  # (whose, copied, key) -> MiB
+        self.found = {}  # (role, copied, key) -> MiB
 
     def look(self, whose, copied, pids):
         for key in KEYS:
@@ -80,7 +82,7 @@ class Memory:
         return statistics.median(self.found[whose, copied, key])
 
     def rows(self):
-        """The worker's beside that of the same program on the driver itself."""
+        """The worker's memory beside that of the same program on the driver itself."""
         for copied, key in itertools.product((False, True), KEYS):
             after, shared = " after copies" if copied else "", KEYS[key]
             native, client, worker = (self.of(whose, copied, key) for whose in ("native", "client", "worker"))
@@ -94,13 +96,14 @@ class Memory:
 
 
 def given_back(clients):
-    """Waits until they have no more than a client at rest may; the row tells if they never do."""
+    """Waits until they use no more than the bound of an idle client. The row shows when they never
+    do."""
     world.wait(lambda: max(memory_mib(pid, "Rss") for pid in clients) <= CLIENT_MIB)
 
 
 def memory_of_one(machine, **changes):
-    """One session's: after its first result, and some time after copies of 64 MiB either way, whose memory it has
-    given back."""
+    """Memory of one session: after its first result, and again after copies of 64 MiB either way,
+    when it has returned their memory."""
     memory = Memory()
     with machine.server() as server:
         for _, copied in itertools.product(range(min(machine.rounds, 3)), (False, True)):
@@ -146,7 +149,7 @@ def interference(machine, note, **changes):
             raw.append(machine.raw("free", "contended"))
             alone.append(machine.forwarded(server, "waits", **changes))
             beside.append(machine.forwarded(server, "waits", "beside", **changes))
-    raw = median_of(raw)  # What is fair is no best case.
+    raw = median_of(raw)  # The fair share is a median, not a best case.
     columns = {"gpurun": median_of(beside)["copy out 4 B"],
                "alone": median_of(alone)["copy out 4 B"]}
     columns = {title: {key: row[key] for key in ("p50", "p99")} for title, row in columns.items()}
@@ -155,7 +158,7 @@ def interference(machine, note, **changes):
 
 
 def measured(machine, note="", **changes):
-    """`changes`: to the clients' environment."""
+    """`changes`: changes to the clients' environment."""
     memory = memory_of_one(machine, **changes)
     beside, raw = interference(machine, note, **changes)
     return [*memory.rows(), *many(machine, memory.of("native", False, "Rss"), **changes), *beside], raw

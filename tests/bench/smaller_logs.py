@@ -1,5 +1,5 @@
-"""Ways to send the records of calls in fewer bytes, on recorded logs: what each saves, what it costs either end,
-and below which speed of the link it is therefore faster than the bytes that it saves."""
+"""Smaller logs: encodings of the records of calls in fewer bytes, on recorded logs. For each: the
+bytes saved, the cost at either end, and the link speed below which it is faster."""
 import os
 import statistics
 import tempfile
@@ -16,7 +16,7 @@ PASSES = 15
 WAYS = ("LZ4", "zstd 1", "delta")
 WHOLE = {"GPURUN_PACKING": "off"}
 EPOCHS = 20  # So that sample_mnist's start is a small part of its log.
-LAUNCH_NS = 2000  # What CUDA takes for a launch natively, at the least.
+LAUNCH_NS = 2000  # The least time of a launch in native CUDA.
 
 
 def measure(machine):
@@ -27,7 +27,7 @@ def measure(machine):
     with machine.server() as server, tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "log")
         for name, command, statuses in logs:
-            for _ in range(2):  # The first time the server has yet to get the image.
+            for _ in range(2):  # In the first run the server does not have the image yet.
                 recorded_log.record(machine, server, command, path, statuses)
             passes = machine.rounds if machine.quick else PASSES
             measured = run_json([LOG_SIZES, path, str(passes)], dict(os.environ))
@@ -42,9 +42,9 @@ def bytes_of(way, measured):
 
 
 def over_links(machine, server, ratio):
-    """What fewer bytes are worth: records as they go, which is packed where the link is found to be slow; whole;
-    and whole over a link that is faster by as much as the delta's bytes are fewer, its time left out. Medians of
-    rounds that take turns."""
+    """Gain from fewer bytes. Records are sent as usual (packed on a link that is measured as slow),
+    and whole. They are also sent whole over a link that is faster by the delta's ratio, without the
+    delta's own time. Medians of rounds in turn."""
     for link, bytes_per_s in LINKS:
         for log, unit, what, run_over in (("loop", "1/s", "launches a second", loop_over),
                                           ("mnist", "ms", "a step, reads each", training_over)):

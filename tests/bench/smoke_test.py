@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects the bench from rot: every row that has a bar in docs/performance.md, and every raw baseline that
-a bar needs, comes out of it as a number. Which number, a test does not ask."""
+"""Smoke test of the bench: every row with a bar in docs/performance.md, and every raw baseline that
+a bar needs, yields a number. The test does not check the values."""
 import itertools
 import json
 import math
@@ -17,12 +17,12 @@ import bars  # noqa: E402
 from groups import GROUPS  # noqa: E402
 import world  # noqa: E402
 
-NEEDS_MORE = ("mnist", "sequences", "lone", "emulated")  # nvcc, the emulated device.
+NEEDS_MORE = ("mnist", "sequences", "lone", "emulated")  # They need nvcc or the emulated device.
 BY_CALL = ("posted", "fences", "objects", "copies")
 
 
-# What has a bar, of a quick run. By number where bars.py has the names, so that a bar cannot go from there
-# unnoticed either.
+# Names of the rows with bars, of a quick run. They use numbers where bars.py uses names, so that a
+# bar cannot disappear there unnoticed.
 def start_names():
     for mode in ("plaintext", "TLS"):
         for kind in ("warm", "cold"):
@@ -103,7 +103,7 @@ class Smoke(unittest.TestCase):
             for row in group["rows"]:
                 self.assertTrue(row["columns"], row)
                 self.assertIn(row["row"], self.table)
-                # What one run has beyond another may be less than nothing.
+                # A difference between two runs may be negative.
                 difference = row["unit"] == "MiB"
                 for column in row["columns"].values():
                     self.assertTrue(all(math.isfinite(number) and (number >= 0 or difference)
@@ -149,7 +149,7 @@ class Smoke(unittest.TestCase):
                 self.assertIn(f"raw stream x{counted:.0f}", self.groups[group]["raw"])
 
     def test_another_way_of_forwarding_has_its_column(self):
-        """Any command in front of the same client: here one that leads it to the null device itself."""
+        """Any command in front of the same client. This one selects the null device itself."""
         leads = "env LD_LIBRARY_PATH=" + shlex.quote(os.path.dirname(world.DRIVERS["null"]))
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "json")
@@ -163,8 +163,8 @@ class Smoke(unittest.TestCase):
                 self.assertGreaterEqual(row["columns"]["other"]["p50"], 0, row)
 
     def test_round_trips_are_counted(self):
-        """Nothing is faster than the worker's answer and the result itself (a connect's may go by unseen
-        where the machine is busy)."""
+        """Nothing is faster than the worker's answer plus the result itself. A connect may be
+        missed on a busy machine."""
         for row in ("warm, plaintext: round trips, one after the other",
                     "cold, TLS: round trips, one after the other"):
             self.assertGreaterEqual(self.rows("start")[row]["columns"]["gpurun"]["p50"], 2)

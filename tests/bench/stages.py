@@ -1,17 +1,17 @@
-"""What a processor's samples were taken in: the thread, and the stage of its work. Reads what
-`perf script -F comm,pid,tid,cpu,ip,sym,dso` prints."""
+"""Stages: the thread and the stage of the work of each processor sample. Reads the output of `perf
+script -F comm,pid,tid,cpu,ip,sym,dso`."""
 import collections
 import re
 
 HEAD = re.compile(r"^\s*(?P<comm>\S.*?)\s+(?P<pid>-?\d+)/(?P<tid>-?\d+)\s+\[(?P<cpu>\d+)\]")
 FRAME = re.compile(r"^\s+[0-9a-f]+\s+(?P<symbol>.*?)\s+\((?P<object>[^()]*(?:\([^()]*\))?)\)$")
-CLONE = re.compile(r"(\.(isra|part|constprop|cold)(\.\d+)?)+$")  # What a compiler made of a function.
+CLONE = re.compile(r"(\.(isra|part|constprop|cold)(\.\d+)?)+$")  # Suffixes of a function's clones.
 SYSTEM_CALL = re.compile(r"^_*(?:x64_|arm64_|ia32_|se_|do_)?sys_(\w+)$")
-OF_LIBC = re.compile(r"^__(?:libc|GI__)_(\w+)$")  # Which made the call, where the kernel's entry has no frame.
+OF_LIBC = re.compile(r"^__(?:libc|GI__)_(\w+)$")  # For kernel entries without a frame.
 IDLE = "idle"
 STAGES_TOLD, LEAST_OF_THREAD = 8, 0.02
 
-# Of the kernel's frames, the innermost first: who is found first names the stage.
+# The kernel's frames, the innermost first. The first match names the stage.
 KERNEL = (
     ("the kernel's copy", re.compile(r"^(rep_movs_alternative|copy_user_\w+|_?copy_(from|to)_(iter|user)\w*"
                                      r"|memcpy(_orig|_erms)?|copyin|copyout|__memcpy)$")),
@@ -20,7 +20,7 @@ KERNEL = (
     ("the peer's half of TCP", re.compile(r"^(tcp_v[46]_rcv|__do_softirq|handle_softirqs|net_rx_action|do_softirq\w*)$")),
     ("switches", re.compile(r"^(schedule|__schedule|finish_task_switch)$")),
 )
-CIPHER = re.compile(r"aes|gcm|ghash|^\.\.@\d+\._", re.I)  # The last: Intel's, by its assembler's names.
+CIPHER = re.compile(r"aes|gcm|ghash|^\.\.@\d+\._", re.I)  # The last one: Intel's.
 CRYPTOGRAPHY = re.compile(r"x25519|fe51|sha\d|ossl|openssl|evp|crypto|asn1|ec_|bn_|tls|ssl|rand_|drbg|provider", re.I)
 MEMORY = re.compile(r"^(__)?mem(cpy|move|set|cmp)\w*$")
 LZ4 = re.compile(r"^LZ4", re.I)
@@ -54,7 +54,8 @@ def in_kernel(owner):
 
 
 def stage_of(sample):
-    """"sendmsg: the kernel's copy", "the cipher", "page faults: fresh pages", "own code", "idle" ..."""
+    """Returns for example "sendmsg: the kernel's copy", "the cipher", "page faults: fresh pages",
+    "own code", "idle"."""
     if sample.pid == 0:
         return IDLE
     if not sample.frames:
@@ -76,7 +77,7 @@ def stage_of(sample):
 
 
 def stage_in_kernel(symbols):
-    """`symbols`: the program's behind the kernel's."""
+    """`symbols`: the kernel's frames, and then the program's."""
     inner = next((name for symbol in symbols for name, pattern in KERNEL if pattern.match(symbol)), "")
     for pattern in (SYSTEM_CALL, OF_LIBC):
         for symbol in symbols:
@@ -90,16 +91,17 @@ def stage_in_kernel(symbols):
 
 
 class Profile:
-    """Of `seconds` at `hertz` samples a second and processor: who used them, for what."""
+    """Profile of `seconds` at `hertz` samples a second and processor: the threads that used them,
+    and their stages."""
 
     def __init__(self, samples, seconds, hertz, role_of):
-        """`role_of(sample)`: "client", "worker", ... of its process."""
+        """`role_of(sample)`: the role of its process: "client", "worker", ..."""
         self.seconds, self.hertz = seconds, hertz
         self.threads = {}  # (role, thread) -> Counter of stages
         self.processors = collections.defaultdict(collections.Counter)  # cpu -> roles
         for sample in samples:
             stage = stage_of(sample)
-            if stage == IDLE:  # Some processors are not sampled then: idle is what is left.
+            if stage == IDLE:  # Not all idle processors are sampled: idle is the rest.
                 self.processors[sample.cpu].update()
                 continue
             role = role_of(sample)
@@ -107,12 +109,12 @@ class Profile:
             self.threads.setdefault((role, sample.comm), collections.Counter())[stage] += 1
 
     def share(self, samples):
-        """Of one processor's time."""
+        """Share of one processor's time."""
         return samples / (self.seconds * self.hertz)
 
     def lines(self, least=0.03, unit=100, unit_name="%", units=1):
-        """A thread a line that has `least` of a processor, and the stages that have most of it.
-        `unit`, `units`: what a processor's whole time is told as, and divided by."""
+        """One line for each thread with at least `least` of a processor, with its largest stages.
+        `unit`, `units`: the unit of a processor's whole time, and its divisor."""
         def told(samples):
             return f"{unit * self.share(samples) / units:.3g}"
         for cpu, roles in sorted(self.processors.items()):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Protects what a profile says of the bench's rows: to which thread, and to which stage, a sample counts."""
+"""Profile of the bench's rows: the thread and the stage that each sample counts for."""
 import os
 import sys
 import unittest

@@ -1,10 +1,11 @@
-"""Start-up: how long, and how many round trips one after the other, from the client's first call to its
-first kernel's result; gpurun's own link and the whole process apart.
+"""Start-up: time and sequential round trips from the client's first call to its first kernel's
+result. gpurun's own link and the whole process are reported apart.
 
-Warm: client and server know the module. Cold: neither has ever seen it. Times at 0 ms are taken on
-loopback itself; round trips are counted where the wire takes 30 ms (chain.py). In the bars a round trip
-takes what a bare ping-pong takes over such a link in the same run; beside it stands whether the bar with the
-nominal delay is met. On loopback, where a start's times differ by half, more of them are taken."""
+Warm: client and server know the module. Cold: neither has seen it before. Times at 0 ms are taken
+on loopback itself. Round trips are counted where the wire takes 30 ms (chain.py). In the bars a
+round trip takes as long as a bare ping-pong over such a link in the same run. The row also shows
+whether the bar with the nominal delay is met. Loopback has more starts in a round, because their
+times differ by half."""
 import itertools
 import os
 import statistics
@@ -20,11 +21,11 @@ import world
 
 ROUND_TRIPS_MS = (0, 1, 10, 30)
 COUNTED_AT_MS = 30
-OWN_MS, OWN_PROCESS_MS = 5, 40  # What may come on top of the round trips.
+OWN_MS, OWN_PROCESS_MS = 5, 40  # On top of the round trips.
 CONTROL_MAX = 3
 PROCESS_MAX = {("plaintext", "warm"): 6, ("plaintext", "cold"): 7, ("TLS", "warm"): 7, ("TLS", "cold"): 8}
 HAND_OVER_MS = 2
-ON_LOOPBACK = 5  # Starts a round.
+ON_LOOPBACK = 5  # Starts in a round.
 SALT = itertools.count()
 
 
@@ -68,24 +69,24 @@ def median(runs, name):
 
 
 def times(runs, name, delay):
-    """Over a link the least counts: what else a machine does only adds to it."""
+    """Over a link the shortest time counts, because other load on the machine only adds to it."""
     return median(runs, name) if delay == 0 else one(min(getattr(run, name) for run in runs))
 
 
 def delays_of(machine):
-    # A quick run has no time, but counts.
+    # A quick run measures no times that matter, only counts.
     return (0, COUNTED_AT_MS) if machine.quick else ROUND_TRIPS_MS
 
 
 def started(machine, server, kind, delay):
-    """The last one's successor in the worker's place is there, too: it is made up for a moment later."""
+    """The spare worker that replaces the last one is ready, which takes a moment."""
     world.until(server.spares, "a worker waits")
     return Started(machine, server, kind, delay)
 
 
 def rows_of(machine, server, mode, raw):
     runs = {}
-    Started(machine, server, "warm", 0)  # Now it is.
+    Started(machine, server, "warm", 0)  # From now on it is warm.
     delays = delays_of(machine)
     for _ in range(machine.rounds):
         for kind, delay in itertools.product(("warm", "cold"), delays):

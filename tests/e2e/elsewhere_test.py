@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Protects the claim itself: the GPU is elsewhere. The client runs in mount and network namespaces in
-which the emulated device, the other devices of this build, LLVM, gpurund and the worker do not exist,
-and reaches the server over a virtual Ethernet link only.
+"""Elsewhere: the GPU is on another machine. The client runs in mount and network namespaces without
+the emulated device, the other devices of this build, LLVM, gpurund and the worker. It reaches the
+server only over a virtual Ethernet link.
 
-The server's side is a pair of namespaces too, so that nothing of the test is left in the machine's
-own, and no root is needed where the kernel gives namespaces to everyone.
+The server also runs in two namespaces, so that nothing of the test remains in the machine's own.
+Root is not needed where the kernel lets everyone create namespaces.
 
-Its words after -- are the program to run, which says PASSED; without them, a few CUDA calls.
+The words after -- are the program to run, which must print PASSED. Without them the test makes a
+few CUDA calls.
 """
 import glob
 import os
@@ -24,17 +25,17 @@ from world import environment, until  # noqa: E402
 PROGRAM = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
 sys.argv = sys.argv[:1]
 TOOLS = ("ip", "unshare", "nsenter", "mount")
-INSIDE = "GPURUN_ELSEWHERE_TEST"  # Set where this process has namespaces of its own.
+INSIDE = "GPURUN_ELSEWHERE_TEST"  # Set in the process that has its own namespaces.
 NEAR, FAR = "198.18.0.1", "198.18.0.2"  # 198.18.0.0/15 is for tests between devices (RFC 2544).
 
 
 def hidden():
-    """What the client's side must not need: files and folders, as they are now."""
+    """Files and folders that the client's side must not need, as they are now."""
     build = world.ARGS.build
     paths = [os.path.join(build, "bin/gpurund"), os.path.join(build, "bin/gpurun-worker"),
              os.path.join(build, "lib/gpurun/emulated"), os.path.join(build, "tests/devices"),
              world.ARGS.driver, *glob.glob("/usr/lib/*/libLLVM*.so*"),
-             # Not lib/clang: a build with a sanitizer has its runtime there.
+             # Not lib/clang, because a build with a sanitizer has its runtime there.
              *glob.glob("/usr/lib/llvm-*/bin"), *glob.glob("/usr/lib/llvm-*/lib/*.so*")]
     return sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}, reverse=True)
 
@@ -109,7 +110,7 @@ class Elsewhere(unittest.TestCase):
 
 
 def enter_namespaces():
-    """Goes on as another process, in namespaces where the machine gives them."""
+    """Executes this script again in namespaces, where the machine provides them."""
     words = ["-mn"] if os.getuid() == 0 else ["-rmn"]
     if shutil.which("unshare") is None or subprocess.run(["unshare", *words, "true"]).returncode != 0:
         return

@@ -1,9 +1,10 @@
-// A CUDA program for the end-to-end tests, of few calls; it knows nothing of gpurun. Exit status:
-// the result of its last call, or 1 when an earlier one failed. Its argument says what it does:
-//   once         uses the GPU
-//   wait         uses the GPU, says "ready", waits for a line, uses it again
-//   load BYTES   loads an image of at least so many bytes and finds its kernel
-//   where        prints cuInit's result and the file that cuInit came from
+// gpu_client: a CUDA program of few calls for the end-to-end tests. It knows nothing of gpurun. Its
+// exit status is the result of its last call, or 1 when an earlier one failed. Its argument selects
+// the work:
+//   once         uses the GPU.
+//   wait         uses the GPU, prints "ready", waits for a line, uses the GPU again.
+//   load BYTES   loads an image of at least so many bytes and finds its kernel.
+//   where        prints cuInit's result and the file that cuInit came from.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -29,7 +30,7 @@ void make_context() {
   MUST(cuCtxSetCurrent(context));
 }
 
-// Waits for something: nobody need be asked about a device that has nothing to do.
+// Waits for recorded work, because a wait for an idle device may return without the server.
 CUresult work() {
   CUevent event = nullptr;
   const CUresult made = cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
@@ -44,7 +45,7 @@ int use_gpu(bool wait) {
     MUST(work());
     std::puts("ready");
     std::fflush(stdout);
-    while (true) {  // Until the line ends, or the input.
+    while (true) {  // Reads until the line or the input ends.
       const int character = std::getchar();
       if (character == '\n' || character == EOF) break;
     }

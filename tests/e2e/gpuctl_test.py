@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Protects gpuctl: what it says of servers, and that a report holds what is needed and no secret."""
+"""gpuctl: its reports on servers, and a support report with all that is needed and no secret."""
 import datetime
 import json
 import os

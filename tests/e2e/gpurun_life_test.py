@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Protects the life of a run: signals, terminals, descendants, deaths, and that nothing is left."""
+"""Life of a run: signals, terminals, descendants and deaths. Nothing remains afterwards."""
 import os
 import pty
 import re
@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import world  # noqa: E402
 from world import alive, environment, gpurun, server_of, start, until  # noqa: E402
 
-# Says that it is ready, then tells each signal that it gets; ends at SIGTERM with status 3.
+# Prints that it is ready, then prints each signal that it gets. SIGTERM ends it with status 3.
 TELLS_SIGNALS = r"""
 import os, signal, sys
 def tell(number, frame):
@@ -32,7 +32,7 @@ def python(source):
 
 
 def read_until(terminal, wanted):
-    """What the terminal showed up to and with `wanted`."""
+    """The terminal's output up to and with `wanted`."""
     seen = b""
     while wanted not in seen:
         ready, _, _ = select.select([terminal], [], [], world.SECONDS)
@@ -74,7 +74,7 @@ class Signals(unittest.TestCase):
 
 
 class Terminal(unittest.TestCase):
-    """The program has the terminal as if gpurun were not there."""
+    """The program uses the terminal as if gpurun were absent."""
 
     def run_on_terminal(self, *words):
         pid, terminal = pty.fork()
@@ -90,7 +90,7 @@ class Terminal(unittest.TestCase):
         pid, terminal = self.run_on_terminal(*python(TELLS_SIGNALS))
         read_until(terminal, b"ready")
         server = server_of(pid)
-        # Held still, so that what gpurun might pass on cannot hide behind the terminal's own.
+        # gpurun is stopped, so that a signal from it cannot be taken for the terminal's own.
         os.kill(pid, signal.SIGSTOP)
         until(lambda: world.stat_fields(pid)[0] == "T", "gpurun stops")
         os.write(terminal, b"\x03")
@@ -140,7 +140,8 @@ class Terminal(unittest.TestCase):
         os.close(terminal)
 
     def test_control_z_where_nobody_could_continue(self):
-        # As in a container whose first process is gpurun: the terminal's stop has no effect there.
+        # As in a container with gpurun as its first process: the terminal's stop has no effect
+        # there.
         pid, terminal = self.run_on_terminal("--", "sh", "-c", "echo ready; read word; exit 4")
         read_until(terminal, b"ready")
         os.write(terminal, b"\x1a")
@@ -152,18 +153,18 @@ class Terminal(unittest.TestCase):
         for words, lines in (([], 1), (["-q"], 0)):
             pid, terminal = self.run_on_terminal(*words, "--", "echo", "done")
             seen = read_until(terminal, b"done")
-            # What it says at the end, newcomers_test looks at.
+            # newcomers_test covers the messages at the end.
             before, _, _ = seen.partition(b"done")
             self.assertEqual(len(re.findall(rb"gpurun: .*", before)), lines, seen)
             if lines:
-                # Server, GPU, transport, encrypted or not.
+                # Server, GPU, transport, and whether it is encrypted.
                 self.assertRegex(seen, rb"1 GPU, [^,]+ of a private server \(.*\), tcp.*not encrypted")
             self.assertEqual(self.ended(pid), 0)
             os.close(terminal)
 
 
 class Descendants(unittest.TestCase):
-    """The lease lasts as long as anything that the program started; the status is the program's."""
+    """The lease lasts as long as any descendant of the program. The status is the program's."""
 
     def test_a_background_process_keeps_lease_and_server(self):
         reading, writing = os.pipe()
@@ -205,7 +206,7 @@ class Descendants(unittest.TestCase):
 
 class Deaths(unittest.TestCase):
     def test_a_killed_gpurun_leaves_nothing(self):
-        folder = tempfile.TemporaryDirectory()  # Other tests leave files in the machine's own.
+        folder = tempfile.TemporaryDirectory()  # Other tests leave files in the machine's own folder.
         self.addCleanup(folder.cleanup)
         before = {name for name in os.listdir("/dev/shm") if "gpurun" in name}
         run = start("--", "sh", "-c", "echo $$; exec sleep 1000", env=environment(TMPDIR=folder.name))
@@ -215,9 +216,9 @@ class Deaths(unittest.TestCase):
         run.wait()
         until(lambda: not alive(program), "the program ends")
         until(lambda: not alive(server), "the server ends")
-        run.communicate(timeout=world.SECONDS)  # Nobody holds the pipes any more.
+        run.communicate(timeout=world.SECONDS)  # No process holds the pipes any more.
         after = {name for name in os.listdir("/dev/shm") if "gpurun" in name}
-        # A worker that dies while ThreadSanitizer prepares it leaves that one's.
+        # A worker that dies during ThreadSanitizer's preparation leaves ThreadSanitizer's file.
         files = [name for name in os.listdir(folder.name) if not name.startswith("tsan.rodata.")]
         self.assertEqual((files, after - before), ([], set()))
 
@@ -248,7 +249,7 @@ class Deaths(unittest.TestCase):
 
 
 class Servers(unittest.TestCase):
-    """Runs that share a server: leases are exclusive, and wait only when told to."""
+    """Runs that share a server: leases are exclusive, and a run waits only when told to."""
 
     def test_a_run_on_a_named_server(self):
         with world.Gpurund() as server:
@@ -267,7 +268,7 @@ class Servers(unittest.TestCase):
             late = gpurun("--timeout", "100ms", *server.options(), "--", "true")
             self.assertEqual(late.returncode, 125)
             second = start("--timeout", "30s", *server.options(), "--", "echo", "granted")
-            # A batch job's log says that it waits, and why.
+            # A batch job's log contains that it waits, and the reason.
             self.assertEqual(second.stderr.readline(), f"gpurun: waiting for a free GPU of {server.address}: "
                                                        "its GPU is leased\n")
             third = start("--timeout", "30s", *server.options(), "--", "true")

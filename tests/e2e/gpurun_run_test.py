@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Protects what a user sees of gpurun: exit statuses, messages, environment, and what it refuses."""
+"""gpurun as its user sees it: exit statuses, messages, environment and refusals."""
 import os
 import shutil
 import stat
@@ -14,7 +14,8 @@ from world import environment, gpurun  # noqa: E402
 
 
 class ExitStatus(unittest.TestCase):
-    """A program's end passes through; gpurun's own failures are apart from it, as with env(1)."""
+    """gpurun passes the program's exit status on. Its own failures have distinct statuses, as in
+    env(1)."""
 
     def test_the_programs_status_passes_through(self):
         for status in (0, 1, 7, 124, 125, 126, 127, 128, 255):
@@ -83,7 +84,7 @@ class ExitStatus(unittest.TestCase):
 
 
 class Environment(unittest.TestCase):
-    """The program finds our library by either way, and keeps everything that the user set."""
+    """The program finds our library in both ways, and keeps everything that the user set."""
 
     def variables(self, env, *options):
         done = gpurun(*options, "--", "env", "-0", env=env)
@@ -112,7 +113,8 @@ class Environment(unittest.TestCase):
         self.assertEqual(self.variables(environment(**emulated))["CUPY_COMPILE_WITH_PTX"], "1")
         seen = self.variables(environment(CUPY_COMPILE_WITH_PTX="0", **emulated))
         self.assertEqual(seen["CUPY_COMPILE_WITH_PTX"], "0")
-        # The folder of this test's client library has none; the program's own is found there.
+        # This test's client folder has no stand-in library. It is found in the program's own
+        # folder.
         stand_in = os.path.join(world.ARGS.build, "lib/gpurun/client/libgpurun-nvjitlink.so")
         emulated["GPURUN_CLIENT_DIR"] = os.path.dirname(stand_in)
         self.assertIn(stand_in, self.variables(environment(**emulated))["LD_PRELOAD"].split(":"))
@@ -142,7 +144,8 @@ class Environment(unittest.TestCase):
 
 
 class CannotBePreloaded(unittest.TestCase):
-    """Where loading our library cannot work the user is told why, before anything is started."""
+    """Where our library cannot be loaded, gpurun gives the user the reason before it starts
+    anything."""
 
     def test_a_static_program(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -219,7 +222,7 @@ class CannotBePreloaded(unittest.TestCase):
             os.chmod(script, 0o755)
             programs[script] = "uses the musl C library"
             for program, said in programs.items():
-                # Behind what starts it, too.
+                # Also behind a program that starts it.
                 for before in ([], ["env", "A=1"], ["nice", "-n", "1", "timeout", "9", "nohup"]):
                     done = gpurun("--", *before, program, env=environment(ASAN_OPTIONS=None))
                     self.assertEqual((done.returncode, done.stdout), (125, ""), (before, program))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects gpurund as an operator meets it: its file, its service manager, its workers' users and
-environment, its end, and what users are told of a worker's death. Clients are real ones here."""
+"""gpurund as an operator sees it: its file, its service manager, its workers' users and
+environment, its end, and its messages about a worker's death. The clients here are real."""
 import os
 import resource
 import signal
@@ -36,13 +36,13 @@ class GpuProgram:
 
 
 def read_only_machine(*folders, powers=None):
-    """Words that start a daemon where it can write to `folders` (each with its mode) and nowhere
-    else but /dev, /proc and /sys, as ProtectSystem=strict leaves it; `powers`: the only
-    capabilities. What lies in /run, /var/cache and /var/lib is not seen there."""
+    """Words that start a daemon that can write only to `folders` (each with its mode), /dev, /proc
+    and /sys, as ProtectSystem=strict leaves it. `powers`: its only capabilities. The contents of
+    /run, /var/cache and /var/lib are hidden there."""
     script = "for place in /run /var/cache /var/lib; do mount -t tmpfs -o mode=755 none $place; done\n"
     for folder, mode in folders:
         script += f"mkdir -m {mode} {folder}; mount --bind {folder} {folder}\n"
-    # Some of what is mounted is hidden by now.
+    # Some of the mounted folders are hidden by now.
     script += """while read -r _ _ _ _ place _; do
         place=$(printf %%b "$place")
         case $place in /dev|/dev/*|/proc|/proc/*|/sys|/sys/*%s) continue ;; esac
@@ -58,7 +58,8 @@ def read_only_machine(*folders, powers=None):
 
 
 def why_not(words):
-    """Why what these words start could not run a daemon of this build; empty when it could."""
+    """Returns why a process started by these words could not run a daemon of this build. Empty when
+    it could."""
     if os.geteuid() != 0:
         return "needs root, for a mount namespace"
     if not can_lend_users():
@@ -70,8 +71,8 @@ def why_not(words):
 
 
 class Unit(unittest.TestCase):
-    """The unit that we ship leaves the daemon what it needs. PrivateTmp is not repeated here: /tmp
-    is read-only instead, which is less."""
+    """The shipped unit leaves the daemon all that it needs. PrivateTmp is not repeated here: /tmp
+    is read-only instead, which is stricter."""
 
     def setUp(self):
         self.source = os.path.join(os.path.dirname(os.path.abspath(__file__)),
@@ -99,14 +100,14 @@ class Unit(unittest.TestCase):
         if "RuntimeDirectory" in self.unit:
             folders.append((f"/run/{self.unit['RuntimeDirectory']}",
                             self.unit["RuntimeDirectoryMode"]))
-        # Its /run is its own, and so are its claims on users: one that others' daemons lend, too, would
-        # be another worker's as well, and end with that one.
+        # The daemon's /run is its own, and so are its claims on users. A user that another daemon
+        # also lends would be shared by two workers, and would end with that daemon.
         first = 2_010_000_000 + 8 * os.getpid()
         if not can_be(first + 7):
             self.skipTest("needs a user namespace that knows the workers' users")
         with self.start(*folders, words=("--worker-uids", f"{first}-{first + 7}")) as server:
             self.assertNotEqual(server.address, "", server.process.poll())
-            # Where /run is the daemon's.
+            # In the daemon's mount namespace, which has its /run.
             there = ("nsenter", "--target", str(server.process.pid), "--mount", "--")
             program = GpuProgram(server, before=there)
             (worker,) = server.workers()
@@ -179,7 +180,7 @@ class File(unittest.TestCase):
                 ('spare-level = "x"\n', 1, "'x'; it may be mapped or initialised"),
                 ('\ntls-key = "/x"\n', 2, "'tls-key' needs tls-certificate"),
                 ('tls-certificate = "/x"\n', 1, "'tls-certificate' needs tls-key"),
-                # What was probably meant.
+                # The messages suggest the probable name.
                 ('insecure_plaintext = true\n', 1, "did you mean 'insecure-plaintext'?"),
                 ('Listen = "x"\n', 1, "did you mean 'listen'?"),
                 ("[users.anna]\n", 1, "'users' is unknown; did you mean 'user'?"),
@@ -224,7 +225,7 @@ class File(unittest.TestCase):
         self.assertIn('/\u00e4/"\u0416/\u3042', errors)
 
     def test_a_secret_of_another_user_is_not_believed(self):
-        """Its owner could change it, and be the operator."""
+        """The owner of the file could change it, and become the operator."""
         if os.geteuid() != 0:
             self.skipTest("needs root, to make another user's file")
         with tempfile.TemporaryDirectory() as folder:
@@ -286,7 +287,7 @@ class File(unittest.TestCase):
             self.assertIn("gpurund", done.stdout)
 
     def test_sizes_and_emulated_devices_reach_the_daemon(self):
-        """What workers are started with, and the variable of their environment."""
+        """The command line of workers, and the variable in their environment."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "gpurund.toml")
             with open(path, "w", encoding="utf-8") as file:
@@ -339,7 +340,7 @@ class File(unittest.TestCase):
 
 
 class Limits(unittest.TestCase):
-    """A shell's 1,024 descriptors are fewer than what many clients and their shared memory need."""
+    """Many clients and their shared memory need more descriptors than a shell's 1,024."""
 
     def test_it_takes_the_descriptors_that_it_may_have(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -351,7 +352,8 @@ class Limits(unittest.TestCase):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     def test_its_memory_is_its_own(self):
-        """A server has secrets: another process of its user reads none, nor does who finds a core."""
+        """A server holds secrets. Another process of its user cannot read them, and a core does not
+        contain them."""
         uid = 2_000_000_400
         if os.getuid() != 0 or not can_be(uid):
             self.skipTest("needs another user")
@@ -381,7 +383,7 @@ class Limits(unittest.TestCase):
                     until(lambda: world.children(daemon.pid), "it has a worker")
                     self.assertIn(b"Permission denied", read(daemon.pid).stderr)
                     self.assertEqual(cores(daemon.pid)[0], "0")
-                    # A worker is as it would have been.
+                    # A worker has the same settings as without the protection.
                     (worker,) = world.children(daemon.pid)
                     until(lambda: read(worker).returncode == 0, "a worker can be looked at")
                     self.assertEqual(cores(worker), cores("self"))
@@ -419,11 +421,12 @@ class ServiceManager(unittest.TestCase):
 
 
 class RunSecret(unittest.TestCase):
-    """A daemon that was told no secret serves its own user only, who need not know of it."""
+    """A daemon without a configured secret serves only its own user, without any option on the
+    client's side."""
 
     def setUp(self):
         self.user = []
-        if os.geteuid() == 0:  # A user that is not root, with a runtime folder of his own.
+        if os.geteuid() == 0:  # A user other than root, with a runtime folder of that user.
             self.user = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"]
             if subprocess.run([*self.user, "true"], capture_output=True,
                               timeout=world.SECONDS).returncode != 0:
@@ -459,7 +462,8 @@ class RunSecret(unittest.TestCase):
             server.process.terminate()
             self.assertEqual(server.process.wait(world.SECONDS), 0)
             self.assertFalse(os.path.exists(path))
-        # Sanitizers' builds, and some kernels, part workers from their daemon's user by nothing.
+        # In builds with a sanitizer, and on some kernels, nothing separates workers from their
+        # daemon's user.
         said = [line for line in server.errors.splitlines() if "what else confines them" not in line]
         self.assertEqual(said, [])
 
@@ -471,7 +475,7 @@ class RunSecret(unittest.TestCase):
                 done = self.use(server, env=env)
                 self.assertEqual(done.returncode, 125)
                 self.assertRegex(done.stderr, f"wants a token, and none was found.*{why}")
-            if self.user:  # By root's own place.
+            if self.user:  # At root's own path.
                 done = gpurun("-l", server.address, "--", "true", env=self.env)
                 self.assertRegex(done.stderr, r"wants a token, and none was found.*/run/gpurun/\d+\.secret")
 

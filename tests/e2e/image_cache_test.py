@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Protects that a server is sent a code image once: by whichever process, whatever user the worker
-has become, and again only when what lies on its disk is no longer the image. Counted are the bytes
-in the client's own statistics."""
+"""Image cache: a server receives a code image once, from any process, whatever user the worker runs
+as. It receives it again only when its file on the disk is no longer the image. The client's own
+statistics count the bytes."""
 import json
 import os
 import re
@@ -36,7 +36,7 @@ def images_in(cache, user="default"):
 
 
 def await_image(cache, user="default"):
-    """It is written while the program goes on, and after its end."""
+    """The worker writes the image while the program runs, and after its end."""
     world.until(lambda: [name for name in images_in(cache, user) if is_whole(name)],
                 f"an image of {user} is kept")
 
@@ -59,7 +59,7 @@ class Cache(unittest.TestCase):
             self.assertGreater(bytes_sent(server), IMAGE_BYTES)
             await_image(self.cache)
             self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
-        with self.server(*words) as server:  # It lies on the disk, not in a process.
+        with self.server(*words) as server:  # The image is on the disk, not in a process.
             self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
         (image,) = images_in(self.cache)
         about = os.stat(image)
@@ -96,13 +96,14 @@ class Cache(unittest.TestCase):
                 self.assertLess(bytes_sent(server, "--token-file", token), ALL_ELSE_BYTES)
 
     def test_a_client_that_keeps_what_it_learns_sends_it_once(self):
-        """Unasked, the first time: asking would be a wait of its own."""
+        """The first time it sends the image without a query, because a query would be a wait of its
+        own."""
         with self.server() as server, tempfile.TemporaryDirectory() as kept:
             keeping = {"GPURUN_CACHE": None, "XDG_CACHE_HOME": kept}
             self.assertGreater(bytes_sent(server, **keeping), IMAGE_BYTES)
             await_image(self.cache)
             self.assertLess(bytes_sent(server, **keeping), ALL_ELSE_BYTES)
-            self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)  # This one asks.
+            self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)  # This client queries.
 
     def test_without_a_cache_each_process_sends_it(self):
         for cache, words in (("none", []), (self.cache, ["--cache-bytes", "100KiB"])):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects the installed tree: it is whole, and works wherever it is moved to. Method: cmake --install
-into one folder, move it, and run from there, with nothing said about where the parts are.
+"""Installed tree: it is complete, and works wherever it is moved to. The test runs cmake --install
+into one folder, moves it, and runs from there without naming the parts.
 """
 import os
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects `gpurun login` and the default servers: one command takes a token, checks it, pins the
-server's key and makes the server the default; what was refused leaves nothing behind."""
+"""`gpurun login` and the default servers: one command takes a token, checks it, pins the server's
+key and makes the server the default. A refused login leaves nothing behind."""
 import os
 import pty
 import select
@@ -72,7 +72,7 @@ class Login(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         listed = self.run_program(world.GPUCTL, "list")
         self.assertIn(server.address, listed.stdout)
-        # A private server of this machine is still to be had.
+        # A private server of this machine remains available.
         server.process.kill()
         server.process.wait(world.SECONDS)
         done = self.run_program(world.GPURUN, "--", "true")
@@ -106,7 +106,7 @@ class Login(unittest.TestCase):
         self.assertEqual(self.kept()["known_servers"], f"{server.address} {key} pinned\n")
         done = self.run_program(world.GPURUN, "--tls", "--", world.ARGS.client, "once")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        # A key that is known is not asked about; another one is an error.
+        # A known key causes no question. Another key is an error.
         self.assertEqual(self.log_in(server, token, "--tls").returncode, 0)
         known = os.path.join(self.config, "known_servers")
         with open(known, "w", encoding="utf-8") as file:
@@ -116,7 +116,7 @@ class Login(unittest.TestCase):
         self.assertIn("another key than it did before", done.stderr)
 
     def test_a_pinned_key_means_tls_from_then_on(self):
-        """Also within this machine, as behind `ssh -L`, and without a word of the user's."""
+        """Also within this machine, as behind `ssh -L`, and without an option from the user."""
         server, plain = self.serve("--tls"), self.serve()
         with Relay(server.port()) as relay:
             token = self.token(server)
@@ -148,17 +148,19 @@ class Login(unittest.TestCase):
             self.assertEqual(done.returncode, 125)
             self.assertIn("shows another key than it did before", done.stderr)
             self.assertIn(pin, done.stderr)
-            # A private server may get a port that another had: its owner trusts its own child.
+            # A private server may get a port that another server had, because gpurun trusts its own
+            # child.
             done = self.run_program(world.GPURUN, "--device", "emulated", "--", world.ARGS.client, "once")
             self.assertEqual(done.returncode, 0, done.stderr)
-            # Without the line the address is anybody's again.
+            # Without the line any server may use the address again.
             os.remove(os.path.join(self.config, "known_servers"))
             relay.target = ("127.0.0.1", plain.port())
             done = self.log_in(relay, self.token(plain))
             self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_only_a_key_that_the_user_confirmed_is_pinned(self):
-        """A key that was merely met says nothing of the next server of this machine at that port."""
+        """A key that was only recorded at the first contact does not bind the next server of this
+        machine at that port."""
         server, plain = self.serve("--tls"), self.serve()
         with Relay(server.port()) as relay:
             done = self.run_program(world.GPURUN, "--tls", "--secret-file", server.secret_file, "-l", relay.address,
@@ -170,7 +172,7 @@ class Login(unittest.TestCase):
             done = self.run_program(world.GPURUN, "--secret-file", plain.secret_file, "-l", relay.address, "--",
                                     world.ARGS.client, "once")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
-            # login pins the line that is there, and touches no other.
+            # login pins the existing line, and changes no other.
             with open(os.path.join(self.config, "known_servers"), "a", encoding="utf-8") as file:
                 file.write("# ours\nother:1 sha256:" + "0" * 64)
             relay.target = ("127.0.0.1", server.port())
@@ -208,7 +210,7 @@ class Login(unittest.TestCase):
         self.assertIn("the token is for another server", done.stderr)
 
     def on_a_terminal(self, words, answers):
-        """What the terminal shows; each answer follows its question."""
+        """The terminal's output. Each answer follows its question."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.execve(world.GPURUN, [world.GPURUN, *words], self.env)
@@ -271,7 +273,7 @@ class Login(unittest.TestCase):
             done = self.run_program(program, *words)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(f"{path}:2: '127.0.0.1:1x': the port is a number", done.stderr)
-        # It is not looked at where another place stands over it.
+        # The file is ignored when another place overrides it.
         done = self.run_program(world.GPURUN, "--", "true", env={**self.env, "GPURUN_SERVERS": "none"})
         self.assertEqual(done.returncode, 0, done.stderr)
 

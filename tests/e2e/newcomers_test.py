@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects users who write what other programs understand: a program that gpurun does not reach is
-warned of, and a misspelt or foreign word gets the right one."""
+"""Users with habits from other programs: gpurun warns about a program that it does not
+reach, and names the right option for a misspelt or foreign one."""
 import os
 import pty
 import select

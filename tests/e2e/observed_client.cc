@@ -1,10 +1,10 @@
-// A CUDA program of which every call is known, for the tests of statistics and of the trace; it
-// knows nothing of gpurun. observed_client ROUNDS [how]: in each of ROUNDS rounds it launches
-// observed_first in one stream and observed_second in another, and reads 4 bytes. Then it ends as
-// `how` says:
-//   exit (default)   after everything has been given back
-//   leave            by _exit(), at once
-//   killed           by SIGKILL
+// observed_client: a CUDA program of known calls, for the tests of statistics and of the trace. It
+// knows nothing of gpurun. usage: observed_client ROUNDS [how]. In each of ROUNDS rounds it
+// launches observed_first in one stream and observed_second in another, and reads 4 bytes. `how`
+// selects its end:
+//   exit (default)   returns everything first.
+//   leave            calls _exit() at once.
+//   killed           by SIGKILL.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

@@ -1,14 +1,14 @@
-// A peer of gpurun or gpurund that is of another version, for version_test.py. What it sends is
-// what protocol/control.h documents, with the numbers that it is told.
-//   hello PROTOCOL ADDRESS    says hello as such a gpurun and prints the answer
-//   hello-tls ...             likewise inside TLS, with all that follows a hello there
-//   attach PROTOCOL ADDRESS   as such a client library
-//   serve SECRET WAY [WORD]   prints its address and serves until its input ends:
-//     challenge PROTOCOL      challenges as a server of that protocol
-//     refuse TEXT             refuses each hello with TEXT
-//     refuse-attach TEXT      leases a GPU, then refuses each process with TEXT
-//     require                 leases a GPU, then requires of each process what none offers
-//   serve-tls ...             likewise inside TLS; its second line is its key's fingerprint
+// other_version: a peer of gpurun or gpurund of another version, for version_test.py. It sends the
+// messages that protocol/control.h documents, with the numbers in its arguments.
+//   hello PROTOCOL ADDRESS    sends hello as such a gpurun and prints the answer.
+//   hello-tls ...             the same inside TLS, with all that follows a hello there.
+//   attach PROTOCOL ADDRESS   attaches as such a client library.
+//   serve SECRET WAY [WORD]   prints its address and serves until its input ends.
+//     challenge PROTOCOL      challenges as a server of that protocol.
+//     refuse TEXT             refuses each hello with TEXT.
+//     refuse-attach TEXT      leases a GPU, then refuses each process with TEXT.
+//     require                 leases a GPU, then requires an unknown feature of each process.
+//   serve-tls ...             the same inside TLS. Its second line is its key's fingerprint.
 #include <poll.h>
 #include <unistd.h>
 
@@ -56,7 +56,7 @@ Secured secure(std::unique_ptr<transport::Connection> connection,
   Result<tls::Channel> channel = (*handshake)->finish(*connection, soon());
   if (!channel.ok()) return channel.status();
   tls::TlsOptions options;
-  options.reads_ahead = false;  // It is polled.
+  options.reads_ahead = false;  // The connection is polled.
   return tls::secure(std::move(connection), *std::move(channel), options);
 }
 
@@ -74,7 +74,7 @@ int ask(const std::string& what, std::uint32_t version, const char* address) {
     if (in_tls) connection = secure(*std::move(connection), tls::Handshake::of_client({}));
     must(connection.status(), "TLS");
     must(protocol::send_control(**connection, protocol::Hello{other, {}}, soon()), "send");
-    // Whatever it is in that version: records of their own, which the server need not hear.
+    // Any messages of that version: other records that the server need not receive.
     for (int more = 0; in_tls && more < 2; ++more) {
       must(protocol::send_control(**connection, protocol::LeaseRequest{1, 0}, soon()), "send more");
     }
@@ -109,7 +109,7 @@ class Server {
       for (const auto& connection : kept_) waited.push_back({connection->fd(), POLLIN, 0});
       if (poll(waited.data(), waited.size(), -1) < 0) continue;
       if (waited[0].revents != 0) return 0;
-      // Who says more than it was asked for has ended.
+      // A kept connection has ended, or sent more than it was asked for. Both end it.
       for (std::size_t i = waited.size(); i-- > 2;) {
         if (waited[i].revents != 0) kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i - 2));
       }
@@ -123,7 +123,7 @@ class Server {
   }
 
  private:
-  // Whether the connection stays.
+  // Returns whether the connection is kept.
   bool greet(transport::Connection& connection) {
     const auto message = hear(connection);
     if (!message.ok()) return false;
@@ -147,7 +147,7 @@ class Server {
     const ByteView secret = byte_view(secret_.data(), secret_.size());
     const protocol::Key key =
         protocol::link_key(secret, protocol::Link::kControl, {}, hello.nonce, {});
-    if (!hear(connection).ok()) return false;  // The request, whatever it wants.
+    if (!hear(connection).ok()) return false;  // The request, with any content.
     ticket_key_ = protocol::ticket_key(protocol::lease_key(key, {}), {});
     const protocol::Grant grant{{}, {}, {}, 1, {}};
     return protocol::send_control(connection, grant, key, Sender::kServer, 0, soon()).ok();

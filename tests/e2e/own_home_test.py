@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects the folder of whoever runs the tests: what they keep of kernels, images and objects lies in
-the build, so that neither changes what the other sees."""
+"""Home folder of tests: kernels, images and objects that tests store go into the build folder.
+Neither the tests nor the user of the machine sees the other's files."""
 import os
 import subprocess
 import sys
@@ -27,7 +27,7 @@ class OwnHome(unittest.TestCase):
         return set(os.listdir(KERNELS)) if os.path.isdir(KERNELS) else set()
 
     def image_bytes(self):
-        """Another image in each run of this test, which nobody can have kept."""
+        """A new image in each run of this test, which no cache can contain."""
         return str(1000 + int.from_bytes(os.urandom(2), "little"))
 
     def test_programs_of_run_both(self):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects runs that name several servers: a hopeless one costs no wait, all others are waited for at
-once, and a user is told in one line which server was skipped, and why."""
+"""Runs that name several servers: gpurun does not wait for a hopeless one, and waits for all others
+at once. One line tells the user which server was skipped, and why."""
 import contextlib
 import os
 import select
@@ -36,7 +36,7 @@ class SeveralServers(unittest.TestCase):
         return self.stack.enter_context(world.Gpurund(secret=secret, **options))
 
     def hold(self, server):
-        """A run that has the server's only GPU until it is ended."""
+        """A run that holds the server's only GPU until it is ended."""
         holder = world.start(*server.options(), "--", *HOLD)
         self.stack.callback(self.end, holder)
         self.assertEqual(holder.stdout.readline(), "ready\n")
@@ -100,7 +100,7 @@ class SeveralServers(unittest.TestCase):
         status, said, errors = self.finish(run)
         self.assertEqual((status, said), (0, "ran\n"), errors)
         self.assertRegex(errors, rf"^gpurun: skipped: server {one.address}: 2 GPUs wanted[^\n]*\n$")
-        # Without a wait likewise.
+        # The same without a wait.
         status, said, errors = self.finish(self.start(one, two, words=("-n", "2")))
         self.assertEqual((status, said), (0, "ran\n"), errors)
         self.assertRegex(errors, "^gpurun: skipped: [^\n]* 2 GPUs wanted[^\n]*\n$")
@@ -114,7 +114,7 @@ class SeveralServers(unittest.TestCase):
         for _ in range(2):
             self.assertRegex(run.stderr.readline(), "^gpurun: waiting for a free GPU of ")
         first.process.kill()
-        # It may be killed while it is asked a first time, without waiting.
+        # The server may be killed during its first query, before any wait.
         self.assertRegex(run.stderr.readline(),
                          f"^gpurun: skipped: (server {first.address} hung up|no server at {first.address}): ")
         self.end(holder)

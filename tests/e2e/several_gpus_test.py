@@ -1,5 +1,5 @@
-"""Protects: a lease of several GPUs reaches the program as so many, each of which works, and memory
-goes between them; a lease of one shows one; nobody gets more than the server has or than is free."""
+"""Leases of several GPUs: the program sees as many, each works, and memory is copied between them.
+A lease of one shows one. No lease exceeds the GPUs that the server has or that are free."""
 import os
 import subprocess
 import sys

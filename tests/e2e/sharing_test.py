@@ -1,5 +1,5 @@
-"""Protects: processes of one run share device memory by its handle; another run that has got hold of
-the handle, or has guessed one, opens nothing; and a handle ends with the process that made it."""
+"""Sharing: processes of one run share device memory by its handle. Another run with a copied or
+guessed handle opens nothing. A handle ends with the process that made it."""
 import os
 import subprocess
 import sys
@@ -24,7 +24,7 @@ class Sharing(unittest.TestCase):
         return ["-q", "--timeout", "20s", *self.server.options(), "--", *words]
 
     def giver(self, *words):
-        """A run that gives a handle, and the handle."""
+        """Starts a run that exports a handle. Returns the run and the handle."""
         giver = subprocess.Popen([world.GPURUN, *self.command(*words)], text=True, env=environment(),
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(giver.communicate)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects what gpurund does with signals: SIGHUP reads its configuration again and ends nothing, those
-that stop it say so to each client once, and all others leave it and its workers alone."""
+"""Signals to gpurund: SIGHUP reads its configuration again and ends nothing. A signal that stops it
+sends the reason to each client once. All others leave it and its workers alone."""
 import fcntl
 import os
 import shutil
@@ -40,7 +40,7 @@ class Configured:
         os.rename(self.path + ".new", self.path)
 
     def reload(self, said):
-        """The log's lines since the last time, when `said` is among them."""
+        """The log's lines since the last call, when `said` is among them."""
         self.server.process.send_signal(signal.SIGHUP)
         until(lambda: said in self.server.log()[self.seen:], f"{said!r} in {self.server.log()!r}")
         lines = self.server.log()[self.seen:]
@@ -48,7 +48,7 @@ class Configured:
         return lines
 
     def user(self, name):
-        """Words by which gpurun is that user."""
+        """Options by which gpurun acts as that user."""
         path = os.path.join(self.folder, name)
         done = subprocess.run([world.GPUCTL, "token", "create", name, "-o", path, "--tokens", self.tokens],
                               env=environment(), capture_output=True, text=True, timeout=world.SECONDS)
@@ -78,7 +78,7 @@ class Reload(unittest.TestCase):
                    'spare-workers = 0\n[emulated]\ndevices = 3\n')
         for _ in range(2):
             configured.write(changed)
-            # --listen of the command line stands over the file, so that nothing is changed there.
+            # --listen on the command line overrides the file, so the file's value changes nothing.
             self.assertIn("needs a restart: emulated, worker-memory, spare-workers, cache-bytes\n",
                           configured.reload("needs a restart"))
         configured.write('log = "info"\nworker-memory = "4096 MiB"\n')
@@ -122,7 +122,7 @@ class Reload(unittest.TestCase):
         self.assertEqual(gpurun("-l", server.address, "--secret-file", old, "--", "true").returncode, 125)
 
     def test_a_fifo_in_place_of_a_file_holds_nothing_up(self):
-        """Opening one waits for its writer, and the daemon's loop would wait with it."""
+        """Opening a FIFO waits for its writer, and would block the daemon's loop."""
         configured = Configured(self, 'log = "info"\n')
         server = configured.server
         for path, said in ((server.secret_file, "secret-file names a regular file"),
@@ -138,13 +138,13 @@ class Reload(unittest.TestCase):
         self.assertEqual(gpurun(*server.options(), "--", "true").returncode, 0)
 
     def test_a_lock_on_the_tokens_does_not_delay_the_end(self):
-        """Another process, such as gpuctl on a slow disk, holds it while gpurund ends."""
+        """Another process, such as gpuctl on a slow disk, holds the lock while gpurund ends."""
         configured = Configured(self, 'log = "info"\n')
         self.assertEqual(gpurun(*configured.user("anna"), "--", "true").returncode, 0)
         with open(configured.tokens + ".lock", "rb+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             configured.server.process.terminate()
-            self.assertEqual(configured.server.process.wait(8), 0)  # It waited for 10 s.
+            self.assertEqual(configured.server.process.wait(8), 0)
         self.assertIn("when tokens were used is not kept", configured.server.log())
 
     def make_certificate(self, folder, name):
@@ -191,7 +191,7 @@ class Reload(unittest.TestCase):
 
 class Others(unittest.TestCase):
     def test_signals_that_mean_nothing_end_nobody(self):
-        """As systemctl kill sends them to all processes of a unit."""
+        """As systemctl kill signals all processes of a unit."""
         with world.Gpurund("--log", "info") as server:
             program = GpuProgram(server)
             processes = [server.process.pid, *server.all_workers()]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Protects the workers that wait for a lease (docs/adr/0034), seen from outside by their process ids:
-a session gets one, the next one is there soon, none serves twice, none outlives its daemon, a broken
-driver makes no loop of them, and a session works whenever one of them dies."""
+"""Spare workers that wait for a lease (docs/adr/0034), seen from outside by their process ids. A
+session gets one, and the next one starts soon. None serves twice or outlives its daemon. A broken
+driver causes no restart loop, and a session works whenever one of them dies."""
 import json
 import os
 import re
@@ -22,8 +22,8 @@ LEVELS = ("mapped", "initialised")
 
 
 class Program:
-    """A program that holds a context on `server` until it is told to end. `late`: it begins when it is
-    told to, and then ends by itself."""
+    """A program that holds a context on `server` until it is told to end. `late`: it begins when it
+    is told to, and then ends by itself."""
 
     def __init__(self, server, *words, late=False):
         begin = ["sh", "-c", 'read -r line && exec "$@"', "sh"] if late else []
@@ -37,13 +37,13 @@ class Program:
             assert said == "ready\n", said + self.run.communicate(timeout=world.SECONDS)[1]
 
     def end(self):
-        """Exit status and what it said."""
+        """Exit status and output."""
         said, errors = self.run.communicate("\n", timeout=world.SECONDS)
         return self.run.returncode, said, world.without_meeting(errors)
 
 
 def client_environment(server):
-    """Whom it meets is remembered in a folder of the test's own."""
+    """Known servers are stored in a folder of the test."""
     return environment(XDG_CONFIG_HOME=os.path.join(server.folder.name, "config"))
 
 
@@ -53,13 +53,13 @@ def words_of(pid):
 
 
 def waiting(server, count=1):
-    """The process ids of those that wait, once there are so many."""
+    """The process ids of the waiting workers, once there are so many."""
     until(lambda: len(server.spares()) == count, f"{count} workers wait for a lease")
     return server.spares()
 
 
 class Looking(unittest.TestCase):
-    """What these tests look with: one that has only just been executed is taken for what it is."""
+    """The helpers of these tests: they classify a process correctly right after its exec."""
 
     def test_a_worker_that_has_just_been_executed_is_known(self):
         reading, writing = os.pipe()
@@ -104,7 +104,7 @@ class SpareWorkers(unittest.TestCase):
     def test_a_further_process_of_a_lease_gets_one_too(self):
         with world.Gpurund() as server:
             (first,) = waiting(server)
-            # A shell gives what it starts in the background nothing to read, and that would end.
+            # A shell gives its background processes an empty input, which would end this one.
             never, held = os.pipe()
             both = subprocess.Popen(
                 [world.GPURUN, "-q", *server.options(), "--", "sh", "-c",
@@ -147,7 +147,8 @@ class SpareWorkers(unittest.TestCase):
             with self.subTest(level=level), world.Gpurund("--spare-level", level) as server:
                 (spare,) = waiting(server)
                 program = Program(server, late=True)
-                # Only its lease can be seen: an initialised one is told nothing before its session.
+                # Only the lease is visible, because an initialised worker receives nothing before
+                # its session.
                 until(lambda: holds(server, "leases") == 1, "the lease has begun")
                 until(lambda: spare in server.workers() or holds(server, "spare_workers") == 0,
                       "the lease has it")
@@ -169,7 +170,7 @@ class SpareWorkers(unittest.TestCase):
                 os.replace(broken, driver)
                 os.kill(spare, signal.SIGKILL)
                 until(lambda: "starts in 800 ms" in server.log(), "a wait of 800 ms")
-                # Each waits twice as long as the one before, however many there have been by now.
+                # Each delay is twice the one before, however many there have been by now.
                 ends = re.findall(r"a spare worker ended.*starts in (\d+) ms", server.log())
                 self.assertEqual(ends, [str(200 << place) for place in range(len(ends))])
                 failed = gpurun("-q", *server.options(), "--", world.ARGS.client, "once")

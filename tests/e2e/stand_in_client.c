@@ -1,2 +1,2 @@
-/* Stands in for the client library where a program makes no CUDA call. */
+/* Stand-in client: an empty library in place of the client library, for plain programs. */
 int gpurun_stand_in_client = 1;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Protects: the numbers of --stats are exact, on both sides of the wire: a program of known calls is
-told so many calls, fences and bytes, the worker has served what the client has sent, and a worker that
-does not answer at the end, or a program that dies, hangs nobody.
+"""Statistics: the numbers of --stats are exact on both sides of the wire. A program of known calls
+gets its exact numbers of calls, fences and bytes. The worker has served as many as the client has
+sent. Neither a worker that does not answer at the end nor a program that dies blocks the run.
 """
 import os
 import re
@@ -45,7 +45,7 @@ class Counted(unittest.TestCase):
         self.assertEqual(client["cuLaunchKernel"]["sent_bytes"], 0)
         self.assertGreater(client["cuMemcpyDtoH_v2"]["longest_us"], 0)
         self.assertLessEqual(client["cuMemcpyDtoH_v2"]["longest_us"], client["cuMemcpyDtoH_v2"]["waited_us"])
-        # What was sent is what was served.
+        # The worker served exactly the calls that were sent.
         sent = {name: each["calls"] for name, each in client.items() if each["calls"]}
         self.assertEqual(sent, {name: each["calls"] for name, each in worker.items()})
         self.assertEqual([name for name, each in worker.items() if each["failures"]], [])
@@ -60,7 +60,7 @@ class Counted(unittest.TestCase):
     def test_batches_arrive_as_they_were_sent(self):
         told = self.measured(str(ROUNDS))
         sent, came = told["batches"], told["worker"]["batches"]
-        # The question about the numbers is the worker's last batch, and not the program's.
+        # The worker's last batch is the query for its numbers, which the program does not count.
         self.assertEqual(came["count"], sent["count"] + 1)
         self.assertEqual(came["records"], sent["records"] + 1)
         self.assertEqual(sent["records"], told["calls"])
@@ -93,7 +93,8 @@ class Counted(unittest.TestCase):
             self.assertRegex(done.stderr, re.compile(line, re.M))
         self.assertLessEqual(max(map(len, done.stderr.splitlines())), 200)
 
-    # The lease outlives the program here: with its end the daemon kills the worker, whatever it says.
+    # The lease outlives the program here, because the daemon kills the worker at the end of the
+    # lease.
     def test_of_a_program_that_is_killed_the_worker_says_its_own(self):
         numbers = re.compile(r"info: the worker of a process that has left no statistics counted "
                              r"\d+ calls in \d+ batches"
@@ -112,8 +113,8 @@ class Counted(unittest.TestCase):
                 self.assertNotIn("gpurun", errors)
 
     def test_the_last_words_of_a_program_that_is_killed_are_not_hidden(self):
-        """A private server's log is the terminal: behind them stands one short line with --stats, and none
-        without."""
+        """A private server logs to the terminal. After the program's output comes one short line
+        with --stats, and none without."""
         words = ["sh", "-c", '"$0" 4 killed; echo last words >&2; echo over; read line', PROGRAM]
         for options, most in (["--stats"], 1), ([], 0):
             run = subprocess.Popen([world.GPURUN, "-q", *options, "--", *words], env=world.environment(),

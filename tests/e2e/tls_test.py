@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects that a stranger on the network gets nothing: not from a link that is encrypted, and not
-from a gpurund whose door he knocks at, whatever he says and whenever he stops."""
+"""Strangers on the network get nothing: neither from an encrypted link, nor from a gpurund that
+they connect to, whatever they send and whenever they stop."""
 import json
 import os
 import shutil
@@ -48,7 +48,7 @@ print("both work")
 
 
 class Server(world.Gpurund):
-    """One that speaks TLS also within its machine; with a certificate of its own."""
+    """A server that uses TLS also within its machine, with its own certificate."""
 
     def __init__(self, *words, changes=None, **options):
         self.state = tempfile.TemporaryDirectory()
@@ -63,7 +63,7 @@ class Server(world.Gpurund):
 
 
 class Plain(world.Gpurund):
-    """One as it is on loopback without a word about TLS."""
+    """A server on loopback without TLS options."""
 
 
 def fingerprint_of(state):
@@ -78,7 +78,7 @@ def connected(server):
 
 
 def answer(server, said):
-    """All that the server answers until it hangs up; empty when it only hangs up."""
+    """All that the server sends until it closes the connection. Empty when it only closes it."""
     with connected(server) as to:
         to.sendall(said)
         heard = b""
@@ -93,7 +93,7 @@ def answer(server, said):
 
 
 def hung_up(stranger):
-    """Whether the server has; what it has said before is read."""
+    """Returns whether the server has closed the connection. Discards its earlier bytes."""
     stranger.setblocking(False)
     try:
         while stranger.recv(4096):
@@ -118,11 +118,12 @@ def first_record(said):
 
 
 class AlteredHellos:
-    """What a Relay changes: a bit of each session's name, or of its proof. A hello is one record, the name
-    of the key is in its last extension and the binder, which proves it, behind that: the record's end
-    (RFC 8446, 4.2.11). It is held back until the whole record has come, in however many pieces."""
+    """Change function of a Relay, which flips a bit of each session's name or of its proof. A hello
+    is one record. The name of the key is in its last extension, and the binder that proves it comes
+    after that, at the record's end (RFC 8446, 4.2.11). It holds the record back until all of it has
+    come, in however many pieces."""
 
-    NAMES = {"lease": 0, "ticket": 16, "session": 32}  # Behind FIRST_WORD.
+    NAMES = {"lease": 0, "ticket": 16, "session": 32}  # Offsets behind FIRST_WORD.
 
     def __init__(self, field):
         self.field = field
@@ -160,7 +161,8 @@ class Holder:
         return self.run.returncode, out, errors
 
     def session(self):
-        """What its program attaches with: name -> value, as client/session_data.cc writes them."""
+        """The values with which its program attaches: name -> value, as client/session_data.cc
+        writes them."""
         for pid in [self.run.pid, *world.children(self.run.pid)]:
             with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
                 for entry in file.read().split("\0"):
@@ -171,7 +173,7 @@ class Holder:
 
 
 def attach_with(session, folder):
-    """Runs a program that attaches with these words, without a gpurun around it."""
+    """Runs a program that attaches with these values, without a gpurun around it."""
     path = os.path.join(folder, "session")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
         file.write("gpurun session 1\n" + "".join(f"{name} {value}\n" for name, value in session.items()))
@@ -230,7 +232,8 @@ class Tls(unittest.TestCase):
                         done = gpurun(*words, *credential, "-l", relay.address, "--", "true",
                                       env=environment(XDG_CONFIG_HOME=self.home.name))
                     self.assertEqual(done.returncode, 0, done.stderr)
-                    # Hello and request by turns, or the handshake and then all at once; a connect before.
+                    # Hello and request alternate, or the handshake comes first and then both at
+                    # once. A connect comes before.
                     self.assertEqual(turns, [True, False, True, False], words)
                 os.remove(token)
 
@@ -278,7 +281,7 @@ class Tls(unittest.TestCase):
             done = self.run_program(server, "--server-fingerprint", "sha256:12")
             self.assertIn("is no fingerprint", done.stderr)
             own = os.path.join(server.state.name, "server-certificate.pem")
-            done = self.run_program(server, "--tls-ca", own)  # It is for another name than 127.0.0.1.
+            done = self.run_program(server, "--tls-ca", own)  # It is for another name.
             self.assertEqual(done.returncode, 125)
             self.assertIn("certificate is not trusted", done.stderr)
             done = self.run_program(server, "--tls-ca", "/etc/hostname")
@@ -286,7 +289,7 @@ class Tls(unittest.TestCase):
             self.assertFalse(server.workers())
 
     def test_a_key_that_is_named_means_tls_also_within_this_machine(self):
-        """What `ssh -L` makes has an address of this machine, and may lead to anybody."""
+        """`ssh -L` makes an address of this machine that may lead to any server."""
         with Server() as server, Plain() as plain:
             right = fingerprint_of(server.state.name)
             own = os.path.join(server.state.name, "server-certificate.pem")
@@ -308,7 +311,7 @@ class Tls(unittest.TestCase):
                                     text=True, timeout=world.SECONDS)
             self.assertEqual(listed.returncode, 125)
             self.assertIn("it has no certificate", listed.stderr)
-            # So does a token that names its server.
+            # A token that names its server also requires TLS.
             token = os.path.join(self.home.name, "token")
             for one, status in ((server, 0), (plain, 125)):
                 made = subprocess.run(
@@ -346,7 +349,8 @@ class Tls(unittest.TestCase):
             self.assertEqual((again.returncode, again.stderr), (0, ""))
 
     def sign(self, name, words, signer=None, days="30"):
-        """A certificate for `words` (subjectAltName), signed by `signer` or by itself; its files."""
+        """Makes a certificate for `words` (subjectAltName), signed by `signer` or by itself.
+        Returns its files."""
         key, request, certificate = (os.path.join(self.home.name, name + end)
                                      for end in (".key", ".csr", ".pem"))
         extensions = os.path.join(self.home.name, name + ".ext")
@@ -394,7 +398,7 @@ class Tls(unittest.TestCase):
                 done = self.run_program(server, address=relay.address)
                 self.assertNotEqual(done.returncode, 0, field)
                 self.assertIn(sentence, done.stderr)
-                # The lease had a worker made ready for it, and has ended with the program.
+                # The worker that was prepared for the lease ended with the program.
                 until(lambda server=server: not server.workers(), "the lease's worker ends")
                 self.assertIn(" attach.refused ", audited(server))
                 self.assertNotIn("session.started", audited(server))
@@ -405,7 +409,7 @@ class Tls(unittest.TestCase):
         name = FIRST_WORD + b"L" * 16 + b"T" * 16 + b"S" * 16
         inside = b"\x01\x00\x00\x99" + name + b"\x00" * 4 + b"\x00\x21\x20" + b"B" * 32
         hello = b"\x16\x03\x01" + len(inside).to_bytes(2, "big") + inside
-        other = hello.replace(FIRST_WORD, b"?" * len(FIRST_WORD))  # As of a link.
+        other = hello.replace(FIRST_WORD, b"?" * len(FIRST_WORD))  # As on a link.
         for field, byte, back in (("lease", b"L", 87), ("ticket", b"T", 71), ("session", b"S", 55),
                                   ("binder", b"B", 1)):
             place = len(hello) - back
@@ -488,7 +492,7 @@ class Tls(unittest.TestCase):
 
     def test_a_man_in_the_middle_cannot_pass_on_the_proof(self):
         with Server() as server, tempfile.TemporaryDirectory() as state:
-            fingerprint_of(state)  # Makes him a certificate.
+            fingerprint_of(state)  # Makes a certificate for it.
             near_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             near_side.load_cert_chain(*(os.path.join(state, "server-" + part + ".pem")
                                         for part in ("certificate", "key")))
@@ -499,7 +503,7 @@ class Tls(unittest.TestCase):
             def relay(listener):
                 near = near_side.wrap_socket(listener.accept()[0], server_side=True)
                 with near, far_side.wrap_socket(connected(server)) as far:
-                    seen.append(near.recv(4096))  # The hello and all that is proved, in one record.
+                    seen.append(near.recv(4096))  # The hello and its whole proof, in one record.
                     far.sendall(seen[-1])
                     while data := far.recv(4096):
                         seen.append(data)
@@ -519,7 +523,7 @@ class Tls(unittest.TestCase):
             armed = threading.Event()
 
             def change(number, client_speaks, _offset, data, from_client=from_client, armed=armed):
-                # The log of the session: the first connection behind the link, after its handshake.
+                # The log of the session: the first connection after the link, after its handshake.
                 if not armed.is_set() or number == 0 or client_speaks != from_client:
                     return data
                 armed.clear()
@@ -552,7 +556,7 @@ class Tls(unittest.TestCase):
             self.assert_open_for_honest(server)
 
     def check_altered(self, server, hello):
-        """Another lease, another ticket, another session, no proof."""
+        """Changes the lease, the ticket, the session and the proof."""
         at = hello.index(FIRST_WORD) + len(FIRST_WORD)
         for offset, expected in ((0, UNKNOWN_KEY), (16, UNKNOWN_KEY), (32, DECRYPT_ERROR),
                                  (len(hello) - at - 1, DECRYPT_ERROR)):
@@ -572,7 +576,7 @@ class Tls(unittest.TestCase):
             one, two = names[0], names[-1]
             self.assertNotEqual(one[:16], two[:16])
             self.assertNotEqual(one[16:], two[16:])
-            # Each lease with the ticket of the other, which lives.
+            # Each lease with the ticket of the other, which is alive.
             for hello, name, other in ((hellos[0], one, two), (hellos[-1], two, one)):
                 mixed = hello.replace(name, name[:16] + other[16:])
                 self.assertEqual(answer(server, mixed), alert(UNKNOWN_KEY))
@@ -582,7 +586,8 @@ class Tls(unittest.TestCase):
                 self.assertEqual(status, 0, errors)
 
     def check_thief(self, server, own, other):
-        """He has a ticket, and proves it with its key: of the lease that it opens, and of another."""
+        """A thief has a ticket, and proves it with its key: for the lease that it opens, and for
+        another."""
         self.assertEqual(own["security"], "tls")
         self.assertEqual(len(server.workers()), 2)
         for words, told in (
@@ -608,7 +613,7 @@ class Tls(unittest.TestCase):
                           hello[:1], hello[:4], hello[:-1], hello + noise, hello + hello,
                           said, b"\x15\x03\x03\x00\x02\x02\x28", b"\x17\x03\x03\x00\x20" + noise):
                 with connected(server) as to:
-                    try:  # Until it hangs up, which it does at once.
+                    try:  # It reads until the server closes the connection, which happens at once.
                         to.sendall(words)
                         to.shutdown(socket.SHUT_WR)
                         while to.recv(4096):
@@ -636,7 +641,7 @@ class Tls(unittest.TestCase):
                 strangers = [connected(server) for _ in range(64)]
                 for number, stranger in enumerate(strangers):
                     stranger.sendall(kinds[number % len(kinds)])
-                # Of a whole hello half a handshake comes: the server has said its part, and waits.
+                # A complete hello starts a handshake: the server has sent its part, and waits.
                 for stranger in strangers[len(kinds) - 1::len(kinds)]:
                     self.assertEqual(stranger.recv(3), b"\x16\x03\x03")
                 self.assert_open_for_honest(server)

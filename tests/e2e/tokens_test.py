@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Protects users' tokens from end to end: an operator makes and revokes them on the server, a user
-runs programs by them without a word, what runs ends when it is to end, and a token is never where
-others could see it."""
+"""Users' tokens from end to end. An operator makes and revokes them on the server. A user runs
+programs with them without any option. A revoked token ends its runs when it should. A token never
+appears where others could see it."""
 import json
 import os
 import pwd
@@ -27,7 +27,7 @@ class Users(unittest.TestCase):
         self.folder = folder.name
         self.config = os.path.join(self.folder, "config", "gpurun")
         os.makedirs(os.path.join(self.config, "tokens"), mode=0o700)
-        # Of a user who is nobody's operator: no secret of a server's run is found.
+        # The environment of a user without the secret of a server's run.
         self.env = environment(XDG_CONFIG_HOME=os.path.dirname(self.config), XDG_RUNTIME_DIR=self.folder)
 
     def operate(self, server, *words, status=0):
@@ -59,7 +59,7 @@ class Users(unittest.TestCase):
                               stdin=subprocess.DEVNULL)
 
     def start(self, server):
-        """A program of the user's that holds a context until its input ends."""
+        """A program of the user that holds a context until its input ends."""
         run = subprocess.Popen([world.GPURUN, "-l", server.address, "--", world.ARGS.client, "wait"],
                                env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
@@ -75,7 +75,7 @@ class Users(unittest.TestCase):
             self.keep(line)
             done = self.run_as_user(server)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
-            # One of this server's stands over the one of all; by the words, over both.
+            # A token for this server overrides the one for all servers. An option overrides both.
             _, wrong = self.make(server, "anna")
             self.operate(server, "revoke", wrong.split("_")[1])
             own = self.keep(wrong, f"tokens/{server.address}")
@@ -88,7 +88,7 @@ class Users(unittest.TestCase):
                                      env=self.env, capture_output=True, text=True, timeout=world.SECONDS)
             self.assertEqual(json.loads(listing.stdout)["gpus"][0]["lease"]["user"], "anna", listing.stderr)
             run.communicate(timeout=world.SECONDS)
-            # Each user's images are apart.
+            # Each user's images are in their own folder.
             self.assertEqual(os.listdir(os.path.join(server.folder.name, "cache", "images", "users")),
                              ["anna"])
             with open(server.audit_file, encoding="utf-8") as file:
@@ -160,7 +160,7 @@ class Users(unittest.TestCase):
             until(lambda: not server.workers(), "the worker ends")
             _, errors = run.communicate("\n", timeout=world.SECONDS)
             self.assertEqual(run.returncode, DEVICE_UNAVAILABLE)
-            # One message, of the process that lost its GPU.
+            # One message, from the process that lost its GPU.
             self.assertRegex(errors, rf"^gpurun: error: {server.address}: token {name} of user anna was "
                              r"revoked; the last call was \w+ \(number \d+\)\. Every CUDA call fails "
                              r"from now on with CUDA_ERROR_DEVICE_UNAVAILABLE\.\n$")
@@ -213,7 +213,7 @@ class Users(unittest.TestCase):
             self.keep(line)
             both = self.run_as_user(server, before=("--secret-file", server.secret_file, "--token-file", path))
             self.assertIn("name one of them", both.stderr)
-            # Not where the program, or who looks at it, could see it.
+            # A token is not visible to the program or to a process that inspects it.
             env = {**self.env, "GPURUN_TOKEN_FILE": path}
             seen = self.run_as_user(server, "sh", "-c", "env; cat /proc/self/environ /proc/$PPID/cmdline "
                                     "/proc/$PPID/environ", env=env)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Protects: `gpurun --trace` and `gpuctl trace` show each launch once in the program, once in the worker
-and once on the device, and these are the launches of the device's own log, by number, name, stream,
-order and duration; recording costs no run, whatever becomes of its files; wrong words are refused.
+"""Trace: `gpurun --trace` and `gpuctl trace` show each launch once in the program, once in the
+worker and once on the device. These are the launches of the device's own log, by number, name,
+stream, order and duration. Recording never breaks a run, whatever happens to its files. Wrong
+options are refused.
 """
 import collections
 import glob
@@ -86,7 +87,7 @@ class Launches(Case):
         for each in log:
             streams[each.stream].append(each)
         self.assertEqual(len(rows), len(streams))
-        # Launch for launch, in each stream in the order in which they ran.
+        # Launch for launch, in the order of each stream.
         shown = sorted([(each["args"]["call"], each["name"], nanoseconds(each["dur"]))
                         for each in sorted(row, key=lambda each: each["ts"])] for row in rows.values())
         told = sorted([(each.number, each.name, each.end - each.begin) for each in stream]
@@ -113,8 +114,8 @@ class Launches(Case):
         for number in (each["args"]["call"] for each in kernels):
             flow = f"0.{number}"
             self.assertLessEqual(begun[flow], passed[flow] + error)
-            self.assertLessEqual(passed[flow], ended[flow])  # Of one clock.
-        # What the program waited for is within the calls that waited.
+            self.assertLessEqual(passed[flow], ended[flow])  # Times of one clock.
+        # The program's waits lie within the calls that waited.
         calls = {each["args"].get("call"): each for each in slices(timeline, "call")}
         fences = [each for each in slices(timeline, "fence")]
         self.assertGreaterEqual(len(fences), ROUNDS)
@@ -152,7 +153,8 @@ class WithoutTimes(Case):
         done = gpurun("--stats", "--trace", self.traces, *self.server.options(), "--", PROGRAM, "3")
         self.assertRegex(done.stderr, r"\ncuLaunchKernel +6 +0 ")
         self.assertNotIn("(other)", done.stderr)
-        # Loaded, ended; memory came with the attach, unless the sanitizer lies where it would have to.
+        # The load and the end. Memory came with the attach, unless the sanitizer occupies its
+        # addresses.
         elsewhere = 1 if world.ARGS.sanitizer == "thread" else 0
         self.assertIn(len(slices(self.timeline(), "fence")) - 3, (4, 4 + elsewhere))
 
@@ -160,7 +162,7 @@ class WithoutTimes(Case):
         said = self.run_traced("sh", "-c", 'rmdir "$0" && exec "$1" 3', self.traces, PROGRAM)
         self.assertRegex(said, r"^gpurun: warning: no trace is left of this process: /.*\n$")
         if world.ARGS.sanitizer == "thread":
-            return  # It keeps a file of its own, without which it does not start.
+            return  # ThreadSanitizer keeps a file of its own, and does not start without it.
         done = gpurun("--trace", self.traces, *self.server.options(), "--",
                       "sh", "-c", 'ulimit -f 1; exec "$0" 3', PROGRAM)
         self.assertEqual((done.returncode, done.stdout), (0, "done\n"))
@@ -183,7 +185,7 @@ class WithoutTimes(Case):
         self.assertEqual((done.returncode, done.stderr, os.listdir(empty)), (0, "", []))
 
     def test_links_are_not_followed(self):
-        """In a folder that others may write, a name may be a link of theirs to a file of the user's."""
+        """In a folder that others can write to, a name may be their link to a file of the user's."""
         self.run_traced(PROGRAM, "1")
         kept, link = (os.path.join(self.folder.name, name) for name in ("kept", "link.json"))
         with open(kept, "w", encoding="utf-8") as file:
@@ -200,7 +202,7 @@ class WithoutTimes(Case):
         with open(kept, encoding="utf-8") as file:
             self.assertEqual(file.read(), "of the user")
         self.assertFalse(os.path.exists(os.path.join(self.folder.name, "nowhere")))
-        # The name is the user's own choice of every day: what was there is written over.
+        # The user chose the name, so an existing file is overwritten.
         out = os.path.join(self.folder.name, "gpurun-trace.json")
         for _ in range(2):
             done = subprocess.run([world.GPUCTL, "trace", self.traces], env=environment(), text=True,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Protects which way a session goes, that its user is told, and that the program cannot tell: shared
-memory with a server of this machine, TCP where that cannot be or is not wanted, TLS where it is asked
-for.
+"""Transports: the user sees which one a session uses, and the program cannot tell. Shared memory
+with a server of this machine, TCP where that is not possible or not wanted, TLS where it is
+requested.
 """
 import os
 import re
@@ -45,7 +45,7 @@ class Transports(unittest.TestCase):
             self.assertEqual(self.over(server, words=["--tls"]),
                              "TCP, encrypted by TLS (no shared memory: the session is encrypted)")
 
-    # A process that may write no file of that size may have no memory of it either.
+    # A process that may not write a file of that size may not create shared memory of it either.
     def test_without_memory_it_goes_by_the_socket(self):
         with world.Gpurund() as server:
             limited = ["sh", "-c", 'ulimit -f 100; exec "$0" "$@"', PROGRAM, ROUNDS]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects what gpurun's words mean where users get them wrong, or change their mind: each mistake ends
-at once, with 125 and one line that says what to write instead, and nothing runs."""
+"""gpurun's options, as users mistake them or change their mind. Each mistake ends at once with 125
+and one line with the correct form, and nothing runs."""
 import contextlib
 import os
 import pty
@@ -100,7 +100,7 @@ class WrongWords(unittest.TestCase):
             said = f"{server.address}: the secret is wrong; it refused the secret of {path}, which "
             self.refused(["--secret-file", path, "-l", server.address], said)
             self.refused(["-l", server.address], said, GPURUN_SECRET_FILE=path)
-            # None is named: the advice is to name one.
+            # No secret is named, so the advice is to name one.
             self.refused(["-l", server.address], "wants a token, and none was found: ",
                          XDG_RUNTIME_DIR=folder)
 
@@ -140,7 +140,7 @@ class WrongWords(unittest.TestCase):
                     (file("words", b"host a\n"), "words:1: 'host a' names no host")):
                 self.refused(["-s", path], said)
             self.refused(["-s", file("windows", b"\r\n127.0.0.1:1\r\n")], "no server at 127.0.0.1:1: ")
-            # As a user who may not read it; root may read all.
+            # As a user without read permission, because root may read everything.
             if os.geteuid() != 0 or world.can_be(65534):
                 path = file("others", b"127.0.0.1:1\n")
                 os.chmod(folder, 0o755)
@@ -171,7 +171,8 @@ class WrongWords(unittest.TestCase):
 
 
 class PrivateServers(unittest.TestCase):
-    """That kernels run on the CPU because no GPU is here is a warning, and nobody else's business."""
+    """That kernels run on the CPU, because this machine has no GPU, is one warning and affects
+    nothing else."""
 
     def test_the_emulated_device_in_place_of_a_gpu_is_said_once(self):
         if os.path.exists("/dev/nvidiactl"):
@@ -186,8 +187,8 @@ class PrivateServers(unittest.TestCase):
 
 
 class ClosedDescriptors(unittest.TestCase):
-    """Started without standard descriptors, as services do: no connection gets the number of one, and
-    messages with it; the program lacks them as without gpurun."""
+    """Started without standard descriptors, as services do. No connection gets one of their
+    numbers, which would send messages into it. The program lacks them as without gpurun."""
 
     SCRIPT = """import os, sys
 for pid in (os.getpid(), os.getppid()):
@@ -222,7 +223,7 @@ for pid in (os.getpid(), os.getppid()):
 class Servers(unittest.TestCase):
     @contextlib.contextmanager
     def busy(self):
-        """A server whose only GPU is another's."""
+        """A server that has leased its only GPU to another run."""
         with world.Gpurund() as server:
             holder = world.start(*server.options(), "--", "sh", "-c", "echo ready; exec sleep 1000")
             try:

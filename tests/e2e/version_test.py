@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects what users and operators are told when the other side is of another version, or is no
-gpurund at all: each such run ends in time, with 125 or a CUDA error, and a line that says what to do."""
+"""Messages to users and operators when the other side has another version, or is not a gpurund.
+Each such run ends in time, with 125 or a CUDA error, and one line with the remedy."""
 import contextlib
 import os
 import re
@@ -21,7 +21,7 @@ OTHER = os.path.join(world.ARGS.build, "tests/other_version")
 SECRET = "of a server that this test plays"
 DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 HANDSHAKE_S = 10  # limits::kHandshakeDeadlineS
-# For all but the waiting: processes start slowly under a sanitizer.
+# For everything except the wait, because processes start slowly under a sanitizer.
 START_S = 8
 
 
@@ -36,7 +36,7 @@ OURS = our_protocol()
 
 @contextlib.contextmanager
 def other_server(*way):
-    """A gpurund of another version, which behaves in that way; gives its address."""
+    """Starts a gpurund of another version that behaves in that way. Yields its address."""
     with subprocess.Popen([OTHER, "serve", SECRET, *way], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True, env=environment()) as process:
         try:
@@ -48,7 +48,8 @@ def other_server(*way):
 
 @contextlib.contextmanager
 def other_server_in_tls(*way):
-    """Likewise, on whose control links nothing waits for an answer; gives the words that lead to it, too."""
+    """As other_server(), but in TLS, where a control link does not wait for an answer. Also yields
+    the options that lead to it."""
     with subprocess.Popen([OTHER, "serve-tls", SECRET, *way], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True, env=environment()) as process:
         try:
@@ -61,7 +62,7 @@ def other_server_in_tls(*way):
 
 @contextlib.contextmanager
 def stranger(serve):
-    """Something that listens and is no gpurund: `serve(connection)` for each who comes."""
+    """A listener that is not a gpurund. It calls `serve(connection)` for each connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as kept:
         def accept():
             with contextlib.suppress(OSError):
@@ -135,7 +136,8 @@ class Users(unittest.TestCase):
                                           rf"protocol {OURS + 1} [^\n]*\n$")
 
     def test_a_server_of_another_version_is_not_the_one_that_is_waited_for(self):
-        # It comes first, and with TLS it says its version only when it has been asked for a GPU.
+        # The other server comes first. With TLS it shows its version only after a request for a
+        # GPU.
         with (other_server_in_tls("challenge", str(OURS + 1)) as (other, _),
               tempfile.TemporaryDirectory() as home, world.Gpurund("--tls", secret=SECRET) as server):
             words = ("--tls", "--secret-file", self.secret)
@@ -194,7 +196,7 @@ class Users(unittest.TestCase):
 
 
 class Operators(unittest.TestCase):
-    """gpurund, asked by clients of another version."""
+    """gpurund, with clients of another version."""
 
     def ask(self, what, theirs):
         with world.Gpurund(*(("--tls",) if what == "hello-tls" else ())) as server:

@@ -1,5 +1,5 @@
-// Protects the client library as a file: it exports CUDA's functions and nothing else is needed to
-// load it, and without gpurun it says that there is no device, at no price.
+// Client library as a file: it exports CUDA's functions, and needs nothing else to be loaded.
+// Without gpurun it reports that no device exists, at no cost.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

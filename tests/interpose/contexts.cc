@@ -1,4 +1,4 @@
-// Contexts: which is current where, and what becomes of what is in them.
+// Contexts: the current one of each thread, and the fate of their objects.
 #include "tests/interpose/program.h"
 
 void contexts() {
@@ -22,7 +22,8 @@ void contexts() {
   HOLDS(current == primary);
   MUST(cuStreamGetCtx(stream, &current));
   HOLDS(current == own);
-  // A stream is used in its own context whichever is current; with another's event it is not.
+  // A stream works in its own context, whichever context is current. It does not work with another
+  // context's event.
   MUST(cuStreamSynchronize(stream));
   CUevent event = nullptr;
   MUST(cuEventCreate(&event, 0));
@@ -49,7 +50,7 @@ void reset() {
     MUST(cuMemAlloc_v2(&memory, 4096));
     MUST(cuStreamCreate(&stream, 0));
     MUST(cuMemsetD8Async(memory, 1, 4096, stream));
-    // What was reset is still to be released (manual, cuDevicePrimaryCtxReset).
+    // A context that was reset must still be released (manual, cuDevicePrimaryCtxReset).
     if (round == 1) MUST(cuDevicePrimaryCtxReset_v2(0));
     MUST(cuDevicePrimaryCtxRelease_v2(0));
     MUST(cuDevicePrimaryCtxGetState(0, &flags, &active));

@@ -1,5 +1,5 @@
-// Memory: every way between host and device carries every byte, whatever its size, and pointers are
-// what they are said to be.
+// Copies: each path between host and device carries every byte, for all sizes, and pointers have
+// the right attributes.
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -33,7 +33,7 @@ void check_size(std::size_t count, unsigned seed) {
   MUST(cuMemcpyDtoH_v2(got.data(), b, count));
   HOLDS(got == sent);
 
-  // On a stream that waits for nobody, the source changed as soon as the call is back.
+  // On a non-blocking stream, with the source changed as soon as the call returns.
   CUstream stream = nullptr;
   MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   Bytes changing = pattern(count, seed + 1);
@@ -44,7 +44,7 @@ void check_size(std::size_t count, unsigned seed) {
   MUST(cuStreamSynchronize(stream));
   HOLDS(got == expected);
 
-  // Into pinned memory, complete once an event after it is.
+  // Into pinned memory. The bytes are complete when a later event is.
   void* pinned = nullptr;
   MUST(cuMemHostAlloc(&pinned, count, 0));
   CUevent done = nullptr;
@@ -58,7 +58,7 @@ void check_size(std::size_t count, unsigned seed) {
   MUST(cuEventDestroy_v2(done));
   MUST(cuStreamDestroy_v2(stream));
 
-  // By addresses alone.
+  // With the direction given by the addresses alone.
   MUST(cuMemcpy(a, reinterpret_cast<std::uintptr_t>(sent.data()), count));
   MUST(cuMemcpy(b, a, count));
   MUST(cuMemcpy(reinterpret_cast<std::uintptr_t>(got.data()), b, count));
@@ -71,7 +71,7 @@ void check_size(std::size_t count, unsigned seed) {
 
 void copies() {
   start();
-  // Around the bounds of what travels inside a record and of one bulk chunk.
+  // Around the size limits of data inside a record and of one bulk chunk.
   unsigned seed = 1;
   for (const std::size_t count :
        {std::size_t{1}, std::size_t{4095}, std::size_t{8192}, std::size_t{8193},
@@ -143,7 +143,7 @@ void pointers() {
   CUdeviceptr base = 0;
   MUST(cuMemGetAddressRange_v2(&base, &size, device + kBytes - 1));
   HOLDS(base == device && size == kBytes);
-  // No memory of this process can be where the device's is.
+  // No memory of this process can have the device's addresses.
   void* wanted = reinterpret_cast<void*>(device & ~CUdeviceptr{4095});
   HOLDS(mmap(wanted, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
         MAP_FAILED);
@@ -197,7 +197,7 @@ void pools() {
   start();
   CUmemoryPool pool = nullptr;
   MUST(cuDeviceGetDefaultMemPool(&pool, 0));
-  // Values of eight bytes and of four: a longer one would overwrite what lies behind.
+  // Values of eight bytes and of four: a longer value would overwrite the bytes after it.
   cuuint64_t threshold = 123'456'789'012;
   MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
   threshold = 0;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Protects programs that look up names before they need them (Dr.Jit, Warp, ffmpeg, hashcat): a name
-that NVIDIA's header declares and our library lacks makes them give up, or call address 0. Method: the
-header, preprocessed, against what the client library and the emulated device export.
+"""Exported names, for programs that look up names before they need them (Dr.Jit, Warp, ffmpeg,
+hashcat). A name that NVIDIA's header declares and our library lacks makes them give up, or call
+address 0. The test compares the preprocessed header with the exports of the client library and the
+emulated device.
 
 usage: exported_names_test.py cuda COMPILER CUDA_INCLUDE LIBRARY...
        exported_names_test.py nvml BUILD_FOLDER CUDA_INCLUDE LIBRARY...
@@ -19,7 +20,8 @@ import nvidia_library  # noqa: E402  (the path must be set first)
 from fetching import SKIPPED  # noqa: E402
 
 CUDA_HEADERS = ("cuda.h", "cudaProfiler.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h")
-# The renamings of cuda.h: the newest functions, each version's, and the default stream of each thread.
+# The renamings of cuda.h: the newest functions, those of each version, and the default stream of
+# each thread.
 CUDA_VIEWS = ([], ["-D__CUDA_API_VERSION_INTERNAL"], ["-DCUDA_API_PER_THREAD_DEFAULT_STREAM"])
 NVML = "nvidia-nvml-dev==13.4.92"
 

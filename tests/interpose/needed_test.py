@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects that the libraries which enter a stranger's program need nothing but the C library of the
-program's machine, and bring no text relocations.
+"""Needed libraries: the libraries that a program loads need only the C library of the program's
+machine, and have no text relocations.
 
 usage: needed_test.py LIBRARY ...
 """

@@ -1,5 +1,5 @@
-// The process: what a library finds behind cuGetProcAddress and cuGetExportTable, what a forked
-// child is told, and that threads come and go.
+// Process: the results of cuGetProcAddress and cuGetExportTable for a library, of calls in a forked
+// child, and of short-lived threads.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include "tests/interpose/program.h"
 
 void exports() {
-  // CUDA's runtime asks for the version before anything else.
+  // CUDA's runtime queries the version before anything else.
   int version = 0;
   MUST(cuDriverGetVersion(&version));
   HOLDS(version >= 12000 && version <= CUDA_VERSION);
@@ -23,7 +23,7 @@ void exports() {
   HOLDS(function == reinterpret_cast<void*>(&cuMemcpy_ptds));
   MUST_BE(CUDA_ERROR_NOT_FOUND, cuGetProcAddress_v2("cuNothing", &function, 12000, 0, &status));
   HOLDS(function == nullptr);
-  // The primary context has its handle before anybody retains it: slot 2 of the table CUDART.
+  // The primary context has its handle before it is first retained: slot 2 of the table CUDART.
   const unsigned char kCudart[] = {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a,
                                    0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9};
   CUuuid id;
@@ -59,7 +59,7 @@ void fork_rule() {
   }
   int ended = 1;
   HOLDS(waitpid(child, &ended, 0) == child && ended == 0);
-  // The parent's session is not disturbed by the child's end.
+  // The child's end does not disturb the parent's session.
   MUST(cuMemsetD8_v2(memory, 1, 16));
   MUST(cuCtxSynchronize());
 }

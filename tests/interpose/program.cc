@@ -1,5 +1,7 @@
-// Protects what a program under gpurun sees of memory, contexts, streams, errors and itself.
-// usage: interpose_program CASE; prints PASSED.
+// Program under gpurun: its view of memory, contexts, streams, errors and itself.
+//
+// usage: interpose_program CASE
+// Prints PASSED.
 #include "tests/interpose/program.h"
 
 #include <cstring>

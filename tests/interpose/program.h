@@ -1,4 +1,5 @@
-// What the cases of interpose_program share. A plain driver-API program: nothing of gpurun.
+// Program: the parts that the cases of interpose_program share. It is a plain driver-API program
+// without gpurun.
 #pragma once
 
 #include <cstdio>
@@ -6,7 +7,7 @@
 
 #include "driver_abi/cuda_abi.h"
 
-// Ends the program when a call does not answer as it must.
+// Ends the program when a call does not return the expected result.
 inline void must_be(CUresult expected, CUresult got, const char* what, int line) {
   if (expected == got) return;
   std::printf("FAILED: line %d: %s: %d, expected %d\n", line, what, got, expected);
@@ -21,7 +22,7 @@ inline void must_hold(bool truth, const char* what, int line) {
 #define MUST_BE(expected, call) must_be((expected), (call), #call, __LINE__)
 #define HOLDS(truth) must_hold((truth), #truth, __LINE__)
 
-// cuInit and the first device's primary context, current.
+// Calls cuInit and makes the first device's primary context current.
 CUcontext start();
 
 // The cases.

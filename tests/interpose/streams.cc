@@ -1,4 +1,4 @@
-// Streams, events and captures: what they say of themselves, and which calls a capture forbids.
+// Streams, events and captures: their attributes, and the calls that a capture forbids.
 #include <cstring>
 #include <thread>
 
@@ -32,7 +32,7 @@ void streams() {
   CUevent first = nullptr, last = nullptr;
   MUST(cuEventCreate(&first, 0));
   MUST(cuEventCreate(&last, 0));
-  MUST(cuEventQuery(first));  // Never recorded: complete.
+  MUST(cuEventQuery(first));  // Never recorded, so it is complete.
   MUST(cuEventRecord(first, stream));
   MUST(cuStreamWaitEvent(nullptr, first, 0));
   MUST(cuEventRecord(last, nullptr));

@@ -1,5 +1,5 @@
-"""What the tests of this folder share: a case of process_program natively on the emulated device and
-through gpurun, compared by exit status and output. One gpurund serves all cases of a test file."""
+"""Both: runs a case of process_program natively on the emulated device and through gpurun, and
+compares exit status and output. One gpurund serves all cases of a test file."""
 import contextlib
 import os
 import re
@@ -22,7 +22,7 @@ GONE = r"is gone: .*\. Every CUDA call fails from now on with CUDA_ERROR_DEVICE_
 
 @contextlib.contextmanager
 def script(text):
-    """The path of a file with a program in Python."""
+    """Yields the path of a file with a program in Python."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "script.py")
         with open(path, "w", encoding="utf-8") as file:
@@ -31,13 +31,13 @@ def script(text):
 
 
 def unreported_signals():
-    """For `env`: a sanitizer, where there is one, has nothing to say of a program that ends by one."""
+    """For `env`: a sanitizer reports nothing about a program that ends by a signal."""
     return {name: os.environ.get(name, "") + ":handle_segv=0:handle_abort=0"
             for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")}
 
 
 def unchecked_leaks():
-    """For `env`: a child has not the threads whose stacks hold what a leak check would look for."""
+    """For `env`: a child lacks the threads with the stacks that a leak check would search."""
     return {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0:handle_abort=0"}
 
 
@@ -49,7 +49,7 @@ def native_environment(**changes):
 
 
 class Case(unittest.TestCase):
-    """Cases are compared by both()."""
+    """Cases that both() compares."""
 
     @classmethod
     def setUpClass(cls):
@@ -72,8 +72,8 @@ class Case(unittest.TestCase):
             **options)
 
     def both(self, *command, status=0, said=None, messages=None, **options):
-        """Status and output agree, and are `status` and, if told, match `said`. On stderr gpurun says
-        nothing, or one line for each pattern of `messages` in any order."""
+        """Status and output agree, equal `status` and, if given, match `said`. On stderr gpurun
+        prints nothing, or one line for each pattern of `messages` in any order."""
         native = self.native(*command, **options)
         forwarded = self.forwarded(*command, **options)
         what = f"{command}: {native.stdout}{native.stderr} / {forwarded.stdout}{forwarded.stderr}"
@@ -93,7 +93,7 @@ class Case(unittest.TestCase):
         self.assertEqual(len(lines), len(wanted), what)
 
     def nothing_left(self):
-        """No worker of this server lives, and none of its leases."""
+        """This server has no worker and no lease left."""
         world.until(lambda: not self.server.workers(), "the workers end")
         world.until(lambda: world.holdings(self.server)["leases"] == 0, "the leases end")
 

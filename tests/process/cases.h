@@ -1,5 +1,5 @@
-// What the cases of process_program share: a plain driver-API program that knows nothing of gpurun.
-// Each case does to its own process what programs do, around CUDA calls, and says what came of it.
+// Cases of process_program, a plain driver-API program that knows nothing of gpurun. Each case
+// changes its own process as programs do, around CUDA calls, and prints the outcome.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@
 
 namespace process_cases {
 
-// Ends the program when something is not as it must be. From any thread, and in a child.
+// Ends the program when a check fails. Callable from any thread, and in a child.
 [[noreturn]] void fail(const char* what, int line, long got);
 inline void must_be(long expected, long got, const char* what, int line) {
   if (expected != got) fail(what, line, got);
@@ -20,21 +20,21 @@ inline void must_be(long expected, long got, const char* what, int line) {
 #define MUST_BE(expected, call) ::process_cases::must_be((expected), (call), #call, __LINE__)
 #define HOLDS(truth) ::process_cases::must_be(1, (truth) ? 1 : 0, #truth, __LINE__)
 
-// One write(2), so that lines of several processes stay whole.
+// Writes with one write(2), so that lines of several processes stay whole.
 void say(const std::string& line);
 
-// cuInit and the first device's primary context, current in this thread.
+// Calls cuInit and makes the first device's primary context current in this thread.
 CUcontext use_device();
-// Allocates, fills, runs a kernel, copies back and compares. use_device() has been called.
+// Allocates, fills, runs a kernel, copies back and compares. Call use_device() first.
 void compute(unsigned char value);
-// The same, whatever its first failure is; 0: right results.
+// As compute(), but returns the first failure. 0: right results.
 int try_to_compute(unsigned char value);
-// A kernel that does nothing, of the current context.
+// Returns a kernel of the current context that does nothing.
 CUfunction nothing_kernel();
 
-// "exit 3" or "signal 6" of a child; it must end in time.
+// Returns "exit 3" or "signal 6" for a child, which must end in time.
 std::string end_of(pid_t child);
-// The n-th word after the case's name; "" where there is none.
+// Returns the n-th word after the case's name, or "" when it is missing.
 std::string word(unsigned n);
 
 // The cases, by file.

@@ -1,6 +1,5 @@
-// A program that closes all descriptors, as daemons do, and takes the numbers for its own files:
-// CUDA calls fail with one defined error, and not one byte that is not the program's gets into
-// them.
+// Descriptors: a program closes all of them, as daemons do, and uses the numbers for its own files.
+// CUDA calls then fail with one defined error, and gpurun writes no byte into these files.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,7 +18,7 @@
 namespace process_cases {
 namespace {
 
-// Those above the standard ones.
+// Descriptors above the standard ones.
 std::vector<int> open_descriptors() {
   std::vector<int> found;
   DIR* folder = opendir("/proc/self/fd");
@@ -32,7 +31,8 @@ std::vector<int> open_descriptors() {
   return found;
 }
 
-// What the calls after the loss come to: some, so that whoever sends beside us has sent.
+// Makes some calls after the loss, so that the sending thread has tried to send. Prints their
+// result.
 void tell_calls() {
   CUdeviceptr memory = 0;
   for (int i = 0; i < 20; ++i) {
@@ -47,7 +47,7 @@ void tell_calls() {
 
 bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
-// Both ends of a connection; the near one in the place of `fd`.
+// Both ends of a connection. The near one has the number `fd`.
 struct Taken {
   int fd;
   int far;
@@ -63,7 +63,7 @@ void descriptors_closed() {
   tell_calls();
 }
 
-// Word: "sockets" or "files": what stands under each number afterwards.
+// Word: "sockets" or "files", which replace each descriptor.
 void descriptors_reused() {
   const std::string what = word(0);
   use_device();
@@ -80,14 +80,15 @@ void descriptors_reused() {
       HOLDS(ends[0] >= 0);
     }
     taken.push_back({fd, ends[1]});
-    HOLDS(dup2(ends[0], fd) == fd);  // Closes the old one at the same moment.
+    HOLDS(dup2(ends[0], fd) == fd);  // Atomically closes the old one.
     close(ends[0]);
   }
   tell_calls();
-  // Other threads look at their connections each second: what they did would come to the far ends.
+  // Other threads check their connections every second. Anything that they send would arrive at the
+  // far ends.
   std::vector<pollfd> far;
   for (const Taken& each : taken)
-    far.push_back({each.far, POLLIN, 0});  // Of files -1: not looked at.
+    far.push_back({each.far, POLLIN, 0});  // -1 for files: not polled.
   HOLDS(poll(far.data(), far.size(), 1'500) == 0);
   tell_calls();
   const pid_t child = fork();
@@ -101,7 +102,7 @@ void descriptors_reused() {
     if (what == "sockets") {
       int waiting = -1;
       HOLDS(ioctl(each.far, FIONREAD, &waiting) == 0 && waiting == 0);
-      // Not shut down either, and what comes for the program is not taken by somebody else.
+      // The socket is not shut down, and no other thread takes the program's bytes.
       HOLDS(send(each.far, "abc", 3, MSG_NOSIGNAL) == 3);
       HOLDS(send(each.fd, "def", 3, MSG_NOSIGNAL) == 3);
       char got[4] = "";
@@ -114,7 +115,7 @@ void descriptors_reused() {
   }
 }
 
-// All closed, standard ones too, before the first call: messages go nowhere, and not into a file
+// All closed, standard ones too, before the first call. Messages go nowhere, and never into a file
 // that the program opens under the number of stderr.
 void descriptors_closed_before() {
   const int output = fcntl(STDOUT_FILENO, F_DUPFD, 100);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects descriptors: a program that closes all of them hears one defined error and one message,
-and nothing of ours is written to, read from, shut down or closed under numbers that it uses again."""
+"""Descriptors: a program that closes all of them gets one defined error and one message. gpurun
+does not write to, read from, shut down or close their numbers when the program uses them again."""
 import os
 import resource
 import sys
@@ -17,9 +17,9 @@ MESSAGE = r"^gpurun: error: .*the program has closed gpurun's descriptor \d+.*; 
 
 class Descriptors(both.Case):
     def lost(self, *words, limit=None):
-        """It hears of the loss by the code that is documented, and by one line."""
+        """The program learns of the loss by the documented code and by one line."""
         before = None
-        if limit is not None:  # Of the client alone: its descriptors then have low numbers.
+        if limit is not None:  # For the client alone: its descriptors then have low numbers.
             def before():
                 resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-// A program that ends in each way, with threads that call CUDA meanwhile and work under way.
+// Exits: a program ends in each way, while threads call CUDA and work is in progress.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -35,7 +35,8 @@ void call_for_ever() {
   }
 }
 
-// Natively these calls work or fail, as the driver has gone or not; they must not hang or crash.
+// Natively these calls succeed or fail, depending on whether the driver has gone. They must not
+// hang or crash.
 void call_late(const char* when) {
   unsigned char byte = 0;
   static_cast<void>(cuMemsetD8_v2(kept, 3, 16));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects the end of a program: in whichever way, from whichever thread, with others calling CUDA
-meanwhile, it ends at once, with its own status, without a word of ours, and leaves nothing."""
+"""End of a program, in any way, from any thread, while others call CUDA. It ends at once, with its
+own status and without a message of ours, and leaves nothing."""
 import os
 import sys
 
@@ -9,9 +9,9 @@ import both  # noqa: E402
 import world  # noqa: E402
 from both import PROGRAM  # noqa: E402
 
-# Handlers may call exit() only where no sanitizer looks.
+# Handlers may call exit() only in builds without a sanitizer.
 SIGNAL = {} if world.ARGS.sanitizer == "thread" else {"signal": 7}
-ROUNDS = 1 if world.ARGS.sanitizer else 3  # What is raced for is not met each time.
+ROUNDS = 1 if world.ARGS.sanitizer else 3  # The race is not hit each time.
 STATUS = 7
 SIGNALS = {"abort": 6, "terminate": 6, "throw": 6, "killed": 9, "crash": 11}
 WAYS = {"return": 0, "exit": STATUS, "_exit": STATUS, "quick_exit": STATUS, "thread": STATUS,
@@ -26,7 +26,7 @@ class Exits(both.Case):
         what = f"{words}: {native.stdout}{native.stderr} / {done.stdout}{done.stderr}"
         self.assertEqual(native.returncode, status, what)
         self.assertEqual((done.returncode, done.stdout), (status, native.stdout), what)
-        self.assertEqual(done.stderr, native.stderr, what)  # std::terminate says why.
+        self.assertEqual(done.stderr, native.stderr, what)  # std::terminate prints the reason.
 
     def test_while_other_threads_call(self):
         for _ in range(ROUNDS):

@@ -1,5 +1,5 @@
-// Processes that this one makes, in each order with CUDA's start. A child of a process that has
-// called cuInit is told CUDA_ERROR_NOT_INITIALIZED, as NVIDIA's driver tells it.
+// Forks: processes that this one makes, in each order with CUDA's start. A child of a process that
+// has called cuInit gets CUDA_ERROR_NOT_INITIALIZED, as from NVIDIA's driver.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -20,7 +20,7 @@ extern char** environ;
 namespace process_cases {
 namespace {
 
-// What a child of a process that uses CUDA hears, call by call.
+// The results in a child of a process that uses CUDA, call by call.
 std::string heard() {
   CUdeviceptr memory = 0;
   CUcontext context = nullptr;
@@ -45,14 +45,14 @@ void in_child(const char* what, void (*body)()) {
   say(std::string(what) + ": " + end_of(child) + "\n");
 }
 
-// What needs no cuInit, each by its name.
+// Queries that need no cuInit, each by its name.
 void ask_version() {
   int version = 0;
   MUST(cuDriverGetVersion(&version));
   HOLDS(version >= 13000);
 }
 
-// Of a function that the first drivers of CUDA 13 do not have.
+// Queries a function that the first drivers of CUDA 13 lack.
 void ask_new_function() {
   void* function = nullptr;
   CUdriverProcAddressQueryResult status{};
@@ -66,7 +66,8 @@ struct Nvml {
   int (*get_version)(char*, unsigned);
 };
 
-// Programs of threads call this before they fork: a child may find the loader's lock held.
+// Programs with threads call this before they fork, because a child may find the loader's lock
+// held.
 const Nvml& nvml() {
   static const Nvml functions = [] {
     void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
@@ -148,7 +149,7 @@ void fork_after_context() {
     std::vector<int> numbers(1'000'000, 1);
     long sum = 0;
     for (const int number : numbers) sum += number;
-#ifndef GPURUN_TSAN  // It allows none in such a child.
+#ifndef GPURUN_TSAN  // ThreadSanitizer allows no thread in such a child.
     std::thread([&] { ++sum; }).join();
 #else
     ++sum;
@@ -161,7 +162,7 @@ void fork_after_context() {
   compute(2);
 }
 
-// Whatever lock another thread holds at the moment of the fork must not stop the child.
+// No lock that another thread holds at the moment of the fork may block the child.
 void fork_from_a_thread() {
   const CUcontext context = use_device();
   std::atomic<bool> over{false};
@@ -169,7 +170,7 @@ void fork_from_a_thread() {
   for (int i = 0; i < 3; ++i) {
     callers.emplace_back([&, i] {
       while (!over) {
-        // Threads that come and go, too: each takes and gives back what CUDA keeps of a thread.
+        // Also short-lived threads: each takes and returns CUDA's data of a thread.
         std::thread([&] {
           MUST(cuCtxSetCurrent(context));
           compute(static_cast<unsigned char>(i));
@@ -195,7 +196,7 @@ void fork_from_a_thread() {
   say("children heard what they must\n");
 }
 
-// Children that end in each way: the parent goes on undisturbed.
+// Children that end in each way. The parent continues undisturbed.
 void fork_child_ends() {
   use_device();
   for (int how = 0; how < 5; ++how) {
@@ -225,8 +226,8 @@ void fork_grandchild() {
   });
 }
 
-// Word: what the parent asks before it makes children. It has not called cuInit, so they start
-// afresh, and their children too. Once it has, they cannot, but what needs no cuInit works.
+// Word: the parent's query before it makes children. The parent has not called cuInit, so they and
+// their children start afresh. After its cuInit they cannot, but calls that need no cuInit work.
 void fork_after_questions() {
   ask(word(0));
   in_child("child", work);
@@ -256,8 +257,8 @@ void fork_after_questions() {
   say("driver " + ask_nvml() + "\n");
 }
 
-// Other threads ask meanwhile, so that the moment of the fork is any of an attach or of a question.
-// Word: whether they compute, too.
+// Other threads query meanwhile, so that the fork happens at any moment of an attach or a query.
+// Word: whether they also compute.
 void fork_while_asked() {
   const bool computes = word(0) == "compute";
   const CUcontext context = computes ? use_device() : nullptr;
@@ -291,8 +292,8 @@ void fork_while_asked() {
   for (std::thread& each : callers) each.join();
 }
 
-// In each round a process whose threads ask for the first time forks meanwhile, so that the moment
-// of the fork is any of what a first question prepares.
+// In each round a process forks while its threads make their first query, so that the fork happens
+// at any moment of the preparation for a first query.
 void fork_at_first_question() {
   static_cast<void>(nvml());
   for (int round = 0; round < 40; ++round) {
@@ -351,7 +352,7 @@ void fork_and_exec() {
   compute(5);
 }
 
-// A child made without the C library's fork: no handler of ours runs in it.
+// A child made without the C library's fork, so that no handler of ours runs in it.
 void fork_without_handlers() {
   use_device();
   const auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
@@ -379,10 +380,10 @@ void exec_from_a_thread() {
   }
   while (going < 10) std::this_thread::yield();
   std::thread([&] { execl(program.c_str(), program.c_str(), "work", nullptr); }).join();
-  _exit(1);  // It came back.
+  _exit(1);  // execl() returned.
 }
 
-// A child that outlives its killed parent: it says its number and the parent's, and stays.
+// A child that outlives its killed parent. It prints its process id and the parent's, and stays.
 void orphan() {
   use_device();
   compute(1);
@@ -395,7 +396,7 @@ void orphan() {
   for (;;) pause();
 }
 
-// daemon(3) as services do it, with all descriptors but the standard ones closed, then CUDA.
+// daemon(3) as services use it, with all descriptors except the standard ones closed, then CUDA.
 void daemon_of_its_own() {
   if (word(0) == "parent-too") use_device();
   if (word(0) == "parent-asks") ask_all();

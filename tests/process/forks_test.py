@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Protects processes that a program makes: a child of one that uses CUDA hears that it cannot, one of
-a program that does not yet starts afresh, what is executed anew starts afresh, and a child that
-outlives its parent keeps nothing of the parent's alive."""
+"""Processes that a program makes. A child of a process that uses CUDA gets an error, and a child of
+one that does not yet starts afresh. A newly executed program starts afresh. A child that outlives
+its parent keeps nothing of the parent's alive."""
 import os
 import re
 import signal
@@ -109,7 +109,7 @@ class Forks(both.Case):
 
 
 class Orphans(both.Case):
-    """Children that outlive a parent which was killed."""
+    """Children that outlive a killed parent."""
 
     def start(self, *words):
         run = subprocess.Popen([world.GPURUN, "-q", *self.server.options(), "--", PROGRAM, *words],
@@ -118,7 +118,7 @@ class Orphans(both.Case):
         self.addCleanup(run.stdout.close)
         self.addCleanup(run.stderr.close)
         self.addCleanup(run.wait)
-        self.addCleanup(run.kill)  # And with it whatever is left of the program.
+        self.addCleanup(run.kill)  # Which also kills the rest of the program.
         return run
 
     def test_a_dead_parents_session_ends_and_the_lease_stays(self):
@@ -128,7 +128,7 @@ class Orphans(both.Case):
         os.kill(parent, signal.SIGKILL)
         world.until(lambda: not self.server.workers(), "the worker ends, though the child lives")
         self.assertTrue(world.alive(child))
-        # It belongs to the run still, and may make a process that uses the GPU.
+        # The child still belongs to the run, and may start a process that uses the GPU.
         self.assertEqual(world.holdings(self.server)["leases"], 1)
         os.kill(child, signal.SIGKILL)
         run.communicate(timeout=world.SECONDS)
@@ -142,7 +142,7 @@ class Orphans(both.Case):
         self.assertEqual(run.stdout.readline(), "the child hears 3 3 3 3 3 3\n")
         child, parent = map(int, re.search(r"child (\d+) of (\d+)", run.stdout.readline()).groups())
         os.kill(parent, signal.SIGKILL)
-        # Long before the server would wonder that it hears nothing (30 s).
+        # Long before the server's silence deadline (30 s).
         self.assertTrue(world.wait(lambda: not self.server.workers(), 15), "the worker lives on")
         os.kill(child, signal.SIGKILL)
         run.communicate(timeout=world.SECONDS)
@@ -152,7 +152,7 @@ class Orphans(both.Case):
         run = self.start("daemon_of_its_own", "parent-idle", "stays")
         lines = [run.stdout.readline() for _ in range(3)]
         daemon = next(int(line.split()[1]) for line in lines if line.startswith("daemon "))
-        # One that ends in that moment has no fields.
+        # A process that ends at that moment has no fields.
         (main,) = [pid for pid in world.running(PROGRAM) if pid != daemon and
                    (world.stat_fields(pid) or (None, None))[1] == str(run.pid)] or [None]
         world.until(lambda: main is None or not world.alive(main), "the program itself ends")

@@ -1,4 +1,4 @@
-// A kernel that is given a pointer to host memory, which a device natively reaches.
+// Host pointers: a kernel gets a pointer to host memory, which a local device can access.
 #include <sys/mman.h>
 
 #include "tests/process/cases.h"
@@ -6,8 +6,8 @@
 namespace process_cases {
 namespace {
 
-// Writes through its second parameter if the first is not 0; the third begins with another pointer
-// at its second word, through which it writes if the first is 2.
+// Writes through its second parameter if the first is not 0. The third starts with another pointer
+// at its second word. The kernel writes through that one if the first parameter is 2.
 constexpr const char* kImage = R"(.version 8.0
 .target sm_80
 .address_size 64
@@ -60,7 +60,7 @@ void launch(CUfunction kernel, Arguments& with, bool as_graph) {
 
 }  // namespace
 
-// Word: what the kernel gets. Says what a wait for it answers.
+// Word: the kernel's argument. Prints the result of a wait for the kernel.
 void host_pointer() {
   use_device();
   CUmodule module = nullptr;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects the word on a kernel that follows a pointer to pinned or registered host memory, which it
-cannot reach through gpurun: one line names kernel and parameter, and none does for another fault."""
+"""Kernels that follow a pointer to pinned or registered host memory, which they cannot access
+through gpurun. One line names the kernel and the parameter. Another fault prints no such line."""
 import os
 import re
 import sys

@@ -1,5 +1,5 @@
-// What the machine refuses: address space, descriptors, threads, stacks, system calls. Either the
-// program computes, or it hears an error.
+// Limits of the machine: address space, descriptors, threads, stacks, system calls. The program
+// either computes, or gets an error.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -49,12 +49,13 @@ void* compute_there(void* argument) {
 
 }  // namespace
 
-// Words: pairs of a limit and its value. Says what the first call came to.
+// Words: pairs of a limit and its value. Prints the result of the first call.
 void limited() {
   for (unsigned i = 0; !word(i).empty(); i += 2) limit(word(i), word(i + 1));
   CUcontext context = nullptr;
   int version = 0;
-  MUST(cuDriverGetVersion(&version));  // Whatever is wrong: else the driver seems to be too old.
+  // The version query always works, because otherwise the driver seems to be too old.
+  MUST(cuDriverGetVersion(&version));
   int result = cuInit(0);
   if (result == 0) result = cuDevicePrimaryCtxRetain(&context, 0);
   if (result == 0) result = cuCtxSetCurrent(context);
@@ -62,7 +63,7 @@ void limited() {
   say(result == 0 ? "computed\n" : "result " + std::to_string(result) + "\n");
 }
 
-// As containers do with what they do not want: "not there", or "not allowed".
+// As containers treat unwanted calls: "not there", or "not allowed".
 void system_calls_refused() {
   const unsigned refusal = word(0) == "EPERM" ? EPERM : ENOSYS;
   constexpr unsigned kRefused[] = {SYS_userfaultfd,
@@ -84,7 +85,7 @@ void system_calls_refused() {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const unsigned number : kRefused) {
     filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
-    // The C library falls back from clone3 only where it is not there.
+    // The C library falls back from clone3 only when it does not exist.
     const unsigned error = number == SYS_clone3 ? ENOSYS : refusal;
     filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error));
   }
@@ -137,9 +138,9 @@ long status(const std::string& name) {
 
 }  // namespace
 
-// Threads that come and go, each with its own default stream. Says what it holds after each of four
-// times as many, and waits for a line, so that the worker can be looked at. Words: how many each
-// time, and how many live at once (4).
+// Short-lived threads, each with its own default stream. Prints the process's resources after each
+// of four rounds of threads, and waits for a line, so that the test can inspect the worker. Words:
+// threads in each round, and how many live at once (4).
 void many_threads() {
   const CUcontext context = use_device();
   const int count = std::atoi(word(0).c_str());

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects programs under limits: with little address space, few descriptors, small stacks, refused
-system calls they compute, or hear an error and why; threads that come and go leave nothing."""
+"""Programs under limits. With little address space, few descriptors, small stacks or refused system
+calls they compute, or get an error with its reason. Short-lived threads leave nothing."""
 import os
 import resource
 import subprocess
@@ -46,7 +46,7 @@ class Limits(both.Case):
             self.skipTest("needs a user of its own: root has no limit")
         if world.ARGS.sanitizer:
             self.skipTest("the search for leaks starts a thread")
-        # A private server, as that user could not read the secret of another.
+        # A private server, because that user could not read the secret of another.
         done = subprocess.run(
             ["setpriv", "--reuid=2000005000", "--clear-groups", "--", world.GPURUN, "-q", "--device",
              "emulated", "--", PROGRAM, "limited", "nproc", "1"], env=world.environment(GPURUN_DRIVER=None),
@@ -130,16 +130,16 @@ class Threads(both.Case):
 
         held = [holds() for _ in range(4)]
         self.assertEqual(run.communicate(timeout=both.SECONDS), ("PASSED\n", ""))
-        # A thread that was joined may still be counted for a moment.
+        # A joined thread may still be counted for a moment.
         self.assertLessEqual(held[-1]["program's own"] - held[0]["program's own"], at_once)
         for name in ("gpurun-worker", os.path.basename(PROGRAM)):
             for before, after in zip(held[0][name], held[-1][name]):
-                # The worker has a thread for each stream that works, and ends those that are idle.
+                # The worker has a thread for each busy stream, and ends those that are idle.
                 self.assertLessEqual(after - before, at_once + 4, (name, held))
             if world.ARGS.sanitizer:
-                continue  # Which keeps what was freed.
-            # A thread that left 512 bytes would have left more, each time. How many streams work at once is
-            # chance, and more than ever before take more memory, once.
+                continue  # Its allocator keeps freed memory.
+            # A leak of 512 bytes for each thread would grow more, each time. The number of streams
+            # that are busy at once is random, and a new maximum takes memory once.
             grown = min(after[name, "KiB"] - before[name, "KiB"] for before, after in zip(held, held[1:]))
             self.assertLess(grown, THREADS // 2, (name, held))
         for seen in held:

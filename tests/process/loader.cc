@@ -1,7 +1,7 @@
-// loader LIBRARY ROUNDS: a program that does not link with CUDA but opens its driver by name,
-// closes it and opens it again; each round computes. With LARGE_THREAD_STORAGE each thread of the
-// process, ours too, has a megabyte of thread-local variables, which the C library takes from its
-// stack.
+// loader LIBRARY ROUNDS: a program that does not link with CUDA. It opens the driver by name,
+// closes it and opens it again, and computes in each round. With LARGE_THREAD_STORAGE each thread
+// of the process, including ours, has a megabyte of thread-local variables, which the C library
+// takes from its stack.
 #include <dlfcn.h>
 
 #include <cstdio>

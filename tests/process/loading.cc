@@ -1,4 +1,5 @@
-// How the library came in, and what the program does to what it was started with.
+// Loading: the ways in which the library is loaded, and changes of the program to its start-up
+// state.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -21,7 +22,7 @@ void folder_removed() {
   work();
 }
 
-// The word: the new root, which has nothing in it. Afterwards no file can be opened by name.
+// The word: the new, empty root. Afterwards no file can be opened by name.
 void another_root() {
   if (word(1) == "after") use_device();
   HOLDS(chroot(word(0).c_str()) == 0 && chdir("/") == 0);
@@ -33,7 +34,7 @@ void another_root() {
   say(result == 0 ? "computed\n" : "result " + std::to_string(result) + "\n");
 }
 
-// A plugin that uses CUDA, loaded and unloaded again and again.
+// Loads and unloads a plugin that uses CUDA, again and again.
 void plugin_again() {
   for (int round = 0; round < 5; ++round) {
     void* plugin = dlopen(word(0).c_str(), RTLD_NOW | RTLD_LOCAL);

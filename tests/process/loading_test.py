@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects programs whatever way our library came into them, whatever they do to their environment,
-folder and root, and whoever watches them: they compute, or say why they cannot."""
+"""Programs in which our library was loaded in various ways, which change their environment, folder
+and root, or which a debugger controls. They compute, or report why they cannot."""
 import glob
 import os
 import shutil
@@ -72,7 +72,7 @@ class Loading(both.Case):
 
 
 class Elsewhere(both.Case):
-    """Where the session file, or the server, is out of sight."""
+    """The session file, or the server, is not visible."""
 
     def explained(self, *words, messages):
         done = self.forwarded(*words)
@@ -97,7 +97,7 @@ class Elsewhere(both.Case):
             self.skipTest("needs user namespaces")
         if os.geteuid() == 0:
             self.both("unshare", "--mount", PROGRAM, "work", said="PASSED")
-        # Who is in another user namespace may not look into gpurun's process.
+        # A process in another user namespace may not look into gpurun's process.
         self.explained(*unshare, PROGRAM, "work", messages=[OUT_OF_SIGHT])
         self.explained(*unshare, "--pid", "--fork", "--mount-proc", PROGRAM, "work",
                        messages=[OUT_OF_SIGHT])

@@ -1,12 +1,12 @@
-// Questions without cuInit where there is no server, or no worker, any more.
+// Lost: queries without cuInit when the server or the worker has gone.
 #include <unistd.h>
 
 #include "tests/process/cases.h"
 
 namespace process_cases {
 
-// Says that it is ready, waits for a line, and says what version and cuInit answer. Word:
-// "attached" asks for the version first, so that there is a session that can be lost.
+// Prints that it is ready, waits for a line, and prints the results of the version query and
+// cuInit. Word: "attached" queries the version first, so that a session exists that can be lost.
 void lost() {
   int version = 0;
   if (word(0) == "attached") MUST(cuDriverGetVersion(&version));
@@ -21,7 +21,7 @@ void lost() {
   const CUresult found = cuGetProcAddress_v2("cuInit", &function, 12000, 0, &status);
   CUcontext context = nullptr;
   int result = cuInit(0);
-  // A session that has been lost is noticed by the first call that needs the server.
+  // The first call that needs the server detects the loss of the session.
   if (result == 0) result = cuDevicePrimaryCtxRetain(&context, 0);
   if (result == 0) result = cuCtxSetCurrent(context);
   if (result == 0) result = try_to_compute(1);

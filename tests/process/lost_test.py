@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Protects a program whose server or worker is gone, or out of sight: the driver's version is still
-told, so that CUDA's runtime does not call the driver too old, and cuInit answers what fits."""
+"""Programs that have lost their server or worker, or cannot see it. The driver's version is still
+returned, so that CUDA's runtime does not call the driver too old, and cuInit returns the matching
+error."""
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 
 class Lost(unittest.TestCase):
     def told(self, *words, before=(), lose=lambda server: None, env=None):
-        """What the program says after `lose`, and what stands on stderr."""
+        """The program's output after `lose`, and its stderr."""
         with world.Gpurund() as server:
             run = subprocess.Popen([world.GPURUN, "-q", *server.options(), "--", *before, PROGRAM, "lost", *words],
                                    env=world.environment(**(env or {})), text=True, stdin=subprocess.PIPE,

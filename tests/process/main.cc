@@ -1,5 +1,5 @@
-// process_program CASE [WORD...]: runs one case; what cases share. Prints PASSED where a case ends
-// by returning.
+// process_program CASE [WORD...]: runs one case, and has the parts that cases share. Prints PASSED
+// when a case ends by returning.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// A library that computes with CUDA, and frees in its destructor what it keeps.
+// Plugin: a library that computes with CUDA, and frees its memory in its destructor.
 #include "driver_abi/cuda_abi.h"
 
 namespace {
@@ -13,7 +13,7 @@ struct Guard {
 
 }  // namespace
 
-// 0, or what failed.
+// Returns 0, or the code of the failure.
 extern "C" [[gnu::visibility("default")]] int plugin_run() {
   CUcontext context = nullptr;
   int result = cuInit(0);

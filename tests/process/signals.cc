@@ -1,4 +1,4 @@
-// Signals are the program's: its handlers, masks and waits work around CUDA calls as without them.
+// Signals: the program's handlers, masks and waits work around CUDA calls as without gpurun.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -25,13 +25,13 @@ pthread_t main_thread;
 
 void count_signal(int number) {
   storms[number == SIGALRM ? 0 : number == SIGPROF ? 1 : 2].fetch_add(1);
-  // Of this program there is but one thread while it storms.
+  // The program has only one thread during the storm.
   if (pthread_equal(pthread_self(), main_thread) == 0) in_a_strange_thread = true;
 }
 
 }  // namespace
 
-// Interrupts every wait again and again, by handlers without SA_RESTART.
+// Interrupts every wait repeatedly, by handlers without SA_RESTART.
 void signal_storm() {
   main_thread = pthread_self();
   struct sigaction action = {};
@@ -48,7 +48,7 @@ void signal_storm() {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }
   }
-  // SIGPROF comes with the clock's ticks, of which a quick program may not have lived to see one.
+  // SIGPROF comes with the clock's ticks, and a fast program may end before the first.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (storms[1] == 0 && std::chrono::steady_clock::now() < end) compute(1);
   itimerval none = {};
@@ -58,7 +58,8 @@ void signal_storm() {
   HOLDS(!in_a_strange_thread);
 }
 
-// Signals that all threads of the program block and one of them waits for: none of ours takes one.
+// Signals that all threads of the program block, and for which one of them waits. None of our
+// threads takes one.
 void signals_waited_for() {
   sigset_t waited, before, after;
   sigemptyset(&waited);
@@ -85,8 +86,8 @@ void signals_waited_for() {
   compute(2);
 }
 
-// The program's handler of SIGSEGV, on its alternate stack, and its other dispositions stay its
-// own.
+// The program's handler of SIGSEGV, on its alternate stack, and its other dispositions are
+// unchanged.
 void own_handlers() {
   static sigjmp_buf back;
   static unsigned char stack[64 << 10];
@@ -98,7 +99,7 @@ void own_handlers() {
   struct sigaction action = {};
   action.sa_flags = SA_ONSTACK;
   action.sa_handler = [](int) {
-    // Not a variable's: AddressSanitizer may have it elsewhere.
+    // Not a variable's address, because AddressSanitizer may place variables elsewhere.
     const auto* const here = static_cast<const unsigned char*>(__builtin_frame_address(0));
     on_own_stack = here >= stack && here < stack + sizeof stack;
     siglongjmp(back, 1);
@@ -119,7 +120,7 @@ void own_handlers() {
   compute(2);
 }
 
-// Computes until it is told to stop by its input's end; says when it has begun.
+// Computes until its input ends. Prints when it has begun.
 void steady() {
   use_device();
   compute(0);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects signals: storms of them, handlers, masks and waits work around CUDA calls as without us, a
-stop and a continuation go unnoticed, and a lost connection never kills by SIGPIPE."""
+"""Signals: storms of them, handlers, masks and waits work around CUDA calls as without us. A stop
+and a continuation go unnoticed, and a lost connection never kills by SIGPIPE."""
 import os
 import signal
 import subprocess
@@ -25,7 +25,7 @@ class Signals(both.Case):
         self.both(PROGRAM, "own_handlers", said="PASSED", env=both.unreported_signals())
 
     def steady(self):
-        # In a process group of its own: one that its session's end left behind takes no SIGTSTP.
+        # In its own process group, because a group orphaned at its session's end ignores SIGTSTP.
         run = subprocess.Popen([world.GPURUN, "-q", *self.server.options(), "--", PROGRAM, "steady"],
                                env=world.environment(), stdin=subprocess.PIPE, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -56,7 +56,7 @@ class Signals(both.Case):
         run = self.steady()
         for worker in self.server.workers():
             os.kill(worker, signal.SIGKILL)
-        said = run.stdout.readline()  # Its input stays open until then, and so it goes on to call.
+        said = run.stdout.readline()  # Its input stays open until then, so that it continues to call.
         _, errors = run.communicate(timeout=both.SECONDS)
         self.assertRegex(said, f"FAILED: .*: {DEVICE_UNAVAILABLE}\n")
         self.assertEqual(run.returncode, 1, errors)

@@ -1,4 +1,5 @@
-// Which devices a program sees, as CUDA_VISIBLE_DEVICES and what it does itself decide.
+// Visible devices: the devices that a program sees with CUDA_VISIBLE_DEVICES and its own changes to
+// it.
 #include <cstdlib>
 
 #include "tests/process/cases.h"
@@ -26,8 +27,7 @@ void tell_devices() {
 
 }  // namespace
 
-// Words: what the program itself sets the variable to, if anything; "ask": it has asked for the
-// version before.
+// Words: the value that the program itself sets, if any. "ask": it has queried the version before.
 void visible() {
   if (word(1) == "ask") {
     int version = 0;
@@ -35,7 +35,7 @@ void visible() {
   }
   if (word(0) != "") setenv("CUDA_VISIBLE_DEVICES", word(0) == "empty" ? "" : word(0).c_str(), 1);
   tell_devices();
-  tell_devices();  // cuInit once more answers the same.
+  tell_devices();  // A second cuInit gives the same result.
 }
 
 }  // namespace process_cases

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Protects CUDA_VISIBLE_DEVICES: a program sees the same devices in the same order through gpurun as
-natively, whatever the variable says and whoever sets it; so in a private server and in a named one."""
+"""CUDA_VISIBLE_DEVICES: a program sees the same devices in the same order through gpurun as
+natively, for each value and however it was set. This holds for a private server and for a named
+one."""
 import os
 import subprocess
 import sys
@@ -69,7 +70,7 @@ class Visible(unittest.TestCase):
         for value, options in (("2", ["-n", "1"]), ("1,0", ["-n", "2"]), ("2,1", ["-n", "3"]), ("", ["-n", "1"]),
                                ("1,1", ["-n", "1"])):
             self.same(*options, value=value)
-        # Of more GPUs the program has the first, and knows of no others.
+        # Of more GPUs the program sees only the first.
         self.assertEqual(result(private("-q", "-n", "1", value="2,1")), result(native("2")))
         refused = private("-q", "-n", "4", value="1")
         self.assertEqual((refused.returncode, refused.stdout), (125, ""))
@@ -83,12 +84,13 @@ class Visible(unittest.TestCase):
                     env=world.environment(CUDA_VISIBLE_DEVICES=value), capture_output=True, text=True,
                     timeout=both.SECONDS, stdin=subprocess.DEVNULL)
                 self.assertEqual((done.returncode, done.stdout), (0, native(value).stdout), done.stderr)
-                # What a batch system has set for other GPUs is no riddle.
+                # A value from a batch system for other GPUs causes no message.
                 said = "names no GPU of the lease, so the program sees none" in done.stderr
                 self.assertEqual(said, value == "NoDevFiles", done.stderr)
 
     def test_a_server_that_is_confined_itself(self):
-        """gpurund started by hand with the variable lends what that leaves, numbered from 0."""
+        """A gpurund that was started by hand with the variable lends only its devices, numbered
+        from 0."""
         confined = world.environment(GPURUN_EMULATED=THREE, CUDA_VISIBLE_DEVICES=f"{UUIDS[2]},1")
         with world.Gpurund(env=confined) as server:
             done = subprocess.run([world.GPURUN, "-q", "-n", "2", *server.options(), "--", PROGRAM, "visible"],

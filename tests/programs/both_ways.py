@@ -1,5 +1,5 @@
-"""For what writes the tables of docs/results: wheels of PyPI, fetched once; a program natively on the
-emulated device and through gpurun, judged; lines that are shown as they come and kept in the end."""
+"""Both ways, for the tables of docs/results: fetches wheels of PyPI once, and runs a program
+natively on the emulated device and through gpurun. Shows its lines as they come, and keeps them."""
 import collections
 import datetime
 import os
@@ -15,7 +15,8 @@ Outcome = collections.namedtuple("Outcome", "right text output")
 
 
 def judge(build, record, options, command, seconds):
-    """Of run_both.py with these options: whether all was right, "right" or what was wrong, all output."""
+    """Runs run_both.py with these options. Returns whether all was right, "right" or the fault, and
+    all output."""
     try:
         done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "run_both.py"), "--build", build,
                                "--record", record, "--expect", "^PASSED$", *options, "--", *command],
@@ -37,7 +38,7 @@ def each_way(build, record, command, seconds, options=()):
 
 
 def fetch_wheels(folder, wheels):
-    """Each wheel alone into folder/WHEEL, once; what is there is not asked for again."""
+    """Installs each wheel alone into folder/WHEEL, once. An existing one is not fetched again."""
     os.makedirs(folder, exist_ok=True)
     for wheel in wheels:
         ready = os.path.join(folder, "ready-" + wheel)
@@ -51,7 +52,8 @@ def fetch_wheels(folder, wheels):
 
 
 def stand():
-    """What a page vouches for: the commit (`+`: changed since), the day (UTC) and the machine's cores."""
+    """The state that a page describes: the commit (`+`: changed since), the day (UTC) and the
+    machine's cores."""
     def git(*words):
         done = subprocess.run(["git", "-C", HERE, *words], capture_output=True, text=True)
         return done.stdout.strip() if done.returncode == 0 else None
@@ -72,7 +74,7 @@ class Table:
         print(self.lines[-1], flush=True)
 
     def finish(self, path=None):
-        """The exit status: 0 if all was right. The table is written where it was asked for."""
+        """Writes the table to `path`. Returns the exit status: 0 if all was right."""
         self.lines.insert(0, stand())
         self.lines.append(f"{self.wrong} wrong" if self.wrong else "all right")
         if path:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Protects: on a machine without network the fixtures that fetch what is not ours are skips that say
-what was missing; they neither fail nor leave behind what the next run would take for whole. And a page of
-docs/results says which commit, day and machine it vouches for."""
+"""Fetching without network: the fixtures that fetch third-party packages are skips that name what
+was missing. They neither fail nor leave a partial result that the next run would take for complete.
+A page of docs/results names its commit, day and machine."""
 import os
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NOWHERE = "http://127.0.0.1:9"  # The port of discard: nobody listens.
+NOWHERE = "http://127.0.0.1:9"  # The discard port, with no listener.
 
 
 class WithoutNetwork(unittest.TestCase):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Fetches one of NVIDIA's libraries from PyPI into a folder, for machines whose CUDA has none, and
-builds a program with it if told to. Only tests use it; nothing of it is committed.
+"""NVIDIA library: fetches one of NVIDIA's libraries from PyPI into a folder, for machines with a
+CUDA that lacks it. Optionally builds a program with it. Only tests use it, and nothing of it is
+committed.
 
 usage: nvidia_library.py FOLDER PACKAGE==VERSION MEGABYTES [NVCC SOURCE PROGRAM LIBRARY]
-More than 300 MB are fetched only when GPURUN_LARGE_DOWNLOADS is 1. Exit status 77: not fetched, or no
-network (said), so the tests that need it are skipped.
+More than 300 MB are fetched only when GPURUN_LARGE_DOWNLOADS is 1. Exit status 77: not fetched, or
+no network (reported), so the tests that need it are skipped.
 """
 import glob
 import os
@@ -18,7 +19,7 @@ LARGE_MB = 300
 
 
 def fetch(folder, requirement, megabytes):
-    """Whether the library is in `folder` afterwards."""
+    """Returns whether the library is in `folder` afterwards."""
     ready = os.path.join(folder, "ready-" + requirement)
     if os.path.exists(ready):
         return True
@@ -31,11 +32,11 @@ def fetch(folder, requirement, megabytes):
     fetching.fetch(f"{requirement} (PyPI)", [*install, "--no-deps", "--no-cache-dir",
                                              "--target", os.path.join(folder, "site"), requirement])
     shutil.rmtree(environment)
-    # Until CUDA 12 each wheel has a folder of its library's name.
+    # Up to CUDA 12 each wheel has a folder with its library's name.
     inside, = (name for name in os.listdir(os.path.join(folder, "site/nvidia"))
                if not name.startswith("__"))
     os.rename(os.path.join(folder, "site/nvidia", inside), os.path.join(folder, "cu13"))
-    # The wheels carry versioned names only; linkers and clients ask for the plain ones.
+    # The wheels have only versioned names. Linkers and clients need the plain ones.
     for library in glob.glob(os.path.join(folder, "cu13/lib/*.so.*")):
         plain = library[:library.index(".so.") + 3]
         if not os.path.lexists(plain):

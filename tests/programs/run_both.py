@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs a program natively on the emulated device and through gpurun, and compares.
+"""Runs a program natively on the emulated device and through gpurun, and compares the two.
 
-The native run is the reference: same program, our software driver found by LD_LIBRARY_PATH and
-nothing of gpurun in between. Exit status and output must agree, but for lines that hold times. Lines
-whose order the program leaves open (blocks of one kernel that print) agree in any order, if it is said
-which they are: each must still be there, as often, in a place where one of them stands.
+The native run is the reference: the same program, with our software driver from LD_LIBRARY_PATH and
+without gpurun. Exit status and output must agree, except for lines with times. Some programs leave
+the order of lines open (blocks of one kernel that print). An option names those lines, and they
+then agree in any order. Each must still appear as often, at a place of such a line.
 
 usage: run_both.py --build DIR [options] -- PROGRAM ARG...
-Exit status 0: agreed; 1: did not; 77: something is missing (said), so the test is skipped.
+Exit status 0: agreed; 1: did not; 77: something is missing (reported), so the test is skipped.
 """
 import argparse
 import contextlib
@@ -57,14 +57,14 @@ def parse():
 
 def environment(args):
     env = {k: v for k, v in os.environ.items() if not k.startswith("GPURUN_") and k not in args.unset}
-    # Kernel tables, code images, objects: neither the user's change what is seen here, nor ours his.
+    # Kernel tables, code images and objects are separate from the user's.
     env["HOME"] = os.path.join(os.path.abspath(args.build), "home")
     env["XDG_CACHE_HOME"] = os.path.join(env["HOME"], ".cache")
     os.makedirs(env["XDG_CACHE_HOME"], exist_ok=True)
     for setting in args.env:
         key, _, value = setting.partition("=")
         env[key] = value
-    if args.status == ABORTED:  # A sanitizer has nothing to report of that.
+    if args.status == ABORTED:  # A sanitizer must not report that.
         env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":handle_abort=0"
     return env
 
@@ -75,7 +75,7 @@ def run(name, command, env, folder):
                           errors="replace", stdin=subprocess.DEVNULL)
     sys.stdout.write(done.stdout)
     sys.stdout.write(done.stderr)
-    if done.returncode < 0:  # A signal's number: as shells and gpurun say it.
+    if done.returncode < 0:  # A signal's number, as shells and gpurun give it.
         done.returncode = 128 - done.returncode
     print(f"-- {name}: exit status {done.returncode}", flush=True)
     return done
@@ -106,7 +106,8 @@ def run_forwarded(args, folder):
 
 
 def recording(args):
-    """Which functions the program calls, for docs/api-coverage.md (driver_abi/apigen/emit_pages.py)."""
+    """Records the functions that the program calls, for docs/api-coverage.md
+    (driver_abi/apigen/emit_pages.py)."""
     folder = os.path.join(os.path.abspath(args.build), "exercised")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, args.record + ".json")
@@ -121,13 +122,13 @@ def comparable(text, ignore, any_order=None):
 
 
 def in_settled_order(lines, pattern):
-    """The lines that match `pattern` sorted into the places where such lines stand."""
+    """Sorts the lines that match `pattern` within the places of such lines."""
     matching = iter(sorted(line for line in lines if re.search(pattern, line)))
     return [next(matching) if re.search(pattern, line) else line for line in lines]
 
 
 def logged(pattern, done):
-    """Lines of stderr that match. gpurund says of a worker's words which worker's they are."""
+    """Lines of stderr that match, without gpurund's prefix that names the worker."""
     lines = (re.sub(r"^gpurun-worker\[\d+\]: ", "", line) for line in done.stderr.splitlines())
     return [line for line in lines if re.search(pattern, line)]
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Protects: of two runs of a program run_both.py calls different what differs. With --any-order the lines
-that match may change places with one another, and nothing else may: a line that lacks, is there twice, is
-another one or stands among others is a difference.
+"""run_both.py reports every difference of two runs. With --any-order the matching lines may swap
+places with one another, and nothing else may. A line that is missing, appears twice, differs or
+stands among other lines is a difference.
 
-No device takes part: a shell script stands for the program, and one for gpurun."""
+No device takes part: one shell script replaces the program, and one replaces gpurun."""
 import os
 import subprocess
 import sys
@@ -35,7 +35,8 @@ class RunBoth(unittest.TestCase):
         script(os.path.join(self.build, "bin/gpurun"), GPURUN)
 
     def complaint(self, forwarded, *options):
-        """Of a program that prints LINES natively and `forwarded` through gpurun; empty: none."""
+        """The complaint about a program that prints LINES natively and `forwarded` through gpurun.
+        Empty: none."""
         program = os.path.join(self.build, "program")
         printed = ["printf '%s\\n' " + " ".join(f"'{line}'" for line in lines) for lines in (forwarded, LINES)]
         script(program, f"#!/bin/sh\nif [ \"$FORWARDED\" ]; then {printed[0]}; else {printed[1]}; fi\n")
@@ -54,7 +55,7 @@ class RunBoth(unittest.TestCase):
         self.assertIn("differs from line 2", self.complaint(other, "--any-order", "^another"))
 
     def test_in_any_order_each_line_must_be_there(self):
-        for forwarded, line in ((["start", "block 1", "block 0", "end"], 4),  # One lacks.
+        for forwarded, line in ((["start", "block 1", "block 0", "end"], 4),  # One is missing.
                                 (["start", "block 2", "block 1", "block 1", "block 0", "end"], 4),
                                 (["start", "block 1", "block 0", "block 1", "end"], 4),
                                 (["start", "block 1", "block 7", "block 0", "end"], 4),

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Protects: an allocation of device memory that the client has credits for waits for nobody, and the
-first ones come with the attach; beyond them it is one fence, each time for more; without windows each
-allocation is one.
+"""Allocations: within the client's credits they need no round trip, and the first credits come with
+the attach. Beyond them an allocation is one fence, which fetches more each time. Without windows
+each allocation is one fence.
 
-Counts what --stats says of cuMemAlloc; no time is measured.
+Counts the entries of cuMemAlloc in --stats. Measures no time.
 """
 import os
 import sys
@@ -12,9 +12,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import world  # noqa: E402
 
 MIB = 1 << 20
-# Allocations, bytes of each, rounds; the least and the most fences with windows. 8 MiB are there from the
-# attach on: what fits into them asks for nothing. What is asked for begins at 32 MiB and doubles up to
-# 256 MiB; what is idle beyond 128 MiB goes back and must be asked for again.
+# Allocations, bytes of each, rounds, and the least and the most fences with windows. The attach
+# brings 8 MiB, which need no request. Requests begin at 32 MiB and double up to 256 MiB. Idle
+# memory beyond 128 MiB goes back, and must be requested again.
 CASES = (
     (500, 4096, 3, 0, 0),
     (8, MIB, 1, 0, 0),
@@ -26,7 +26,7 @@ CASES = (
 
 
 def counted(server, words, name, windows="on"):
-    """What --stats says of the function `name`."""
+    """The entry of the function `name` in --stats."""
     done = world.measured(server, words, GPURUN_DEVICE_WINDOWS=windows)
     if done.status != 0 or len(done.statistics) != 1:
         sys.exit(f"WRONG: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
@@ -57,7 +57,8 @@ def main():
         print(f"without windows: 100 allocations, {waited} fences")
         if waited != 100:
             wrong.append(f"{waited} fences without windows, expected 100")
-        # The worker waits for the context behind a free, which a capture forbids: it must not begin yet.
+        # Behind a free the worker waits for the context, which a capture forbids. The capture must
+        # not begin yet.
         waited = counted(server, [program, "capture"], "cuMemFree_v2")["fences"]
         print(f"a capture that begins while a free is under way: {waited} fences")
         if waited != 1:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects: a copy of two or three dimensions is one call on the wire however many lines it has, whatever
-lies between them, on the device or in the program's memory.
+"""Box records: a copy of two or three dimensions is one call on the wire, for any number of lines
+and any gaps, on the device or in the program's memory.
 
 Its word: the program driver_boxes.
 """
@@ -12,8 +12,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import world  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
-COPIES = 5 * 3 * 2  # Ways, which sides have gaps, waited for and not: of a thousand lines each.
-OTHERS = 60  # To set up, to fill and to read what was copied, and to end.
+COPIES = 5 * 3 * 2  # Ways, sides with gaps, waited for and not: of a thousand lines each.
+OTHERS = 60  # Calls to set up, to fill and read the copies, and to end.
 
 
 class BoxRecords(unittest.TestCase):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Protects: copies share as many connections as the link rewards, and no more, in either direction. Where each
-connection is held below the link, several are used; where the link itself is the bound, one more is tried and
-given up. The number changes while copies are under way, and each byte arrives. What joins later is the
-session's: where one of these connections is cut, the session ends as for any other, and says so.
+"""Bulk connections: copies use as many as the link rewards, and no more, in either direction. When
+each connection is limited below the link, several are used. When the link itself is the limit, one
+more is tried and dropped. The number changes during copies, and each byte arrives. Later
+connections belong to the session: when one of them is cut, the session ends as for any other, with
+a message.
 
 Its words: the program driver_many_bytes.
 """
@@ -17,13 +18,13 @@ import world  # noqa: E402
 from world.between import Between  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
-BYTES_PER_S = 40_000_000  # Little beside what a processor moves, so that it is the link that counts.
+BYTES_PER_S = 40_000_000  # Little compared to a processor's speed, so that the link is the limit.
 MEBIBYTES, COPY = "256", "32"
 
 
 class CutsWhoJoins(Between):
-    """Cuts each connection that comes once the session has its first ones, after so many bytes."""
-    FIRST = 3  # gpurun's own, the log's and the first one for copies.
+    """Cuts each connection after the session's first ones, after so many bytes."""
+    FIRST = 3  # gpurun's own, the log's and the first bulk connection.
     BYTES = 1 << 20
 
     def _arrived(self):
@@ -42,7 +43,7 @@ class CutsWhoJoins(Between):
     def pass_on(source, sink, left):
         try:
             while data := source.recv(1 << 18):
-                sink.sendall(data, socket.MSG_NOSIGNAL)  # Its end may have gone: that is no end of ours.
+                sink.sendall(data, socket.MSG_NOSIGNAL)  # A closed peer must not end this relay.
                 if left is not None and (left := left - len(data)) < 0:
                     break
             else:
@@ -82,7 +83,7 @@ class BulkConnections(unittest.TestCase):
                 done, statistics = self.run_over(server, link.address, source, way="out", mebibytes="512")
                 self.check(done)
                 print(over, source, done.stdout.split(), statistics["bulk_connections_out"], flush=True)
-                # Each is wanted by what has come over the one before.
+                # The bytes over each one justify the next.
                 self.assertGreater(statistics["bulk_connections_out"], 2)
 
     def test_one_where_the_link_is_the_bound(self):

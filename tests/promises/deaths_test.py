@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Protects: whoever dies, and whenever, the others hear one defined error and one message that says
-who died, and nothing is left. Worker, daemon, gpurun and program are each killed (SIGKILL) at random
-moments: while gpurun and the program start, while the program attaches, at a call, in a large copy,
-and while it ends; on a server that was named and on a private one.
+"""Deaths: when one process dies, at any time, the others get one defined error and one message that
+names it, and nothing remains. Worker, daemon, gpurun and program are each killed (SIGKILL) at
+random moments: while gpurun and the program start, while the program attaches, at a call, in a
+large copy, and while it ends. The server is a named or a private one.
 
-Its words: the program [SEED]. GPURUN_DEATHS: how often each of the four is killed; runs in which it
-was not there at the moment do not count, and are made again.
+Its words: the program [SEED]. GPURUN_DEATHS: how often each of the four is killed. A run without
+the victim at that moment does not count, and is repeated.
 """
 import collections
 import os
@@ -21,19 +21,20 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import world  # noqa: E402
 
-# Over TCP each moment comes once on each kind of server: the calls are the same, an end is another.
+# Over TCP each moment comes once on each kind of server, because the calls are the same and only
+# the ends of connections differ.
 OFTEN = 10 if world.ARGS.transport == "tcp" else 15
 DEATHS = int(os.environ.get("GPURUN_DEATHS") or (5 if world.ARGS.sanitizer else OFTEN))
 VICTIMS = ("worker", "daemon", "gpurun", "program")
-# When it happens, and how long after the program has said the word, at most.
+# The moments, and the longest delay after the program's word, in seconds.
 RUNS_MAX = 2 * DEATHS  # Of each victim.
 MOMENTS = {"start": 0.15, "attach": 0.08, "call": 0.02, "copy": 0.05, "end": 0.003}
 WORDS = {"attach": b"attaching", "copy": b"copying", "end": b"running"}
 CALLS_MAX = 200
 SLOW = 5 if world.ARGS.sanitizer else 1
 DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
-# The one message of a run whose worker or server died: of the process that lost it, with what died,
-# how, and the last call, or of gpurun, where no process had a session yet.
+# The one message of a run with a dead worker or server. The process that lost it prints what died,
+# how, and the last call. gpurun prints it when no process had a session yet.
 WORKER = r"the worker of (this|a) process died: signal 9 \(Killed\)"
 SERVER = r"the private server has ended \(signal 9, Killed\)|it ended the lease: |server \S+ ended the lease: "
 NO_SERVER = r"^gpurun: (server \S+ hung up: |no server at |.* did not start |.*is a private server on this)"
@@ -50,7 +51,7 @@ def kill(pid):
 
 
 def parts(below):
-    """The processes below `below`, by name; a private server's workers are its children."""
+    """The processes below `below`, by name. The workers of a private server are its children."""
     found = collections.defaultdict(list)
     todo = [below]
     while todo:
@@ -61,7 +62,7 @@ def parts(below):
 
 
 class Death:
-    """One run, and who dies in it when."""
+    """One run, its victim and the moment of the kill."""
 
     def __init__(self, chance, victim, number):
         self.victim = victim
@@ -83,7 +84,7 @@ class Death:
                 f"{' ' + str(self.call) if self.moment == 'call' else ''} ({where} server)")
 
     def await_word(self, output):
-        """Until the program is there; False when it ended before."""
+        """Waits until the program is at that moment. Returns False when it ended before."""
         pattern = (rb"^%d .*\n" % self.call if self.moment == "call" else
                    rb"^%s\n" % WORDS[self.moment])
         text, end = b"", time.monotonic() + 2 * world.SECONDS
@@ -109,7 +110,7 @@ class Death:
         return (workers or [None])[0]
 
     def run(self, server, temporary):
-        """What is wrong, as lines."""
+        """Returns the failures, as lines."""
         words = [] if self.private else ["--timeout", "30s", *server.options()]
         mode = {"call": "calls", "copy": "copy", "end": "end"}.get(self.moment, "calls")
         command = [PROGRAM, mode, str(self.seed)]
@@ -123,10 +124,10 @@ class Death:
                 run.kill()
                 return [f"{self}: the program never came there: {run.communicate()[1]}"]
             if self.moment != "end":
-                select.select([], [], [], self.after)  # The moment of death; nothing is waited for.
+                select.select([], [], [], self.after)  # The moment of death. This is only a delay.
             pid = self.victim_process(run, server)
             everybody = [run.pid, *(pid for pids in parts(run.pid).values() for pid in pids)]
-            if self.moment == "end":  # Which is too short to look for anybody.
+            if self.moment == "end":  # The end is too short to search for a process.
                 os.write(run.stdin.fileno(), b"\n")
                 select.select([run.stdout], [], [], world.SECONDS)  # "ending"
                 select.select([], [], [], self.after)
@@ -138,9 +139,9 @@ class Death:
                                everybody))
 
     def ends(self, run, everybody):
-        """Output, messages, and who had not ended in time."""
+        """Returns the output, the messages, and the processes that had not ended in time."""
         try:
-            # A program that lost nothing goes on for ever, until it is ended here.
+            # A program that lost nothing runs until this test ends it.
             unharmed = not self.killed or (self.moment == "start" and self.victim != "gpurun")
             return *run.communicate(timeout=3 * SLOW if unharmed else world.SECONDS), {}
         except subprocess.TimeoutExpired as late:
@@ -163,14 +164,14 @@ class Death:
             yield f"{self}: {wrong}: status {status}, {output[-200:]!r}, messages {lines}"
 
     def misfit(self, status, output, lines):
-        """Why status and messages are not what they must be; None: they are."""
+        """Returns why status and messages are wrong. None: they are right."""
         if self.lived or not self.killed:
             return "messages, though nobody died" if lines else None
         if self.below and len(lines) == 1:
             return None if re.search(LOST + r"|the worker of|ended the lease", lines[0]) else "another message"
         if self.victim in ("gpurun", "program"):
             return None if status in (-signal.SIGKILL, 0) and not lines else "as if not killed"
-        if status == 0:  # It had all that it needed.
+        if status == 0:  # It had everything that it needed.
             return None if self.moment == "end" and len(lines) <= 1 else "as if nobody had died"
         if status == 125 and self.victim == "worker" and len(lines) == 2:
             # The private server's first worker, which counts the devices: its reason, and gpurun's.
@@ -196,7 +197,7 @@ def state(server, temporary):
         "descriptors of gpurund": world.descriptors(pid),
         "threads of gpurund": world.status_of(pid)["Threads"],
         "shared memory": {name for name in os.listdir("/dev/shm") if "gpurun" in name},
-        # ThreadSanitizer keeps one of its own for a moment.
+        # ThreadSanitizer keeps a file of its own for a moment.
         "temporary files": {name for name in os.listdir(temporary)
                             if not name.startswith("tsan.rodata")},
         "control groups": {name for name in os.listdir(groups) if "gpurun" in name}
@@ -205,7 +206,7 @@ def state(server, temporary):
 
 
 class Servers:
-    """The named server: a new one when it was killed."""
+    """The named server, replaced when it was killed."""
 
     def __init__(self, temporary):
         self.temporary = temporary
@@ -222,14 +223,15 @@ class Servers:
         return self.one
 
     def is_alone(self):
-        """Looks at it; the thread of the last connection, be it the look's own, may not have ended."""
+        """Returns whether the server is idle. The thread of the last connection, possibly of this
+        query, may not have ended."""
         self.before = state(self.one, self.temporary)
-        # A worker that has ended is gpurund's until it hears so.
+        # gpurund counts a worker that has ended until it is notified.
         workers = (self.before["workers"], self.before["gpurund holds"]["workers"])
         return self.before["threads of gpurund"] == world.THREADS_ALONE and workers == (0, 0)
 
     def look(self, death):
-        """What is left of a run, as lines."""
+        """Returns the leftovers of a run, as lines."""
         if death.victim == "daemon" and death.killed and not death.private:
             self.one.process.wait(world.SECONDS)
             return self.end()
@@ -256,7 +258,8 @@ PROGRAM = sys.argv[1]
 
 
 def look_at_private_server(server):
-    """Sessions with one go over the transport, too. (With a named one: Servers.server().)"""
+    """Checks that sessions with a private server use the transport, too. Servers.server() checks
+    the named one."""
     with world.Statistics() as statistics:
         env = world.client_environment(server, **statistics.variables)
         done = world.gpurun("-q", "--", PROGRAM, "free", env=env)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Protects: what copies and calls send over a slow link. Pages of zeros do not travel, what a codec
-makes smaller travels small, what it cannot travels as it is; and all of it arrives as it was. Calls
-that are like those before them travel in a fraction of their bytes, where the link is slow and
-nobody said no.
+"""Fewer bytes: the traffic of copies and calls over a slow link. Pages of zeros are not sent.
+Compressible data is sent compressed, other data is sent as it is, and all of it arrives unchanged.
+Calls that resemble earlier ones take a fraction of their bytes, when the link is slow and nothing
+forbids it.
 
 Its words: the image and the programs driver_packed_copies and driver_packed_calls.
 """
@@ -16,19 +16,20 @@ import world  # noqa: E402
 
 ROUND_TRIP_S = 0.001
 LINK_BYTES_PER_S = 100_000_000 // 8  # 100 Mbit/s.
-CALLS_BYTES_PER_S = 25_000_000 // 8  # Less than a client makes of calls that a sanitizer watches.
+CALLS_BYTES_PER_S = 25_000_000 // 8  # Less than the calls of a client in a sanitized build.
 TIMEOUT_S = 60
-# How many MiB, how often, and which share of these bytes may pass in either direction. What has gone before anybody knows how slow the link is (the buffers of sockets) goes as it is.
+# MiB, repetitions, and the share of these bytes that may pass in either direction. The first bytes,
+# which fill the buffers of sockets before the link is known to be slow, are sent as they are.
 BOUNDS = {
     "zeros": (16, 1, 0.01),
     "numbers": (24, 1, 0.6),
     "random": (4, 1, 1.03),
-    "mixed": (8, 2, 0.6),  # A little over a quarter is at random.
+    "mixed": (8, 2, 0.6),  # A little over a quarter is random.
 }
 
 
 def passed(server, command):
-    """Bytes in either direction, of a run that must end well."""
+    """Bytes in both directions of a run that must succeed."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
         with world.DelayedLink(server.port(), ROUND_TRIP_S, LINK_BYTES_PER_S, log=log) as link:
@@ -44,7 +45,8 @@ def passed(server, command):
     return sums
 
 
-# Which calls, how many thousand, and the share of their records' bytes that goes. The buffers of sockets take the first ones as they are.
+# The kind of calls, how many thousand, and the share of their records' bytes that is sent. The
+# first ones, in the buffers of sockets, are sent as they are.
 CALLS = {
     ("launches", "100"): (0.03, 0.6),
     ("copies", "2"): (1, 1),
@@ -53,7 +55,7 @@ CALLS = {
 
 
 def calls_over(server, command, **changes):
-    """Bytes of a run's records, and those that they were sent in; it must end well."""
+    """Bytes of a run's records, and the bytes in which they were sent. The run must succeed."""
     with world.DelayedLink(server.port(), ROUND_TRIP_S, CALLS_BYTES_PER_S) as link:
         done = world.measured(server, command, link.address, TIMEOUT_S, **changes)
     if done.status != 0 or "PASSED" not in done.stdout:
@@ -80,7 +82,7 @@ def main():
     image, program, calls = sys.argv[1:4]
     wrong = []
     with world.Gpurund(over="tcp") as server:
-        none = passed(server, [program, image, "zeros", "0"])  # All but the copies; and the image is known.
+        none = passed(server, [program, image, "zeros", "0"])  # All except the copies, with a known image.
         none = passed(server, [program, image, "zeros", "0"])
         for what, (mebibytes, times, share) in BOUNDS.items():
             sums = passed(server, [program, image, what, str(mebibytes)])

@@ -1,10 +1,10 @@
-// Driver API: more bytes than any buffer of gpurun's holds, one way, from or to a peer that the
-// test has stopped meanwhile. stalls_test.py looks at the memory of both sides.
+// Floods: more bytes than any buffer of gpurun holds, in one direction, from or to a peer that the
+// test has stopped. stalls_test.py watches the memory of both sides.
 //
 // usage: floods in|out PROGRESS
 //   PROGRESS   a file of 8 bytes in which it counts its calls as they return.
-// Says "ready", waits for a line, makes the calls, says "all returned", waits for a line, then
-// looks at the results.
+// Prints "ready", waits for a line, makes the calls, prints "all returned", waits for a line, then
+// checks the results.
 #include <cuda.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -80,7 +80,7 @@ struct Buffers {
   }
 
   void look_at_device() const {
-    MUST(cuStreamSynchronize(stream));  // Until then what is pinned is being read.
+    MUST(cuStreamSynchronize(stream));  // Until then gpurun may read the pinned memory.
     std::memset(host, 0, kBuffer);
     MUST(cuMemcpyDtoH(host, device, kBuffer));
     look(host, salt_);

@@ -1,9 +1,9 @@
-// Driver API: one copy of 1 GiB each way, of bytes that no codec makes fewer.
-// large_copies_test.py looks at the memory of both sides.
+// Gibibyte: one copy of 1 GiB each way, of bytes that do not compress. large_copies_test.py watches
+// the memory of both sides.
 //
 // usage: gibibyte pageable|pinned
-// Says "ready" once all of its memory, the device's too, has been written to, waits for a line,
-// copies, and looks at what has come back.
+// Prints "ready" once all of its memory, including the device's, has been written. Waits for a
+// line, copies, and checks the copied bytes.
 #include <cuda.h>
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kBytes = std::size_t{1} << 30;
 constexpr std::size_t kWords = kBytes / sizeof(std::uint64_t);
 
-// Of each word another, which says nothing of its neighbours (splitmix64).
+// Each word is different and unrelated to its neighbours (splitmix64).
 std::uint64_t word(std::size_t index) {
   std::uint64_t mixed = (index + 1) * 0x9E3779B97F4A7C15;
   mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9;
@@ -49,13 +49,13 @@ int main(int count, char** arguments) {
   EXPECT(std::fgets(line, sizeof line, stdin) != nullptr);
 
   MUST(cuMemcpyHtoD(on_device, memory, kBytes));
-  MUST(cuCtxSynchronize());  // Until then what is pinned may be being read.
+  MUST(cuCtxSynchronize());  // Until then gpurun may read the pinned memory.
   std::printf("copied in\n");
   std::memset(memory, 0, kBytes);
   MUST(cuMemcpyDtoH(memory, on_device, kBytes));
   for (std::size_t i = 0; i < kWords; ++i) EXPECT(words[i] == word(i));
   std::printf("PASSED\n");
   std::fflush(stdout);
-  EXPECT(std::fgets(line, sizeof line, stdin) != nullptr);  // It is looked at while it lives.
+  EXPECT(std::fgets(line, sizeof line, stdin) != nullptr);  // The test inspects the process.
   return 0;
 }

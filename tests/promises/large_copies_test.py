@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects: one copy of 1 GiB, each way, of pageable and of pinned memory, brings every byte, and neither
-client nor worker holds more of it meanwhile than the window of copies and the log."""
+"""Large copies: one copy of 1 GiB, each way, of pageable and of pinned memory, brings every byte.
+Client and worker hold no more of it at a time than the window of copies and the log."""
 import os
 import subprocess
 import sys
@@ -12,7 +12,7 @@ import world  # noqa: E402
 
 (PROGRAM,) = sys.argv[1:]
 DEADLINE_S = 120
-# kBulkWindowBytes, kLogBytes (protocol/limits.h), and what the rest of a process takes by chance.
+# kBulkWindowBytes, kLogBytes (protocol/limits.h), and random growth of the rest of a process.
 HELD_MIB_MAX = 64 + 8 + 24
 
 
@@ -22,7 +22,8 @@ def peak_mib(pid):
 
 class LargeCopies(unittest.TestCase):
     def copied(self, kind):
-        """The program through gpurun; what client and worker take more at their peak than before it copied."""
+        """Runs the program through gpurun. Returns the growth of the peak memory of client and
+        worker since before the copy."""
         with world.Gpurund() as server, world.Statistics() as statistics, subprocess.Popen(
                 [world.GPURUN, "-q", *server.transport.words, "-l", server.address, "--", PROGRAM, kind],
                 text=True, env=world.client_environment(server, **statistics.variables),

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Protects: whatever is killed, and at whichever call, nothing is left: processes, threads and
-descriptors of gpurund, shared memory, temporary files, what gpurund itself holds (leases with their
-tickets, half-attached sessions, strangers at the door), and device memory, which the workers of one
-device share: as a new lease sees it, and as a process sees it that lives on while others of its lease
-are killed.
+"""Leftovers: whatever is killed, and at whichever call, nothing remains. That covers processes,
+threads and descriptors of gpurund, shared memory and temporary files. It covers gpurund's own
+state: leases with their tickets, half-attached sessions, and strangers' connections. It covers
+device memory, which the workers of one device share, as seen by a new lease, and by a process that
+lives on while others of its lease are killed.
 
-The program tells each CUDA call before it makes it. Of most runs program, gpurun or worker die at a
-random call, of the others at a random moment of the start. A worker that dies before its session is
-no loss: another takes its place. Its words: the program [SEED].
+The program prints each CUDA call before it makes it. In most runs program, gpurun or worker die at
+a random call, in the others at a random moment of the start. A worker that dies before its session
+is not lost, because another takes its place. Its words: the program [SEED].
 """
 import collections
 import os
@@ -23,11 +23,12 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import world  # noqa: E402
 
-# Under a sanitizer each takes seconds. Over TCP the calls are the same, and only what ends is another.
+# Under a sanitizer each takes seconds. Over TCP the calls are the same, and only the ends of
+# connections differ.
 STARTS = 20 if world.ARGS.sanitizer or world.ARGS.transport == "tcp" else 50
 EARLY = STARTS // 5  # Of them die at a random moment, not at a call.
 EARLY_S = 0.25
-AGAIN_S = 0.1  # Between kills of what has taken the place of the dead.
+AGAIN_S = 0.1  # Between kills of the processes that replace the dead ones.
 CALLS_MAX = 300
 SPARES = 0 if world.ARGS.sanitizer else 1  # world/server.py
 
@@ -36,23 +37,23 @@ def state(server, temporary):
     pid = server.process.pid
     return {
         "workers": len(server.workers()),
-        # Of the listing's own connection nothing is seen: it has proved itself, and leases nothing.
+        # The listing's own connection is not counted, because it has proved itself and leases
+        # nothing.
         "gpurund holds": world.holdings(server),
-        # Before its descriptors: a connection's thread ends behind its descriptor.
+        # Before its descriptors, because a connection's thread ends after its descriptor.
         "threads of gpurund": world.status_of(pid)["Threads"],
         "descriptors of gpurund": world.descriptors(pid),
         "shared memory": {name for name in os.listdir("/dev/shm") if "gpurun" in name},
-        # ThreadSanitizer keeps one of its own for a moment.
+        # ThreadSanitizer keeps a file of its own for a moment.
         "temporary files": {name for name in os.listdir(temporary)
                             if not name.startswith("tsan.rodata.")},
     }
 
 
 def alone(server, temporary):
-    """The state of a gpurund that serves nobody. The last connection's thread may be about to end, and
-    so may the one of the listing that looking takes, a worker that has ended is gpurund's until it
-    hears so, and the spare one that replaces it comes a moment later: what is returned is the very look
-    that found it so.
+    """Returns the state of an idle gpurund. Some things take a moment: the threads of the last
+    connection and of the query itself end, gpurund is notified of a worker's end, and a new spare
+    worker starts. The result is the very state that the last query found idle.
     """
     seen = {}
 
@@ -74,7 +75,8 @@ def device_bytes(server, program):
 
 
 def observe(server, program, seed):
-    """What is wrong in the eyes of a process whose neighbours die. The null device has no memory."""
+    """Returns the failures that a process with dying neighbours sees. The null device has no
+    memory."""
     if world.ARGS.driver != world.DRIVERS["emulated"]:
         return []
     done = world.measured(server, [program, "observe", str(seed), str(STARTS // 5)])
@@ -91,7 +93,7 @@ def kill(pids):
 
 
 def last_call(output, wanted):
-    """The name of call `wanted` once the program is there, or None when it ended before."""
+    """Returns the name of call `wanted` once the program makes it, or None when it ended before."""
     end = time.monotonic() + world.SECONDS
     text = b""
     while time.monotonic() < end:
@@ -108,7 +110,7 @@ def last_call(output, wanted):
 
 
 class Killing:
-    """One start: who dies, and at which call (0: at a random moment)."""
+    """One start, its victim, and the number of the call (0: at a random moment)."""
 
     def __init__(self, chance, number):
         self.victim = ("program", "gpurun", "worker", "program itself")[number % 4]
@@ -118,7 +120,7 @@ class Killing:
         self.reached = None  # The call's name.
 
     def run(self, server, program, temporary):
-        """What is wrong, or None."""
+        """Returns the failure, or None."""
         itself = self.victim == "program itself" and self.early is None
         command = [program, "calls", str(self.seed), *([str(self.call)] if itself else [])]
         run = subprocess.Popen(
@@ -127,13 +129,13 @@ class Killing:
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         with run.stdout:
             if self.early is not None:
-                select.select([], [], [], self.early)  # The moment of death; nothing is waited for.
+                select.select([], [], [], self.early)  # The moment of death. This is only a delay.
             else:
                 self.reached = last_call(run.stdout, self.call)
             if not itself:
                 victims = {"gpurun": [run.pid], "worker": server.workers()}.get(
                     self.victim, world.children(run.pid))
-                kill(victims or [run.pid])  # Not that far yet.
+                kill(victims or [run.pid])  # The victim has not started yet.
             if (said := self.all_end(run, server)) is not None:
                 kill([run.pid, *world.children(run.pid)])
                 moment = f"at call {self.call}" if self.early is None else f"after {self.early:.3f} s"
@@ -145,8 +147,9 @@ class Killing:
         return None
 
     def all_end(self, run, server):
-        """None, or what the program has said meanwhile. It has gone too when its pipe is closed."""
-        # The worker that died may have had no session yet; the one that comes for it has.
+        """Returns None, or the program's output meanwhile. The program has also gone when its pipe
+        is closed."""
+        # The killed worker may have had no session yet. Its replacement has one.
         again = self.victim == "worker" and self.early is not None
         end = time.monotonic() + world.SECONDS
         while True:
@@ -160,8 +163,8 @@ class Killing:
 
 
 def lose_unused_worker(server, program, temporary):
-    """What is wrong, or None, when a lease's first worker dies before there is a session."""
-    # One of an earlier lease would be taken for this one's.
+    """Kills a lease's first worker before it has a session. Returns the failure, or None."""
+    # A worker of an earlier lease would be taken for this one's.
     world.until(lambda: not server.workers(), "workers of earlier leases have ended")
     late = ["sh", "-c", 'read -r line && exec "$0" free', program]
     run = subprocess.Popen(
@@ -184,7 +187,7 @@ def lose_unused_worker(server, program, temporary):
 
 
 def kill_all(server, program, temporary, chance):
-    """What is wrong after all starts and kills."""
+    """Returns the failures after all starts and kills."""
     killings = [Killing(chance, number) for number in range(STARTS)]
     wrong = [said for killing in killings if (said := killing.run(server, program, temporary))]
     if said := lose_unused_worker(server, program, temporary):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Protects: what the client computes by itself (occupancy, attributes of devices, kernels and pointers) is
-never asked of the server (attributes of functions: but for numbers that are none).
-tests/programs/behaviour/local_answers.cu compares the answers with a driver's.
+"""Local answers: values that the client computes by itself (occupancy, attributes of devices,
+kernels and pointers) never need the server. The exception is numbers that are not attributes of a
+function. tests/programs/behaviour/local_answers.cu compares the answers with a driver's.
 
-Counts what --stats says of those functions; no time is measured.
+Counts the entries of those functions in --stats. Measures no time.
 """
 import os
 import sys
@@ -14,7 +14,7 @@ import world  # noqa: E402
 ANSWERED_HERE = ("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "cuOccupancyAvailableDynamicSMemPerBlock",
                  "cuPointerGetAttribute", "cuPointerGetAttributes", "cuKernelGetAttribute",
                  "cuDeviceGetAttribute")
-# Of a function it asks for numbers that are no attributes, too: those are the driver's to refuse.
+# The program also queries numbers that are not attributes of a function. The driver refuses those.
 SELDOM_ASKED = ("cuFuncGetAttribute",)
 
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Protects: order over a link that is late, uneven and slow. Two threads hand a buffer over by
-mutexes, events and streams and never find an earlier value; what is answered early is done for all
-that the program can tell, and for another process that shares memory with it; a large copy on one
-stream does not hold up another.
+"""Order over a late, uneven and slow link. Two threads hand a buffer over by mutexes, events and
+streams and never find an earlier value. Work that is answered early is done as far as the program
+can tell, and also for another process that shares memory with it. A large copy on one stream does
+not delay another.
 
-Its words: the image and the programs handover, early_answers, upload_waits, polls, large_copy, interprocess [SEED].
-The long run: GPURUN_ORDER_ROUNDS=10000 GPURUN_ORDER_COPY_MIB=256 (docs/testing.md).
+Its words: the image and the programs handover, early_answers, upload_waits, polls, large_copy,
+interprocess [SEED]. The long run: GPURUN_ORDER_ROUNDS=10000 GPURUN_ORDER_COPY_MIB=256
+(docs/testing.md).
 """
 import os
 import random
@@ -23,7 +24,7 @@ COPY_TIMEOUT_S = 60 + 10 * COPY_BYTES / LINK_BYTES_PER_S
 
 
 def passes(server, link, command, timeout):
-    """What is wrong, in a list."""
+    """Returns the failures in a list."""
     done = world.measured(server, command, link.address, timeout)
     name = os.path.basename(command[0])
     print(f"-- {name}, {done.seconds:.1f} s: {done.stdout.strip()}", flush=True)

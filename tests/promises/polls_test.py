@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Protects: a program that asks again and again whether an event is complete waits for nobody: the news
-come unasked, and as long as nothing comes no poll is sent (but one each 100 ms: client/fences.cc); with
-GPURUN_SYNC=1 each asks the worker.
+"""Polls: a program that polls an event does not wait for the server. Completions arrive
+unrequested, and until then no poll is sent, except one every 100 ms (client/fences.cc). With
+GPURUN_SYNC=1 each poll asks the worker.
 
-Counts what --stats says of cuEventQuery; no time is measured.
+Counts the entries of cuEventQuery in --stats. Measures no time.
 """
 import os
 import sys
@@ -15,7 +15,7 @@ ROUNDS = 5
 
 
 def queries(server, program, image, **environment):
-    """What --stats says of cuEventQuery."""
+    """Returns the entry of cuEventQuery in --stats."""
     done = world.measured(server, [program, image, "count", str(ROUNDS)], **environment)
     if done.status != 0 or len(done.statistics) != 1:
         sys.exit(f"WRONG: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Protects: a call that CUDA lets return at once takes nothing but its place in the log. Over 1,000 of a
-kind the thread that posts allocates nothing, anywhere in the process, and makes no system call but to wake
-who sends, once each time that had nothing left to send; so do two threads that post at once, but for the
-log's lock where they meet at it (how often is the machine's to say). What is counted is shown to be counted:
-a call that allocates, and one of the kernel's, are."""
+"""Posting: a call that CUDA lets return at once only takes its place in the log. Over 1,000 calls
+of a kind the posting thread allocates nothing in the whole process. Its only system call wakes the
+sending thread, once each time that thread had nothing left to send. The same holds for two threads
+that post at once, apart from the log's lock, where they sometimes meet. The test also shows that it
+counts: it counts a call that allocates, and a system call."""
 import json
 import os
 import sys
@@ -31,8 +31,8 @@ class Posting(unittest.TestCase):
         with world.Gpurund() as server:
             done = world.gpurun("-q", *server.transport.words, "-l", server.address, "--", PROGRAM,
                                 env=world.client_environment(server))
-            # Who sends sleeps as soon as it may: then there is a first wake-up to see. Its statistics
-            # also say over what both went.
+            # The sending thread sleeps as soon as it may, so that there is a first wake-up to see.
+            # The statistics also name the transport of both runs.
             counted = world.measured(server, [PROGRAM], GPURUN_SPIN_US="0")
         if done.returncode != 0 or counted.status != 0:
             raise AssertionError(done.stdout + done.stderr + counted.stdout + counted.stderr)
@@ -69,15 +69,16 @@ class Posting(unittest.TestCase):
             self.assertEqual(each["other_calls"], 0, each)
 
     def test_who_sends_is_woken_once_for_what_it_sends_at_once(self):
-        """It sleeps only when it has sent all that there was, so each time it is woken it sends a batch,
-        which the session's own statistics count (those of the calls before a stretch, too: some room, for
-        who is on its way to sleep may be woken for what it has just sent)."""
+        """The sending thread sleeps only when it has sent everything. Each wake-up therefore sends
+        a batch, which the session's statistics count, together with those of the calls before. A
+        little room remains: a thread that is about to sleep may be woken for bytes that it has just
+        sent."""
         self.seen()
         wakes = sum(each["wakes"] for name in POSTED for each in of(name, self.counted))
         batches, woken = self.statistics["batches"]["count"], self.statistics["sender_wakes"]
         print(f"{wakes} wake-ups watched, {woken} in all, {batches} batches", flush=True)
         self.assertGreater(wakes, 0)
-        self.assertLessEqual(wakes, woken)  # Of nobody else.
+        self.assertLessEqual(wakes, woken)  # No other thread is woken.
         self.assertLessEqual(wakes, batches)
 
 

@@ -1,6 +1,6 @@
-// Driver API: posts calls while it is watched, and prints what each kind took of its thread, one
-// line of JSON each; of two threads that post at once, one line each. Beside them calls of which
-// something is known: one that allocates in the library and one that makes system calls.
+// Posts: posts calls while it watches its thread, and prints the cost of each kind for the thread,
+// one line of JSON each. Two threads that post at once print one line each. For comparison it makes
+// calls of known cost: one that allocates in the library, and one that makes system calls.
 // posting_test.py judges.
 #include <cstdint>
 #include <cstdio>
@@ -54,7 +54,7 @@ void posted(const char* name, Call call) {
   MUST(cuCtxSynchronize());
 }
 
-// Two threads launch at once, each on a stream of its own: both write to the one log.
+// Two threads launch at once, each on its own stream. Both write to the one log.
 void posted_by_two(const char* name, CUcontext context, CUfunction kernel,
                    const std::array<CUstream, 2>& streams) {
   std::atomic<unsigned> ready{0};

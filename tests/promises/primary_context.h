@@ -1,4 +1,4 @@
-// The first device's primary context, current in the calling thread.
+// Primary context: makes that of the first device current in the calling thread.
 #pragma once
 
 #include "tests/programs/behaviour/check.h"

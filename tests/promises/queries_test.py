@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Protects: a program that asks again and again what only it can change (limits of its context, memory
-pools, granularities, attributes of streams and of pairs of devices) waits for the server once for each
-question, and once more after it has changed the answer or ended the context; with GPURUN_SYNC=1 each time.
+"""Queries of values that only the program can change (limits of its context, memory pools,
+granularities, attributes of streams and of pairs of devices). A program that repeats a query waits
+for the server once. It waits again only after it has changed the answer or ended the context. With
+GPURUN_SYNC=1 each query waits.
 
-Counts what --stats says of those functions; no time is measured.
+Counts the entries of those functions in --stats. Measures no time.
 """
 import os
 import re
@@ -16,7 +17,7 @@ ROUNDS = 100
 
 
 def asked(server, program, **environment):
-    """What the program says of each function, and what --stats does."""
+    """The program's counts for each function, and those of --stats."""
     done = world.measured(server, [program, "count", str(ROUNDS)], words=("-n", "2"), **environment)
     if done.status != 0 or len(done.statistics) != 1:
         sys.exit(f"WRONG: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")

@@ -1,15 +1,14 @@
-// Makes CUDA calls in a random order and says each before it makes it ("7 launch"), for tests that
-// kill at a random call. Ends with 1 when a call fails. Its words:
-//   calls SEED [N]   without an end; with N it kills itself where it would make call N
-//   copy SEED        copies 64 MiB back and forth without an end
-//   end SEED         says "running", waits for a line, makes some calls, says "ending" and ends,
-//   with
-//                    status 0
-//   free             prints the device's free and total bytes, before it has used any
-//   hold             takes all memory, says "full", and waits to be killed
+// random_calls: makes CUDA calls in a random order and prints each before it makes it ("7 launch"),
+// for tests that kill at a random call. Ends with 1 when a call fails. Its words:
+//   calls SEED [N]   runs forever. With N it kills itself in place of call N.
+//   copy SEED        copies 64 MiB back and forth forever.
+//   end SEED         prints "running", waits for a line, makes some calls, prints "ending" and
+//                    ends with status 0.
+//   free             prints the device's free and total bytes, before it has used any.
+//   hold             takes all memory, prints "full", and waits to be killed.
 //   observe SEED N   starts itself N times as another process of the same lease, which dies at a
-//                    random call, and once to hold all memory: says whether the device's free bytes
-//                    fell meanwhile and came back
+//                    random call, and once to hold all memory. Prints whether the device's free
+//                    bytes fell meanwhile and came back.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -30,7 +29,7 @@
 
 namespace {
 
-constexpr std::size_t kBytes = std::size_t{1} << 20;  // Of each buffer; copies of it go in bulk.
+constexpr std::size_t kBytes = std::size_t{1} << 20;  // Of each buffer. Copies of it use bulk.
 constexpr std::size_t kMost = 8;                      // Objects of a kind that live at a time.
 constexpr const char* kImage =
     ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -38,7 +37,7 @@ constexpr const char* kImage =
 
 void say(const std::string& line) {
   const ssize_t written = write(STDOUT_FILENO, line.data(), line.size());
-  if (written != static_cast<ssize_t>(line.size())) std::exit(1);  // Nobody listens any more.
+  if (written != static_cast<ssize_t>(line.size())) std::exit(1);  // The reader has gone.
 }
 
 void must(CUresult code, const char* what) {
@@ -48,7 +47,7 @@ void must(CUresult code, const char* what) {
 }
 #define MUST(call) must((call), #call)
 
-// What lives. Each call works on one of it, or makes more, or less.
+// The live objects. Each call uses, creates or destroys one.
 struct Device {
   CUmodule module = nullptr;
   CUfunction kernel = nullptr;
@@ -65,7 +64,7 @@ struct Device {
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
     MUST(cuMemAlloc_v2(&buffers[0], kBytes));
-    // Ordered with the synchronous copies: the program itself races for no memory.
+    // Ordered with the synchronous copies, so that the program itself does not race.
     MUST(cuStreamCreate(&streams[0], CU_STREAM_DEFAULT));
     load();
     MUST(cuCtxSynchronize());
@@ -145,7 +144,7 @@ constexpr Call kCalls[] = {
     {"synchronize", &Device::synchronize},
 };
 
-// Each says a word where a test may want to kill.
+// Each prints a word where a test may want to kill.
 [[noreturn]] void copy_until_killed() {
   constexpr std::size_t kLarge = std::size_t{64} << 20;
   Device device;
@@ -226,7 +225,7 @@ void expect(bool holds, const char* what) {
   std::exit(1);
 }
 
-// This program as another process. Its words are read until `enough` of its lines have come.
+// This program as another process. Reads its output until `enough` lines have come.
 class Neighbour {
  public:
   Neighbour(std::vector<std::string> words, int enough) {
@@ -253,7 +252,7 @@ class Neighbour {
   ~Neighbour() { end(); }
   Neighbour(const Neighbour&) = delete;
   Neighbour& operator=(const Neighbour&) = delete;
-  // Kills it. False: it had ended otherwise.
+  // Kills it. Returns false when it had ended in another way.
   bool end() {
     if (process_ <= 0) return false;
     kill(process_, SIGKILL);
@@ -269,7 +268,7 @@ class Neighbour {
   bool lived_ = false;
 };
 
-// The server hears of a death a little later.
+// The server learns of a death a little later.
 bool comes_back(std::size_t before) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (free_bytes() != before) {
@@ -283,8 +282,8 @@ int observe(std::uint64_t seed, int count) {
   std::mt19937_64 random(seed);
   const std::size_t before = free_bytes();
   for (int i = 0; i < count; ++i) {
-    // Dead at once when it has said so many calls, wherever it is by then. Its first line, that it
-    // attaches, comes before it has anything.
+    // It is killed as soon as it has printed so many calls, at whatever point. Its first line, for
+    // the attach, comes before it owns anything.
     const int lines = static_cast<int>(random() % 100) + 2;
     Neighbour neighbour({"calls", std::to_string(random())}, lines);
     expect(neighbour.lived(), "a neighbour makes its calls");

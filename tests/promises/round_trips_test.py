@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Protects: a program waits for the network as often as it reads a result, plus, where it waits for
-its own events, at most once for each of those waits; starting costs few round trips; and --stats says
-the truth about all three.
+"""Round trips: a program waits for the network as often as it reads a result. Where it waits for
+its own events, each of those waits adds at most one. Starting costs few round trips, and --stats
+reports all three correctly.
 
-Runs with round-trip times of 20, 40 and 60 ms on the wire; the slope of the time over the
-round-trip time is the number of round trips that were really waited for. Where a busy machine hides
-that even in the best of several rounds, it is measured at 100 and 200 ms, and the test of the short
-times counts as skipped. Where it is hidden there as well, a plain echo over the same wires is asked: a
-machine on which that too takes another time than the wire's can measure nothing, which is a skip.
+Runs with round-trip times of 20, 40 and 60 ms on the wire. The slope of the time over the
+round-trip time is the number of real waits. When a busy machine hides that even in the best of
+several rounds, the test measures at 100 and 200 ms, and the test of the short times counts as
+skipped. When it is hidden there as well, the test times a plain echo over the same wires. A machine
+on which the echo also deviates from the wire's time cannot measure anything, which is a skip.
 
 Its words: the programs steps, many_kernels, many_units, sample_mnist.
 """
@@ -25,23 +25,23 @@ import world  # noqa: E402
 STEPS_PROGRAM, MANY_KERNELS, MANY_UNITS, TRAINING = sys.argv[1:5]
 del sys.argv[1:5]
 STEPS, READS = 10, 1
-# To the first kernel's result, with it, as docs/performance.md counts: neither end knows the program, or both.
+# Round trips up to and with the first kernel's result, as docs/performance.md counts. Cold: neither
+# end knows the program. Warm: both do.
 COLD_MAX, WARM_MAX = 4, 3
 TLS_MORE = 1
-# Every program's: its runtime ends the context, whose last kernels may have printed; and the question about
-# the worker's numbers, which only a run with --stats asks.
+# For every program: its runtime ends the context, because the last kernels may have printed. The
+# query for the worker's numbers comes only with --stats.
 AT_END = 2
-CONTROL_MAX = 3  # gpurun's link: connect, hello, lease. Nobody waits for the lease's end.
+CONTROL_MAX = 3  # gpurun's link: connect, hello, lease. It does not wait for the lease's end.
 KERNELS = (2, 200)
 TOLERANCE = 0.2
-# Not from 0 on: the server's work while a round trip is waited for (it starts a worker) costs time only
-# where there is no wire to hide it.
+# Not from 0 on: without a wire, the server's work during a round trip (it starts a worker) adds to
+# the time.
 DELAYS_S = (0.020, 0.040, 0.060)
-# A machine that is busy with other things adds milliseconds to each run, which count for less on a
-# longer wire.
+# Other load on a machine adds milliseconds to each run, which count for less on a longer wire.
 LONGER_DELAYS_S = (0.100, 0.200)
 ROUNDS_MAX = 4
-REPORT = []  # What was measured; printed at the end, apart from unittest's own lines.
+REPORT = []  # The measurements, printed at the end, apart from unittest's own lines.
 
 
 def slope(pairs):
@@ -65,8 +65,8 @@ def trips_of(server, command, statuses=(0,), **changes):
 
 
 class Best(dict):
-    """The best times so far per delay. A loaded machine can only make a run longer, so the least of
-    several runs is nearest to what the wire costs."""
+    """The best times so far for each delay. A loaded machine can only make a run longer, so the
+    least of several runs is nearest to the cost of the wire."""
 
     def add(self, delay, seconds):
         self[delay] = min(self.get(delay, float("inf")), seconds)
@@ -76,14 +76,15 @@ class Best(dict):
 
 
 class StepsMeasured:
-    """A loop like training, of which each step reads one result: its time, and the whole run's."""
+    """A loop like training. Each step reads one result. Measures the loop's time, and the whole
+    run's."""
 
     rounds = ROUNDS_MAX
 
     def __init__(self, server, delays):
         self.server, self.delays = server, delays
         self.loop, self.whole = Best(), Best()
-        self.link = Best()  # gpurun alone, of a program without CUDA.
+        self.link = Best()  # gpurun alone, with a program without CUDA.
         self.statistics = None
 
     def one_round(self):
@@ -98,10 +99,10 @@ class StepsMeasured:
             self.link.add(delay, alone.seconds)
 
     def complaints(self):
-        results = STEPS * READS + 1  # In the loop; the first step, before it, reads one more.
+        results = STEPS * READS + 1  # In the loop. The first step, before it, reads one more.
         printed = self.statistics["blocking_round_trips"]
         in_loop, in_all = self.loop.slope(), self.whole.slope()
-        # gpurun's own link is no part of the process's statistics.
+        # gpurun's own link is not part of the process's statistics.
         control = self.link.slope()
         REPORT.append(f"steps at {shown(self.delays)}: loop {in_loop:.2f} round trips for {results} "
                       f"results read; whole run {in_all - control:.2f}, printed {printed} "
@@ -119,8 +120,9 @@ class StepsMeasured:
 
 
 class TrainingMeasured:
-    """What sample_mnist's epochs beyond the first cost: one round trip for each result read. The upload
-    of two steps ago is waited for where the device is behind, and each such wait may take one more."""
+    """Cost of sample_mnist's epochs after the first: one round trip for each result read. When the
+    device is behind, the program waits for the upload of two steps ago, and each such wait may take
+    one more."""
 
     LESS, MORE = 1, 3  # Epochs.
 
@@ -135,7 +137,8 @@ class TrainingMeasured:
             counted = {}
             for epochs, times in self.times.items():
                 with world.DelayedLink(self.server.port(), delay) as link:
-                    # Few steps an epoch. On the null device nothing is learnt, which its status says.
+                    # Few steps an epoch. Kernels do nothing on the null device, so training fails,
+                    # and the status says so.
                     done = run(self.server, [TRAINING, "--epochs", str(epochs), "--batch", "128",
                                              "--report", str(self.every), "--accuracy-bar", "0"],
                                link.address, statuses=(0, 1))
@@ -166,20 +169,20 @@ class TrainingMeasured:
 
 
 class ComputingMeasured(TrainingMeasured):
-    """On a device whose kernels take their time, which hides a part of the waits and is unsteady: bounded from
-    above only. A round trip that nobody counts in each of the further epochs' steps would be 24 of them."""
+    """On a device with slow kernels, which hide a part of the waits unevenly. Bounded only from
+    above. A round trip in each of the further epochs' steps that was not counted would add 24."""
 
-    MORE_TRIPS = 5  # That the computing may look like: 200 ms between wires of 20 and of 60.
+    MORE_TRIPS = 5  # Allowance for computing: 200 ms between wires of 20 and of 60.
 
     def complaints(self):
-        list(super().complaints())  # Reported; what it says of a bound from below does not hold here.
+        list(super().complaints())  # Reported only. The lower bound does not hold here.
         cost, most = self.cost(), self.trips + max(self.waits_of_more) + self.MORE_TRIPS
         if cost > most:
             yield f"{cost:.2f} round trips of time, {self.trips} printed, more than {most} with all waits"
 
 
 class Echo:
-    """What the machine adds to round trips that are nothing but that: no gpurun, no CUDA."""
+    """The machine's overhead on plain round trips, without gpurun and CUDA."""
 
     TRIPS, ROUNDS = 12, 4
 
@@ -209,14 +212,15 @@ class Echo:
             host, port = link.address.rsplit(":", 1)
             with socket.create_connection((host, int(port)), timeout=60) as connection:
                 for trip in range(self.TRIPS + 1):
-                    if trip == 1:  # The first waits for the connection as well.
+                    if trip == 1:  # The first also waits for the connection.
                         started = time.monotonic()
                     connection.sendall(b"x")
                     connection.recv(1)
                 return time.monotonic() - started
 
     def error(self, delays):
-        """In round trips: the worst of several rounds, for what is judged by it had no better chance."""
+        """In round trips: the worst of several rounds, because the measurement had no better
+        chance."""
         return max(abs(slope([(delay, self.seconds(delay)) for delay in delays]) - self.TRIPS)
                    for _ in range(self.ROUNDS))
 
@@ -226,7 +230,7 @@ def shown(delays):
 
 
 def satisfied(measured):
-    """What is wrong after as many rounds as it takes, or as may be."""
+    """Returns the failures after as many rounds as needed, or as allowed."""
     for _ in range(measured.rounds):
         measured.one_round()
         wrong = list(measured.complaints())
@@ -257,7 +261,7 @@ class RoundTrips(unittest.TestCase):
             self.check_short_wires(lambda delays: StepsMeasured(server, delays))
 
     def training_at_20_to_60_ms(self, every):
-        # Where kernels take no time, all of it is the wire's.
+        # Kernels take no time there, so that all of it is the wire's.
         with world.Gpurund(driver=world.DRIVERS["null"], over="tcp") as server:
             run(server, [TRAINING, "--epochs", "1"], statuses=(0, 1))  # The server has the image.
             self.check_short_wires(lambda delays: TrainingMeasured(server, delays, "null", every))
@@ -275,12 +279,12 @@ class RoundTrips(unittest.TestCase):
 
 
 class Counted(unittest.TestCase):
-    """By --stats alone; no time is measured."""
+    """By --stats alone, without measuring time."""
 
     def check_training(self, device):
-        """A training loop with two batches in flight: it waits for each upload of two steps ago, which
-        the worker tells unasked, and reads the loss of every step or of every epoch. What two epochs
-        cost more than one is the steady loop's."""
+        """A training loop with two batches in flight. It waits for each upload of two steps ago, of
+        which the worker notifies it unrequested, and reads the loss of every step or of every
+        epoch. The difference between one epoch and two is the cost of the steady loop."""
         with world.Gpurund(driver=world.DRIVERS[device]) as server:
             run(server, [TRAINING, "--epochs", "1"], statuses=(0, 1))  # The server has the image.
             for every in (1, 0):
@@ -296,8 +300,8 @@ class Counted(unittest.TestCase):
                 REPORT.append(f"sample_mnist, {device} device: one more epoch reads {more} results, takes "
                               f"{trips} round trips and waits {waits} times for an upload's end")
                 self.assertEqual(trips, more)
-                # Whoever reads the result of each step finds the uploads before it complete: on a
-                # device that is done at once they are told before the result is.
+                # A program that reads the result of each step finds the uploads before it complete.
+                # On a device that completes at once, the notification comes before the result.
                 if device == "null" and every == 1:
                     self.assertLessEqual(waits, more / 10)
 
@@ -313,8 +317,9 @@ class Counted(unittest.TestCase):
                 self.check_start_of_training(device)
 
     def check_start_of_training(self, device):
-        """From the first call to the first kernel's result: to attach, and for that result; cold, once more
-        for the image. That its set-up waits for streams in which there are only fills costs none."""
+        """From the first call to the first kernel's result: one wait to attach, one for the result
+        and, cold, one more for the image. Waits of its set-up for streams with only fills cost
+        nothing."""
         least = 3
         with world.Gpurund(driver=world.DRIVERS[device]) as server:
             for kind, most in (("cold", least + 1), ("warm", least)):
@@ -324,7 +329,7 @@ class Counted(unittest.TestCase):
                 self.assertLessEqual(trips, most)
 
     def test_first_allocations_wait_for_nothing(self):
-        """Their memory came with the answer to the attach."""
+        """Their memory came with the reply to the attach."""
         with world.Gpurund() as server:
             run(server, [STEPS_PROGRAM, "1", "1"])
             counted = run(server, [STEPS_PROGRAM, "1", "1"]).statistics[0]["functions"]
@@ -338,8 +343,8 @@ class Counted(unittest.TestCase):
                 self.check_start_up(over)
 
     def check_start_up(self, over):
-        """What a run costs whose only result is its last: cold (neither end knows the program), warm,
-        with a server that has lost the images, and without the client's cache."""
+        """Cost of a run that reads only one result, at its end: cold (neither end knows the
+        program), warm, with a server that has lost the images, and without the client's cache."""
         programs = [[MANY_KERNELS, str(kernels)] for kernels in KERNELS] + [[MANY_UNITS]]
         with world.Gpurund(over=over) as server:
             cold = [trips_of(server, program) for program in programs]
@@ -353,7 +358,7 @@ class Counted(unittest.TestCase):
                       f"cold {cold}, warm {warm}, images lost {lost}, no cache {without}; "
                       f"steps, cold, beside its results: {steps}")
         self.assertEqual(len(set(warm)), 1)
-        # Small images of one program go along with the first of them that has to be asked about.
+        # Small images of one program are sent with the first of them that needs a query.
         self.assertLessEqual(max(cold + without + [steps + 1]) - AT_END, COLD_MAX)
         self.assertLessEqual(max(warm) - AT_END, WARM_MAX)
         self.assertEqual(lost, warm)

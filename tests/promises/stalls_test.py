@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Protects: what is slower than its peer makes nobody's memory grow. A program sends 1.5 GiB while daemon and
-worker are stopped, or asks for 768 MiB and is stopped itself; what client and worker then hold beyond what
-they held before is bounded by the window of copies and the log. Once all goes on, the results are right."""
+"""Stalls: a slow peer does not make the memory of the other grow. A program sends 1.5 GiB while
+daemon and worker are stopped, or requests 768 MiB and is stopped itself. Client and worker may then
+grow only by the window of copies and the log. Once all continue, the results are right."""
 import os
 import signal
 import subprocess
@@ -17,9 +17,9 @@ import world  # noqa: E402
 (PROGRAM,) = sys.argv[1:]
 DEADLINE_S = 120
 MIB = 1 << 20
-# kBulkWindowBytes, kLogBytes (protocol/limits.h), and what the rest of a process takes by chance.
+# kBulkWindowBytes, kLogBytes (protocol/limits.h), and random growth of the rest of a process.
 HELD_MIB_MAX = 64 + 8 + 24
-STILL_S = 1  # Who does nothing for so long waits, or is done.
+STILL_S = 1  # A process that does nothing for so long waits, or is done.
 
 
 def peak_mib(pid):
@@ -27,7 +27,7 @@ def peak_mib(pid):
 
 
 class Run:
-    """The program through gpurun; its words in turn."""
+    """The program through gpurun, with its words in turn."""
 
     def __init__(self, server, way):
         self.counter = tempfile.NamedTemporaryFile()
@@ -56,7 +56,7 @@ class Run:
         self.statistics.folder.cleanup()
 
     def begun(self):
-        """Its process, its worker, and what each has held at its peak until now."""
+        """Returns its process, its worker, and the peak memory of each until now."""
         if self.said() != "ready":
             raise AssertionError("the program does not begin: " + self.server.log())
         (worker,) = self.server.workers()
@@ -67,7 +67,7 @@ class Run:
         return self.process.stdout.readline().strip()
 
     def ends(self):
-        """By itself, and says over what it went."""
+        """Ends by itself, and names its transport."""
         if self.process.wait(DEADLINE_S) != 0:
             raise AssertionError(f"the program ends with {self.process.returncode}")
         self.statistics.check(self.server)
@@ -92,8 +92,8 @@ class Run:
 
 
 def still(look):
-    """Waits until what `look` sees has not changed for a while. (Too early, and a test sees less memory
-    than there will be; the peak at the end it sees as well.)"""
+    """Waits until the value of `look` has not changed for a while. If that is too early, the test
+    sees less memory than there will be, but the peak at the end also covers that."""
     seen, since = look(), time.monotonic()
 
     def unchanged():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects: calls that CUDA lets return at once do not ask the server. With daemon and worker
-stopped, thousands of them still return; once these go on, the results are right."""
+"""Stopped server: calls that CUDA lets return at once do not need the server. With daemon and
+worker stopped, thousands of them still return. Once these continue, the results are right."""
 import os
 import signal
 import subprocess

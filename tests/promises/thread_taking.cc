@@ -1,6 +1,6 @@
-// The heap: the program's own malloc stands before the C library's for all that is loaded with it,
-// which counts and passes on. System calls: the kernel hands each one of the watched thread back as
-// SIGSYS ("syscall user dispatch"), and the handler makes it itself.
+// Thread taking. The heap: the program's own malloc precedes the C library's for all loaded
+// libraries, counts and passes on. System calls: the kernel returns each one of the watched thread
+// as SIGSYS ("syscall user dispatch"), and the handler makes the call itself.
 #include "tests/promises/thread_taking.h"
 
 #include <linux/futex.h>
@@ -25,7 +25,7 @@ void count_allocation() {
 
 }  // namespace
 
-// The C library's own, under the names that it keeps for who stands before it. Ours are there for
+// The C library's own functions, under the names that it keeps for a replaced malloc. Ours serve
 // the libraries, too.
 #pragma GCC visibility push(default)
 extern "C" {
@@ -61,8 +61,8 @@ int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
 #if defined(__x86_64__) && defined(PR_SET_SYSCALL_USER_DISPATCH)
 extern "C" void gpurun_test_return_from_signal();
 extern "C" const char gpurun_test_return_end[];
-// The one call that the kernel must let pass: the end of the handler, after it has set `dispatched`
-// again.
+// The only call that the kernel must let pass: the end of the handler, after it has set
+// `dispatched` again.
 asm(R"(
   .text
   .type gpurun_test_return_from_signal, @function
@@ -75,7 +75,7 @@ gpurun_test_return_end:
 
 namespace {
 
-// The kernel looks here at each call of this thread.
+// The kernel reads this at each call of this thread.
 thread_local volatile char dispatched = SYSCALL_DISPATCH_FILTER_ALLOW;
 thread_local gpurun::testing::Taken taken;
 
@@ -92,7 +92,7 @@ long raw_call(long number, const greg_t* registers) {
   return result;
 }
 
-// Of a futex; -1: another call.
+// The operation of a futex call. -1: another call.
 long futex_operation(long number, const greg_t* registers) {
   return number == SYS_futex ? registers[REG_RSI] & FUTEX_CMD_MASK : -1;
 }
@@ -117,7 +117,7 @@ void make_call(int, siginfo_t* about, void* context) {
   dispatched = SYSCALL_DISPATCH_FILTER_BLOCK;
 }
 
-// As the kernel has it: the C library would put its own way back in place of ours.
+// As the kernel defines it, because the C library would install its own return path.
 struct KernelAction {
   void (*handler)(int, siginfo_t*, void*);
   unsigned long flags;
@@ -131,7 +131,7 @@ bool see_calls() {
   if (syscall(SYS_rt_sigaction, SIGSYS, &action, nullptr, sizeof action.mask) != 0) return false;
   const auto from = reinterpret_cast<std::uintptr_t>(&gpurun_test_return_from_signal);
   const auto end = reinterpret_cast<std::uintptr_t>(&gpurun_test_return_end[0]);
-  // An instruction that calls stands before where it says it is.
+  // The instruction of the call precedes the address that the kernel sees.
   return prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, from, end - from + 1,
                &dispatched) == 0;
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Protects builds on machines that lack what this one may have: configures the tree anew without it,
-and walks the whole graph of the build, so that a target that hangs on what is not there is found.
+"""Builds on machines that lack optional parts: configures the tree anew without them, and walks the
+whole graph of the build. This finds a target that depends on a missing part.
 
 usage: configures.py SOURCE BUILD DEPS_DIR no-cuda|no-emulated [TARGET ...]
-BUILD is made anew. The targets are built, too: one file after the other and by the machine's own
-compiler, where tools/check takes clang, and several at once.
+BUILD is made anew. The targets are also built: one file after the other and by the machine's own
+compiler, where tools/check takes clang and several files at once.
 """
 import os
 import re
@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 
-# How each hides what the machine may have, and a text that the tests' names must, and must not, hold.
+# The options that hide the machine's part, a text that the tests' names must contain, and one that
+# they must not.
 VARIANTS = {
     "no-cuda": (["-DGPURUN_NVCC=", "-DGPURUN_CUDA_INCLUDE="], "cuda_programs", "sample_mnist"),
     "no-emulated": (["-DGPURUN_EMULATED=OFF"], "control_test", "_emulated"),
@@ -29,7 +30,8 @@ def run(*command):
 
 
 def without_rerun(build):
-    """The name of the graph without the rule that makes itself: ninja -n would end behind that."""
+    """Returns the name of the graph without the rule that regenerates it, because ninja -n would
+    stop there."""
     with open(os.path.join(build, "build.ninja"), encoding="utf-8") as file:
         text = file.read()
     text, count = re.subn(r"(?m)^build build\.ninja: RERUN_CMAKE (?:.*\$\n)*.*\n(?:  .*\n)*", "", text)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Compiles each header alone (syntax only): a header that needs another's includes breaks whoever
-includes it first. The build itself proves that of a header which its own source file includes first.
+"""Compiles each header alone (syntax only). A header that needs another's includes breaks the first
+file that includes it. The build itself proves this for a header that its own source file includes
+first.
 
 usage: headers_alone.py COMPILER SOURCE_DIR BUILD_DIR HEADER...
 
-Where $GPURUN_CHANGED_FILES names a file of paths, only the headers among these are compiled (tools/check
-says so; without it, and in a run of every test, all of them are).
+When $GPURUN_CHANGED_FILES names a file of paths, only the headers in it are compiled, as in
+tools/check. Without it, and in a run of every test, all of them are compiled.
 """
 import concurrent.futures
 import json

@@ -33,7 +33,7 @@ NOT_PROSE = re.compile(r"^\s*(\||```|#!|NOLINT|clang-format|usage:|Usage:)")
 
 
 class Block:
-    """Lines of prose that belong together."""
+    """Consecutive lines of one prose text."""
 
     def __init__(self, line):
         self.line, self.words = line, []
@@ -103,12 +103,12 @@ def paragraph_blocks(text, first=1):
             if block is not None:
                 yield block
             block = None
-        if fenced or not line.strip() or NOT_PROSE.match(line) or (line.startswith("    ") and not starts):
+        if fenced or not line.strip() or (NOT_PROSE.match(line) and not table) or (line.startswith("    ") and not starts):
             continue
         if table:
             for cell in line.strip().strip("|").split("|"):
                 alone = Block(number)
-                alone.add(cell)
+                alone.add(cell.replace(";", "."))  # Cells hold lists.
                 yield alone
             continue
         if block is None:
@@ -156,7 +156,8 @@ def git(root, *words):
 
 
 def subjects(root):
-    """Of the commits since the last tag, or else since the first one that the check was there for."""
+    """Subjects of the commits since the last tag or, without a tag, since the commit that
+    introduced the check."""
     tag = (git(root, "describe", "--tags", "--abbrev=0") or SUBJECTS_SINCE).strip()
     return (git(root, "log", "--no-merges", "--format=%s", f"{tag}..HEAD") or "").splitlines()
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects that docs/security.md promises nothing that no test shows: each row of its tables names, in
-its last column, what shows it, and each of these is a test of this build, a case within one, a session
+"""Threats have tests: docs/security.md promises nothing without a test that shows it. The last
+column of each table row names its tests. Each is a test of this build, a case within one, a session
 or a deed.
 
 usage: threats.py SOURCE BUILD
@@ -13,12 +13,12 @@ import subprocess
 import sys
 
 PAGE = "docs/security.md"
-# Tables that explain words instead of listing threats.
+# Tables that explain words and list no threats.
 EXPLAINS = {"word"}
 
 
 def rows(text):
-    """(line number, what is threatened, the last column) of each row of each table of threats."""
+    """(line number, threat, last column) of each row of each table of threats."""
     header = None
     for number, line in enumerate(text.splitlines(), 1):
         if not line.startswith("|"):
@@ -37,7 +37,7 @@ def tests_of(build):
 
 
 def cases_of(source):
-    """Names within tests: of Python's and GoogleTest's cases, of sessions, of deeds; and of files."""
+    """Names within tests: of Python's and GoogleTest's cases, of sessions, of deeds, and of files."""
     found = set()
     for pattern, expressions in (("tests/**/*.py", [r"def test_(\w+)"]),
                                  ("tests/**/*.cc", [r"TEST(?:_[FP])?\(\w+,\s*(\w+)\)"]),
@@ -53,7 +53,7 @@ def cases_of(source):
 
 
 def is_there(name, tests, cases):
-    # A test may be named as its file is, and a fuzz target as it is itself.
+    # A test may have the name of its file, and a fuzz target its own name.
     forms = (name, "e2e_" + name, "fuzz_corpus_" + name, name.replace("fuzz_", "fuzz_corpus_", 1))
     return any(form in tests for form in forms) or bool(fnmatch.filter(cases, name))
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Checks on the tree itself: include directions, file length, first lines, no generated file in git.
+"""Checks on the tree itself: include directions, file length, first lines, no generated file in
+git.
 
-Prints one line a violation and exits with 1 when there is any. docs/architecture.md, "Folders and
-who may know whom", is the rule that INCLUDES states.
+Prints one line for each violation and exits with 1 when there is any. INCLUDES is the rule of
+docs/architecture.md, "Folders and who may know whom".
 """
 import os
 import re
 import subprocess
 import sys
 
-# folder -> folders whose headers it may include. The longest matching prefix counts.
+# folder -> folders with headers that it may include. The longest matching prefix counts.
 INCLUDES = {
     "base": ["base"],
     "driver_abi": ["driver_abi", "base"],
@@ -21,10 +22,12 @@ INCLUDES = {
     "server/emulated": ["server/emulated", "driver_abi", "base"],
     "tools": ["tools", "client", "protocol", "transport", "driver_abi", "base"],
 }
-# Messages of the control connection are written as the schema is: the one file that knows both.
+# The only file of both layers: it writes the messages of the control connection as the schema has
+# them.
 EXCEPTIONS = {
     "protocol": {"transport/transport.h": re.compile(r"^protocol/control\.(h|cc)$")},
-    # gpurund's file is checked by the device's own rules: text, and nothing of the driver.
+    # The emulated device's own rules check gpurund's file. They are text, and contain nothing of
+    # the driver.
     "server": {"server/emulated/setting_words.h": re.compile(r"^server/daemon/config_emulated\.cc$")},
 }
 LINES_MAX = 600
@@ -37,9 +40,9 @@ HOME_PATH = r"/home/\w+/"
 
 
 def machine_path(root):
-    """What no file may name: somebody's home, and the folder that this checkout stands in."""
+    """Paths that no file may contain: a home folder, and the folder of this checkout."""
     parent = os.path.dirname(os.path.abspath(root))
-    shared = parent in ("/", "/tmp")  # Names nobody's machine.
+    shared = parent in ("/", "/tmp")  # The names of any machine.
     return re.compile(HOME_PATH if shared else f"{HOME_PATH}|{re.escape(parent)}/\\w")
 
 
@@ -57,7 +60,7 @@ def may_include(path, rule, header):
     if exception and exception.match(path):
         return True
     if rule == "server" and header.startswith("server/emulated/"):
-        return False  # The server opens drivers at run time; the emulated one is a driver like any.
+        return False  # The server opens drivers at run time. The emulated one is a driver like any.
     return any(header.startswith(f + "/") for f in allowed)
 
 
@@ -138,7 +141,7 @@ DECISION = re.compile(r"^docs/adr/(\d{4})-[\w.-]+\.md$")
 
 
 def check_decisions(titles):
-    """`titles`: first line by path. Each decision has a number of its own, in its name and title."""
+    """`titles`: first line by path. Each decision has its own number, in its name and title."""
     taken = {}
     for path, title in sorted(titles.items()):
         number = DECISION.match(path).group(1)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The tidy check must notice each kind of violation: a check that cannot fail protects nothing."""
+"""Test of the tidy check: it must find each kind of violation, because a check that cannot fail
+protects nothing."""
 import sys
 
 import tidy

@@ -1,7 +1,7 @@
-"""What tests share that run gpurun and gpurund as processes: `import world`, with --build among the
-test's words. arguments.py: where the parts are; processes.py: who lives; run.py: gpurun as a
-process; server.py: a gpurund of the test's own; transports.py: what sessions go over; wire.py: links with a
-delay."""
+"""World: shared parts of tests that run gpurun and gpurund as processes. Use `import world`, with
+--build among the test's words. Modules: arguments.py (paths of the parts), processes.py (processes
+from outside), run.py (gpurun as a process), server.py (a gpurund), starting.py (round trips of a
+start), transports.py (transports of sessions), wire.py (links with a delay)."""
 import signal
 import unittest
 
@@ -16,7 +16,8 @@ from .wire import DelayedLink  # noqa: F401
 
 
 def main():
-    # A shell's `&` starts what it starts with these ignored, and so would be the programs of a test.
+    # A shell starts its `&` processes with these signals ignored, and the programs of a test would
+    # inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     unittest.main(verbosity=2)

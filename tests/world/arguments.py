@@ -1,11 +1,12 @@
-"""Where a build's parts are: taken from the test's words, which keep only the rest."""
+"""Arguments: the paths of a build's parts, taken from the test's words. The rest of the words
+remain."""
 import argparse
 import os
 import sys
 
 from .transports import TRANSPORTS
 
-SECONDS = 30  # No single step takes so long on a busy machine.
+SECONDS = 30  # No single step takes longer on a busy machine.
 
 
 def parse():

@@ -1,11 +1,12 @@
-"""What stands between a client and a server: it listens, and serves each connection on a thread."""
+"""Between: a process between a client and a server. It listens, and serves each connection on a
+thread."""
 import socket
 import threading
 
 
 class Between:
-    """`with` ends its listening. What it does with a connection is `_serve(near, *more)`, where `more` is
-    what `_arrived()` has given it, in the order in which connections came."""
+    """`with` ends its listening. Calls `_serve(near, *more)` for each connection. `more` is the
+    result of `_arrived()`, which is called in the order in which connections come."""
 
     def __init__(self, port):
         self.target = ("127.0.0.1", port)

@@ -1,16 +1,16 @@
-// delayed_link: a TCP relay to a port of this machine that keeps each byte for half of a round trip
-// in either direction, and lets through no more than a bandwidth, without making what it carries
-// any slower than that. `DelayedLink` of wire.py starts it.
+// delayed_link: a TCP relay to a port of this machine. It holds each byte for half of a round trip
+// in either direction, and limits the bandwidth. It adds no other delay to the traffic.
+// `DelayedLink` of wire.py starts it.
 //
 // usage: delayed_link PORT ROUND_TRIP_US BYTES_PER_S SEED LOG OWN_BYTES_PER_S
-//   BYTES_PER_S   of all connections together, in either direction; 0: no bound.
-//   SEED          other than 0: pieces of any size are kept up to three times as long, each
-//                 connection's for itself, so that what one brings overtakes what another does.
-//   LOG           a file for what passed, or "": one line of JSON for each connection and each
+//   BYTES_PER_S   of all connections together, in either direction. 0: no bound.
+//   SEED          other than 0: pieces of random sizes are held up to three times as long, for
+//                 each connection by itself, so that one connection overtakes another.
+//   LOG           a file for the log, or "": one line of JSON for each connection and each
 //                 piece, with times of CLOCK_MONOTONIC in nanoseconds (tests/bench/chain.py).
-//   OWN_BYTES_PER_S   of each connection, in either direction, as where each flow is shaped or pays
-//                     for its losses; 0: no bound.
-// It prints its own address, relays until its standard input ends, and then writes the log.
+//   OWN_BYTES_PER_S   of each connection, in either direction, as on a network that shapes each
+//                     flow or loses packets. 0: no bound.
+// Prints its own address, relays until its standard input ends, and then writes the log.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/prctl.h>
@@ -44,9 +44,9 @@ using std::chrono::nanoseconds;
 
 constexpr std::array<std::size_t, 4> kOddSizes = {40, 1500, 1 << 16, kPieceBytes};
 constexpr std::size_t kEventsMax = std::size_t{1} << 18;
-constexpr nanoseconds kStampAgeMax = std::chrono::seconds(1);  // Else somebody has set the clock.
+constexpr nanoseconds kStampAgeMax = std::chrono::seconds(1);  // Older: the clock was set.
 
-// What passed, for who counts round trips. Any thread's.
+// The log of connections and pieces, for counting round trips. Any thread may call add().
 class Log {
  public:
   void add(int connection, const char* what, Clock::time_point came, Clock::time_point went,
@@ -88,7 +88,7 @@ struct Link {
   unsigned seed = 0;
   bool logged = false;
   std::unique_ptr<SlowWire> up, down;  // Null: no bound.
-  double own_bytes_per_s = 0;          // Of each connection; likewise.
+  double own_bytes_per_s = 0;          // Of each connection. 0: no bound.
   Log log;
 };
 
@@ -100,7 +100,7 @@ int fail(const char* what) {
 void prepare(int socket) {
   const int on = 1;
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  // Of a listener's too: what comes before somebody accepts is stamped, and inherits this.
+  // Also of a listener: connections inherit this, so that bytes from before accept() get a stamp.
   setsockopt(socket, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
 }
 
@@ -115,9 +115,10 @@ bool send_all(int socket, const char* data, std::size_t size) {
   return true;
 }
 
-// When the kernel had what a message brought; who reads it was asleep until later.
+// The time at which the kernel received a message. The reading thread may have woken later.
 Clock::time_point came_at(msghdr& message) {
-  // The wall's first: what lies between the two looks makes it later, never earlier than it was.
+  // The wall clock is read first. Time between the two readings makes the result later, never
+  // earlier than the truth.
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   const Clock::time_point now = Clock::now();
@@ -133,7 +134,7 @@ Clock::time_point came_at(msghdr& message) {
   return now;
 }
 
-// Of 0 bytes when nothing more comes.
+// Returns 0 bytes when nothing more comes.
 std::size_t receive(int socket, char* data, std::size_t most, Clock::time_point* came) {
   iovec part{data, most};
   alignas(cmsghdr) std::array<char, 256> about;
@@ -150,9 +151,9 @@ std::size_t receive(int socket, char* data, std::size_t most, Clock::time_point*
   }
 }
 
-// One direction of a connection: reads at once, writes each piece when its time has come. Nothing
-// can be said before `spoken`, and nothing passes before the server's side is `reached`; all is
-// ready by then, because nothing of it is the link's to show.
+// One direction of a connection: reads at once, and writes each piece when its time has come.
+// Nothing can be sent before `spoken`, and nothing passes before the server's side is `reached`.
+// All set-up is done by then, because the link must not show its cost.
 void relay(Link& link, int connection, int source, int sink, bool up, Clock::time_point spoken,
            const std::shared_future<bool>& reached) {
   const char* what = up ? "up" : "down";
@@ -165,7 +166,7 @@ void relay(Link& link, int connection, int source, int sink, bool up, Clock::tim
   const auto deliver = [&link, connection, sink, what, &reached](const LateQueue::Piece& piece) {
     if (!reached.get()) return false;
     if (piece.size == 0) return shutdown(sink, SHUT_WR) == 0;
-    // Before the send: who hears it may have answered, and ended, before this thread goes on.
+    // Before the send, because the receiver may answer and end before this thread continues.
     if (link.logged) link.log.add(connection, what, piece.came, Clock::now(), piece.size);
     return send_all(sink, piece.bytes.get(), piece.size);
   };
@@ -173,7 +174,7 @@ void relay(Link& link, int connection, int source, int sink, bool up, Clock::tim
   std::thread writer;
   if (!direct) writer = std::thread([&queue, &deliver] { queue.pass_on(deliver); });
   std::uniform_real_distribution<double> longer(1, 3);
-  // What nobody could have said yet is on no wire.
+  // Bytes that could not have been sent yet are on no wire.
   if (slow) std::this_thread::sleep_until(spoken);
   for (bool last = false, broken = false; !last;) {
     LateQueue::Piece piece{queue.buffer(), 0, {}, {}};
@@ -198,9 +199,9 @@ void relay(Link& link, int connection, int source, int sink, bool up, Clock::tim
   if (writer.joinable()) writer.join();
 }
 
-// As a real link: the client knows after a round trip that it is connected, and may speak; the
-// server accepts when the client's last word of the handshake has come, half a round trip later.
-// Here the client was told at once, and its words wait.
+// As on a real link. After a round trip the client knows that it is connected, and may send. The
+// server accepts when the client's last packet of the handshake has come, half a round trip later.
+// Here the client is connected at once, and its bytes wait.
 void serve(Link& link, int connection, int near) {
   const Clock::time_point accepted = Clock::now();
   if (link.logged) link.log.add(connection, "open", accepted, accepted, 0);
@@ -241,7 +242,7 @@ int run(Link& link, const char* log) {
   std::printf("127.0.0.1:%d\n", ntohs(own.sin_port));
   std::fflush(stdout);
   std::thread([&link, listener] {
-    prctl(PR_SET_TIMERSLACK, 1);  // Of the threads that it starts, too.
+    prctl(PR_SET_TIMERSLACK, 1);  // Also of the threads that it starts.
     for (int connection = 0;; ++connection) {
       const int near = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
       if (near < 0) return;
@@ -253,7 +254,7 @@ int run(Link& link, const char* log) {
   }
   if (link.logged) link.log.write(log);
   std::fflush(nullptr);
-  _exit(0);  // The threads need no farewell.
+  _exit(0);  // Ends without joining the threads.
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What delayed_link is made of: a queue of pieces that may leave when their time has come, and a
-// wire that carries no more than so many bytes a second.
+// Late queue: the parts of delayed_link. They are a queue of pieces that leave when their time has
+// come, and a wire with a limited number of bytes a second.
 #pragma once
 
 #include <algorithm>
@@ -19,26 +19,27 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 
-// A sleeper wakes late, by more than what the link is to show.
+// Sleeps until shortly before `due` and then spins. A sleeping thread wakes late, by more than the
+// link's precision.
 inline void wait_until(Clock::time_point due) {
   constexpr auto kEarly = std::chrono::microseconds(150);
   std::this_thread::sleep_until(due - kEarly);
-  while (Clock::now() < due) {  // Who yields to a busy thread is back at the next tick.
+  while (Clock::now() < due) {  // A thread that yields to a busy one may lose a whole tick.
   }
 }
 
-// One direction of one connection; one thread adds, another passes on.
+// One direction of one connection. One thread adds pieces, another passes them on.
 class LateQueue {
  public:
   using Buffer = std::unique_ptr<char[]>;
   struct Piece {
     Buffer bytes;
-    std::size_t size = 0;  // 0: the direction's end.
+    std::size_t size = 0;  // 0: the end of the direction.
     Clock::time_point came, due;
   };
 
-  // Of kPieceBytes; used again, so that a fast stream does not wait for fresh pages, and not
-  // filled: most words are short, and would wait for all of these.
+  // Returns a buffer of kPieceBytes. Buffers are reused, so that a fast stream does not wait for
+  // fresh pages. They are not filled, because most messages are short.
   Buffer buffer() {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (spare_.empty()) return Buffer(new char[kPieceBytes]);
@@ -51,7 +52,7 @@ class LateQueue {
     spare_.push_back(std::move(buffer));
   }
 
-  // Waits while too much is held: what a fast link holds in a long delay is much.
+  // Blocks while the queue is full. A fast link holds much in a long delay.
   void add(Piece piece) {
     std::unique_lock<std::mutex> lock(mutex_);
     room_.wait(lock, [this] { return pieces_.size() < kPiecesMax; });
@@ -59,8 +60,8 @@ class LateQueue {
     added_.notify_one();
   }
 
-  // Calls `deliver` with each piece at its time, until it is the last. Once one cannot be delivered
-  // the others are dropped: their sender must not wait for who has gone.
+  // Calls `deliver` with each piece at its time, until the last one. After a failed delivery it
+  // drops the others, so that the sender does not wait for a peer that has gone.
   template <typename Deliver>
   void pass_on(Deliver deliver) {
     Clock::time_point before = Clock::now() - kSeldom;
@@ -73,7 +74,7 @@ class LateQueue {
       lock.unlock();
       last = piece.size == 0;
       if (!broken) {
-        // Who is often due must not spin all the time.
+        // A thread that is often due must not spin all the time.
         const bool seldom = piece.due - before >= kSeldom;
         if (seldom) {
           wait_until(piece.due);
@@ -96,18 +97,18 @@ class LateQueue {
   std::vector<Buffer> spare_;
 };
 
-// Connections take turns, because each waits for its piece before it brings the next: so TCP shares
-// a wire. Any thread's.
+// A wire that connections share in turns, as TCP does, because each waits for its piece before it
+// brings the next. Any thread may call carry().
 class SlowWire {
  public:
-  static constexpr std::size_t kTurnBytes = std::size_t{16} << 10;  // What a piece should have.
+  static constexpr std::size_t kTurnBytes = std::size_t{16} << 10;  // Size of a piece.
 
   explicit SlowWire(double bytes_per_s) : bytes_per_s_(bytes_per_s) {}
 
   // Returns when the last of `bytes` is on the wire.
   void carry(std::size_t bytes) {
     std::unique_lock<std::mutex> lock(mutex_);
-    // Whoever was awake too late makes up for it.
+    // A thread that woke late may catch up.
     free_at_ = std::max(free_at_, Clock::now() - kLateness);
     free_at_ += std::chrono::duration_cast<Clock::duration>(
         std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_s_));

@@ -1,4 +1,4 @@
-"""Looks at processes from outside, and bounded waits for what nothing would tell us of."""
+"""Processes seen from outside, and bounded waits for conditions without a notification."""
 import os
 import select
 import time
@@ -7,7 +7,7 @@ from .arguments import SECONDS
 
 
 def wait(condition, seconds=SECONDS):
-    """Whether the condition comes true in time; asks again often."""
+    """Returns whether the condition becomes true in time. Polls it."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -17,7 +17,7 @@ def wait(condition, seconds=SECONDS):
 
 
 def until(condition, what):
-    """Waits until the condition holds; there is nothing to wait on that would tell."""
+    """Waits until the condition holds. Polls, because nothing notifies."""
     if not wait(condition):
         raise AssertionError(f"never came true: {what}")
 
@@ -76,7 +76,8 @@ def name_of(pid):
 
 
 def command_line(pid):
-    """Its words; empty when it is over. One that execs or ends has none yet or any more, for a moment."""
+    """Returns its words, or nothing when it has ended. During an exec or an exit a process has no
+    words for a moment."""
     words = []
 
     def known():
@@ -91,7 +92,7 @@ def command_line(pid):
 
 
 def is_spare(pid):
-    """Whether that worker waits for a lease: its command line says so until it has one."""
+    """Returns whether that worker waits for a lease. Its command line has the option until then."""
     return "--spare" in command_line(pid)
 
 
@@ -103,7 +104,7 @@ def server_of(gpurun_pid):
 
 
 def can_be(uid):
-    """Whether this process could make one of that user and group."""
+    """Returns whether this process could make one of that user and group."""
     child = os.fork()
     if child == 0:
         try:
@@ -116,5 +117,5 @@ def can_be(uid):
 
 
 def can_lend_users():
-    """Whether a gpurund that is told nothing can give its workers users of their own."""
+    """Returns whether a gpurund with default options can give its workers their own users."""
     return os.geteuid() != 0 or (can_be(2_000_000_000) and can_be(2_000_004_095))

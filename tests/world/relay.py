@@ -1,4 +1,4 @@
-"""A relay between a client and a server that sees, keeps and changes what passes."""
+"""Relay between a client and a server, which sees, keeps and changes the traffic."""
 import socket
 import threading
 
@@ -6,8 +6,8 @@ from .between import Between
 
 
 class Relay(Between):
-    """Each connection is numbered from 0. `change(number, from_client, offset, data)` returns what
-    is passed on; `heard[number]` holds what the client said on it, `told[number]` the answers."""
+    """Connections are numbered from 0. `change(number, from_client, offset, data)` returns the
+    bytes to pass on. `heard[number]` holds the client's bytes, and `told[number]` the server's."""
 
     def __init__(self, port, change=None):
         self.change = change or (lambda *words: words[-1])

@@ -1,4 +1,5 @@
-"""gpurun and gpuctl as processes: their environment, runs to their end, and runs with statistics."""
+"""Runs of gpurun and gpuctl as processes: their environment, runs to their end, and runs with
+statistics."""
 import collections
 import json
 import os
@@ -12,16 +13,18 @@ from .arguments import ARGS, GPUCTL, GPURUN, HOME, SECONDS
 
 
 def without_meeting(errors):
-    """What a run said on stderr, less that it met its server for the first time, which -q does not hide."""
+    """The run's stderr without the message about its first contact with the server, which -q does
+    not hide."""
     return re.sub(r"(?m)^gpurun: met the server \S+ for the first time; [^\n]*\n", "", errors)
 
 
 def environment(**changes):
-    """This process's, without what would change gpurun; a change to None takes a variable away."""
+    """This process's environment without the variables that would change gpurun. A change to None
+    removes a variable."""
     env = {k: v for k, v in os.environ.items()
            if not k.startswith("GPURUN_") and k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
-    # What this user's programs have kept must not change what a test sees, nor what it keeps them.
-    # "none": this machine's default servers are not meant.
+    # Tests do not use the user's caches, and the user does not use theirs. "none": this machine's
+    # default servers are not used.
     env.update(GPURUN_SERVERS="none", GPURUN_DRIVER=ARGS.driver, GPURUN_CLIENT_DIR=ARGS.client_dir, GPURUN_CACHE="off",
                HOME=HOME, XDG_CACHE_HOME=os.path.join(HOME, ".cache"),
                XDG_CONFIG_HOME=os.path.join(HOME, ".config"))
@@ -35,14 +38,15 @@ def environment(**changes):
 
 
 def client_environment(server, **changes):
-    """Of clients of `server` that keep what they learn, in its folder, and go over its transport."""
+    """The environment of clients of `server` that keep their caches in its folder, and use its
+    transport."""
     kept = os.path.join(server.folder.name, "client-cache")
     return environment(**{"GPURUN_CACHE": None, "XDG_CACHE_HOME": kept,
                           "GPURUN_SECRET_FILE": server.secret_file, **server.transport.variables, **changes})
 
 
 def crash_kills():
-    """For environment(): a sanitizer, where there is one, leaves SIGSEGV to the kernel."""
+    """For environment(): a sanitizer leaves SIGSEGV to the kernel."""
     return {name: os.environ.get(name, "") + ":handle_segv=0"
             for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")}
 
@@ -59,7 +63,8 @@ def start(*words, env=None, **options):
 
 
 class Statistics:
-    """What a run's processes say of themselves as they end: `variables` of their environment ask for it."""
+    """Statistics that a run's processes write as they end. The `variables` of their environment
+    request it."""
 
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -80,7 +85,7 @@ class Statistics:
             return [json.loads(line) for line in file]
 
     def check(self, server):
-        """All that have ended had sessions, and over the transport of `server`."""
+        """Checks that all processes that have ended had sessions over the transport of `server`."""
         transports.check(server.transport, self.said())
 
 
@@ -89,7 +94,7 @@ Run = collections.namedtuple("Run", "status stdout stderr seconds statistics")
 
 def measured(server, command, address=None, timeout=4 * SECONDS, words=(), **changes):
     """One run on `server`, reached at `address`, with its statistics (one entry for each process).
-    `words`: gpurun's own. Where a transport is said, it went over that."""
+    `words`: gpurun's own options. When the server has a transport, checks that the run used it."""
     with Statistics() as statistics:
         env = client_environment(server, **statistics.variables, **changes)
         begin = time.monotonic()
@@ -99,13 +104,13 @@ def measured(server, command, address=None, timeout=4 * SECONDS, words=(), **cha
                               errors="replace", timeout=timeout)
         seconds = time.monotonic() - begin
         said = statistics.said()
-        if said:  # What had no session says nothing.
+        if said:  # A process without a session writes nothing.
             statistics.check(server)
     return Run(done.returncode, done.stdout, done.stderr, seconds, said)
 
 
 def holdings(server):
-    """What gpurund says of itself: leases, sessions, workers, strangers, and who holds which GPU."""
+    """gpurund's own report: leases, sessions, workers, strangers, and the holder of each GPU."""
     done = subprocess.run([GPUCTL, "list", "--json", *server.options()], env=environment(),
                           capture_output=True, text=True, timeout=2 * SECONDS)
     if done.returncode != 0:

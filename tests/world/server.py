@@ -1,4 +1,4 @@
-"""A gpurund of a test's own."""
+"""Server: a gpurund of a test."""
 import os
 import select
 import subprocess
@@ -9,17 +9,17 @@ from .processes import alive, can_lend_users, children, is_spare, name_of, until
 from .run import environment
 from .transports import ANY, TRANSPORTS
 
-# Of a gpurund that serves nobody: its loop, the thread that closes connections, and the one that looks at
-# the users' tokens. ThreadSanitizer has one of its own.
+# Threads of an idle gpurund: its loop, the thread that closes connections, and the one that watches
+# the users' tokens. ThreadSanitizer adds one.
 THREADS_ALONE = "4" if ARGS.sanitizer == "thread" else "3"
 
 
 class Gpurund:
-    """On a port that the kernel chose; `with` ends it. `cache` None: where it likes. Its `address`
-    is empty when it ended instead of serving; `errors` is what it said, once it has ended.
-    `before`: words that start it, such as unshare(1)'s. Without `with_secret` it is told none, and
-    makes one for its run. `over`: what sessions with it go over (transports.py); --transport unless said,
-    and without that nobody looks."""
+    """A gpurund on a port that the kernel chose. The end of `with` ends it. `cache` None: the
+    default folder. Its `address` is empty when it ended in place of serving. `errors` is its
+    stderr, once it has ended. `before`: words that start it, such as unshare(1)'s. Without
+    `with_secret` it is given no secret, and makes one for its run. `over`: the transport of its
+    sessions (transports.py). The default is --transport, and without that nothing checks it."""
 
     def __init__(self, *words, secret=None, with_secret=True, driver=None, env=None, cache="",
                  before=(), over=ARGS.transport):
@@ -75,7 +75,8 @@ class Gpurund:
             until(self.cleaned, "its folder can be removed")
 
     def cleaned(self):
-        """Its folder is gone. What a keeper of images began may still come into it: they outlive it a moment."""
+        """Its folder has gone. A process that stores images outlives it for a moment, and may still
+        write there."""
         try:
             self.folder.cleanup()
         except OSError:
@@ -93,11 +94,11 @@ class Gpurund:
         return int(self.address.rsplit(":", 1)[1])
 
     def workers(self):
-        """Process ids of its workers that live and have a lease, or had one."""
+        """Process ids of its live workers that have a lease, or had one."""
         return [pid for pid in self.all_workers() if not is_spare(pid) and alive(pid)]
 
     def spares(self):
-        """Process ids of those that wait for a lease."""
+        """Process ids of the workers that wait for a lease."""
         return [pid for pid in self.all_workers() if is_spare(pid)]
 
     def all_workers(self):

@@ -1,5 +1,5 @@
-"""How many round trips a program takes from its first call to its first kernel's result, counted by what
-gpurun's statistics and its trace say of the run; no time is measured."""
+"""Starting: the number of round trips from a program's first call to its first kernel's result.
+gpurun's statistics and its trace of the run are counted, and no time is measured."""
 import json
 import os
 import subprocess
@@ -9,12 +9,12 @@ from .arguments import GPUCTL, SECONDS
 from .run import environment
 
 
-# What tells that a kernel has run: waiting for it, or for what it has written.
+# Calls that show that a kernel has run: a wait for it, or a read of its output.
 RESULTS = ("cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cuMemcpyDtoH")
 
 
 def until_first_result(events):
-    """The calls that waited, of a trace, up to the first that brings a kernel's result, with it."""
+    """The waiting calls of a trace, up to and with the first that brings a kernel's result."""
     slices = [each for each in events if each["ph"] == "X" and "call" in each.get("args", {})]
     calls = {each["args"]["call"]: each["name"] for each in slices if each["cat"] == "call"}
     launched = min(number for number, name in calls.items() if name.startswith("cuLaunchKernel"))
@@ -24,7 +24,7 @@ def until_first_result(events):
 
 
 def start_trips(run):
-    """`run` lets the program run once with GPURUN_TRACE as its word says, and returns its statistics."""
+    """`run` runs the program once with its word as GPURUN_TRACE, and returns its statistics."""
     with tempfile.TemporaryDirectory() as folder:
         traces, out = (os.path.join(folder, name) for name in ("traces", "out"))
         os.mkdir(traces)

@@ -1,11 +1,12 @@
-"""What the sessions with a server go over: how both ends are told, and how their statistics show it."""
+"""Transports: the options for the sessions with a server at both ends, and the transport in their
+statistics."""
 import collections
 
-# `words` of gpurund and of gpurun, `variables` of the program's environment, and how what --stats says of a
-# session begins.
+# `words`: options of gpurund and of gpurun. `variables`: the program's environment. The last field
+# is the beginning of the session's line in --stats.
 Transport = collections.namedtuple("Transport", "words variables said")
 TRANSPORTS = {
-    # Nobody is told: it is what they take by themselves.
+    # No options: the transport that sessions choose by default.
     "shm": Transport((), {}, "shared memory, not encrypted"),
     "tcp": Transport((), {"GPURUN_TRANSPORTS": "tcp"}, "TCP, not encrypted"),
     "tls": Transport(("--tls",), {}, "TCP, encrypted by TLS"),
@@ -14,7 +15,7 @@ ANY = Transport((), {}, "")
 
 
 def check(transport, statistics):
-    """Of a run that had sessions: each went over that."""
+    """Checks that each session of a run used that transport."""
     if transport is ANY:
         return
     over = [each["transport"] for each in statistics]

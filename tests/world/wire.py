@@ -1,4 +1,4 @@
-"""Links whose bytes take their time: they are late, slow, or come in odd pieces."""
+"""Wire: links that delay bytes, limit them, or split them into odd pieces."""
 import os
 import subprocess
 
@@ -8,12 +8,12 @@ PROGRAM = os.path.join(ARGS.build, "tests/delayed_link")
 
 
 class DelayedLink:
-    """A TCP relay that keeps each byte half of `round_trip_s` in either direction, and holds up what is
-    said first on a connection as if it had had its handshake on the way: connect() to it costs nothing.
-    `bytes_per_s`: what all connections together may send in one, `own_bytes_per_s`: what each of them
-    may. `seed`: pieces of any size are kept up to three times as long, each connection's for itself, so
-    that what one brings overtakes what another does. `log`: a file that holds, once the link has ended,
-    what passed (delayed_link.cc)."""
+    """A TCP relay that holds each byte for half of `round_trip_s` in either direction. It delays
+    the first bytes of a connection as if the handshake had crossed the link, because connect() to
+    it costs nothing. `bytes_per_s`: limit of all connections together in one direction.
+    `own_bytes_per_s`: limit of each of them. `seed`: pieces of random sizes are held up to three
+    times as long, for each connection by itself, so that one connection overtakes another. `log`: a
+    file with the log of the traffic, once the link has ended (delayed_link.cc)."""
 
     def __init__(self, port, round_trip_s, bytes_per_s=None, seed=None, log="", own_bytes_per_s=None):
         self.process = subprocess.Popen(

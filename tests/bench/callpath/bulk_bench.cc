@@ -1,7 +1,7 @@
-// How fast bytes go to the device and back through client and worker over TCP on this machine,
-// against a bare stream of the same bytes over the same kind of connection. The device is the null
-// device, whose copies are memcpy. What counts is the ratio within one round: the machine's speed
-// changes, the ratio less.
+// Bulk bench: speed of bytes to the device and back through client and worker, over TCP on this
+// machine. It compares them with a bare stream of the same bytes over the same kind of connection.
+// The device is the null device, with copies by memcpy. Only the ratio within one round counts,
+// because it changes less than the machine's speed.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -24,7 +24,7 @@ double gigabytes_per_second(Clock::duration took) {
   return static_cast<double>(kBytes) / std::chrono::duration<double>(took).count() / 1e9;
 }
 
-// One connection, pieces as large as chunks; the receiver keeps what it gets.
+// One connection, with pieces as large as chunks. The receiver keeps the bytes.
 double stream(ByteView source, MutableBytes into) {
   const auto deadline = [] { return Deadline::in(std::chrono::seconds(60)); };
   auto listener = transport::listen("tcp://127.0.0.1:0");

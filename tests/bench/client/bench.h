@@ -1,6 +1,7 @@
-// What every group of measurements shares: the driver under test, one context with what calls need,
-// and where results go. The program knows nothing of gpurun: it opens libcuda.so.1 like any other,
-// so that the same calls are measured natively, under gpurun and under any other remoting command.
+// Bench: the parts that all groups of measurements share. They are the driver under test, one
+// context with the objects that calls need, and the results. The program knows nothing of gpurun:
+// it opens libcuda.so.1 like any program. The same calls are therefore measured natively, under
+// gpurun and under any other remoting command.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@
 
 namespace gpurun::bench {
 
-// The address of an exported function of the opened libcuda; exits with a message where there is
-// none.
+// Returns the address of an exported function of the opened libcuda. Exits with a message when it
+// is missing.
 void* driver_function(const char* name);
 
 // The function `name`, looked up once: CU(cuInit)(0).
@@ -37,17 +38,16 @@ struct Stage {
   CUcontext context = nullptr;
   CUstream stream = nullptr, other_stream = nullptr;  // Both non-blocking.
   CUevent event = nullptr;
-  CUdeviceptr memory = 0;      // kBytes of it.
-  void* pinned = nullptr;      // kBytes of it.
-  CUfunction empty = nullptr;  // Eight parameters, does nothing.
-  CUfunction stamp = nullptr;  // Writes the device's clock to the address at its parameter.
+  CUdeviceptr memory = 0;      // kBytes large.
+  void* pinned = nullptr;      // kBytes large.
+  CUfunction empty = nullptr;  // A kernel of eight parameters that does nothing.
+  CUfunction stamp = nullptr;  // Writes the device's clock to the address in its parameter.
 
   static constexpr std::size_t kBytes = std::size_t{64} << 20;
 };
 
-// What a small program does until it has its first kernel's result, and no more: a context, a
-// module, 4 bytes of memory, a launch, a copy. `salt` makes the module's text another one, which no
-// server or cache knows.
+// Runs a small program up to its first kernel's result: a context, a module, 4 bytes of memory, a
+// launch, a copy. `salt` makes the module's text unique, so that no server or cache knows it.
 struct SmallProgram {
   CUstream stream = nullptr;
   CUdeviceptr memory = 0;
@@ -55,12 +55,12 @@ struct SmallProgram {
 };
 SmallProgram run_small_program(const std::string& salt);
 
-// With bytes that nobody gains from compressing.
+// Fills memory with bytes that do not compress.
 void fill_randomly(void* memory, std::size_t bytes);
 
 // The groups. Each leaves the device idle.
 void measure_posted_calls(const Stage& stage, Results* results);
-void measure_posted_by_two(const Stage& stage, Results* results);  // A part of it.
+void measure_posted_by_two(const Stage& stage, Results* results);  // Part of "posted".
 void measure_fences(const Stage& stage, Results* results);
 void measure_objects(const Stage& stage, Results* results);
 void measure_copies(const Stage& stage, Results* results);
@@ -69,7 +69,7 @@ void measure_slow_link(const Stage& stage, Results* results);
 void measure_launch_sizes(const Stage& stage, Results* results);
 void measure_launch_loop(const Stage& stage, Results* results);
 
-// Those that make their own context: words behind the group's name.
+// Groups that make their own context. `words` are the words after the group's name.
 using Words = std::vector<std::string>;
 void measure_start(const Words& words, Results* results);
 void measure_steady_loop(const Words& words, Results* results);

@@ -1,5 +1,5 @@
-// Copies: 64 KiB, 64 MiB, four of 16 MiB at once, an image, pageable and pinned, both ways. Random
-// bytes, which nobody gains from compressing; then zeros, which need not travel at all.
+// Copies: 64 KiB, 64 MiB, four of 16 MiB at once, and an image, pageable and pinned, both ways.
+// First random bytes, which do not compress. Then zeros, which need not travel at all.
 #include <cstring>
 #include <random>
 
@@ -14,10 +14,10 @@ constexpr int kAtOnce = 4;
 constexpr std::size_t kKib64 = std::size_t{64} << 10;
 constexpr std::size_t kMib16 = std::size_t{16} << 20;
 
-// What a network of 1 Gbit/s or less still carries in bearable time.
+// A size that a network of 1 Gbit/s or less transfers in a tolerable time.
 constexpr std::size_t kSlowBytes = std::size_t{16} << 20;
 
-// Numbers of two digits in words of 32 bits: a codec makes them several times smaller.
+// Numbers of two digits in words of 32 bits, which a codec makes several times smaller.
 void fill_compressibly(void* memory, std::size_t bytes) {
   std::mt19937 random(1);
   auto* words = static_cast<std::uint32_t*>(memory);
@@ -37,7 +37,7 @@ void measure_small(const Stage& s, void* pageable, Results* results) {
   });
   results->rate("copy out 64 KiB, pageable, one by one", kKib64, kSmall,
                 [&] { MUST(CU(cuMemcpyDtoH_v2)(pageable, s.memory, kKib64)); });
-  // A program's copies follow one another: then no wait for the network lies between them.
+  // Copies one after another, as programs make them, with no wait for the network in between.
   constexpr std::size_t kMany = 256;
   results->rate("copy in 64 KiB, pageable, one after another", kMany * kKib64, kSmall / 50, [&] {
     for (std::size_t i = 0; i < kMany; ++i) {
@@ -103,7 +103,7 @@ void measure_several_at_once(const Stage& s, Results* results) {
   });
 }
 
-// An image whose lines have gaps on the device.
+// An image with gaps between its lines on the device.
 void measure_boxes(const Stage& s, Results* results) {
   constexpr std::size_t kLines = 1000, kWidth = 1000, kPitch = 1024;
   CUDA_MEMCPY2D device{};
@@ -147,7 +147,7 @@ void measure_copies(const Stage& s, Results* results) {
   measure_large(s, pageable.data(), " of zeros", results);
 }
 
-// Over a link that is slower than a codec.
+// Copies over a link that is slower than a codec.
 void measure_slow_link(const Stage& s, Results* results) {
   const auto both_ways = [&](const std::string& what) {
     results->rate("copy in 16 MiB of " + what + ", slow link", kSlowBytes, 3, [&] {

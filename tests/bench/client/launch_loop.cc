@@ -1,5 +1,5 @@
-// A loop that does nothing but launch one kernel, of whose eight arguments three change from turn
-// to turn: an address, a count and a factor. Its log is what sequences.py makes smaller.
+// Launch loop: launches of one kernel and nothing else. Of its eight arguments three change in each
+// turn: an address, a count and a factor. sequences.py makes the log of this loop smaller.
 #include "tests/bench/client/bench.h"
 
 namespace gpurun::bench {

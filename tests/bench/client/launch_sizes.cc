@@ -1,5 +1,5 @@
-// Launches that differ in how many parameters they have: what a byte of a record costs, which is
-// all that sending a repeated sequence of calls in fewer bytes could save.
+// Launch sizes: launches with different numbers of parameters. They show the cost of one byte of a
+// record, which bounds the gain of sending a repeated sequence of calls in fewer bytes.
 #include <string>
 
 #include "tests/bench/client/bench.h"

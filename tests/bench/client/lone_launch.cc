@@ -1,7 +1,8 @@
-// How long after its call a launch starts on the device when no other call follows, beside one that
-// a synchronise follows at once: were anything sent on a timer only, the first would be that much
-// longer. Compares the device's clock with the program's, so it means something only where
-// %globaltimer is this machine's monotonic clock: on the emulated device, natively or on loopback.
+// Lone launch: the delay from a call to its start on the device when no other call follows, beside
+// a launch that a synchronise follows at once. If a timer sent anything, the first delay would be
+// longer by that timer. The device's clock is compared with the program's. The result therefore has
+// a meaning only where %globaltimer is this machine's monotonic clock: on the emulated device,
+// natively or on loopback.
 #include <ctime>
 #include <thread>
 
@@ -11,7 +12,7 @@ namespace gpurun::bench {
 namespace {
 
 constexpr int kLaunches = 100;
-constexpr auto kSilence = std::chrono::milliseconds(5);  // Longer than any timer one might suspect.
+constexpr auto kSilence = std::chrono::milliseconds(5);  // Longer than any plausible timer.
 
 std::int64_t monotonic_nanoseconds() {
   timespec now{};

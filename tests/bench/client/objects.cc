@@ -1,4 +1,4 @@
-// Making and destroying what a program makes often.
+// Objects: creating and destroying the objects that programs create often.
 #include "tests/bench/client/bench.h"
 
 namespace gpurun::bench {

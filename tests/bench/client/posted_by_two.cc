@@ -1,5 +1,5 @@
-// Two threads that post at the same time, each to a stream of its own: what the log that both write
-// to costs either.
+// Two posting threads: the cost for each of the log that both write to. Each posts to its own
+// stream at the same time.
 #include <sched.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ constexpr int kBatch = 250;
 constexpr int kLaunches = 50000;
 constexpr int kRounds = 5;
 
-// Both go on at once. Who slept would come too late for the other's batch, which takes 50 us.
+// Both threads leave together. A thread that slept would be too late for the other's batch, which
+// takes 50 us.
 class Start {
  public:
   void wait() {

@@ -1,12 +1,12 @@
-// Calls that CUDA lets return at once: what one costs its caller, and how many a second get
-// through.
+// Posted calls: the cost for the caller of calls that CUDA lets return at once, and their number a
+// second.
 #include "tests/bench/client/bench.h"
 
 namespace gpurun::bench {
 namespace {
 
 constexpr int kCalls = 20000;
-constexpr int kBatch = 500;  // Then the queues are let run empty, unmeasured.
+constexpr int kBatch = 500;  // After that many calls the queues are emptied, unmeasured.
 constexpr int kLaunches = 100000;
 constexpr int kRounds = 5;
 

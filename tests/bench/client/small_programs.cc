@@ -1,5 +1,5 @@
-// Programs that make a context of their own: to time a start, a loop that reads results, sessions
-// that do nothing, and one that leaves nothing of the link to its neighbours.
+// Small programs: programs with a context of their own. They time a start, a loop that reads
+// results, idle sessions, and a session that leaves nothing of the link to its neighbours.
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ std::size_t number(const Words& words, std::size_t at, std::size_t otherwise) {
   return at < words.size() ? std::strtoull(words[at].c_str(), nullptr, 10) : otherwise;
 }
 
-// Whoever has started us ends us by closing our standard input.
+// The process that started this one ends it by closing its standard input.
 bool asked_to_end(int wait_ms) {
   pollfd input = {STDIN_FILENO, POLLIN, 0};
   if (poll(&input, 1, wait_ms) <= 0) return false;
@@ -28,9 +28,10 @@ void say_ready() {
   static_cast<void>(!write(STDOUT_FILENO, line, sizeof line - 1));
 }
 
-// 64 MiB to the device and back, from pageable and from pinned memory. None of the memory that was
-// asked for is left: what is, the driver has kept. Of the device twice as much is asked for, which
-// none keeps for later allocations (docs/adr/0005): the null device's would count as a worker's.
+// Copies 64 MiB to the device and back, from pageable and from pinned memory. Frees all memory, so
+// that only memory that the driver keeps remains. The device allocation is twice as large, because
+// neither side keeps an allocation of that size for later (docs/adr/0005). The null device's memory
+// would count as the worker's.
 void copy_and_free(const SmallProgram& s) {
   CUdeviceptr memory = 0;
   void* pinned = nullptr;
@@ -53,8 +54,8 @@ void copy_and_free(const SmallProgram& s) {
 
 }  // namespace
 
-// start SALT: from the first call to the first kernel's result. Both moments are told in
-// CLOCK_MONOTONIC's time, by which a relay may have noted what passed.
+// start SALT: from the first call to the first kernel's result. Both moments are CLOCK_MONOTONIC
+// times, like those in a relay's log.
 void measure_start(const Words& words, Results* results) {
   const Clock::time_point begin = Clock::now();
   run_small_program(words.empty() ? "" : words[0]);
@@ -64,8 +65,8 @@ void measure_start(const Words& words, Results* results) {
   results->one("start", "ns", nanoseconds(end - begin));
 }
 
-// steady RESULTS LAUNCHES [async]: so many results read, each after so many launches; by a copy
-// that waits, or by one that does not and a synchronise.
+// steady RESULTS LAUNCHES [async]: reads RESULTS results, each after LAUNCHES launches. It reads by
+// a copy that waits, or with `async` by an asynchronous copy and a synchronise.
 void measure_steady_loop(const Words& words, Results* results) {
   const SmallProgram s = run_small_program("");
   const std::size_t reads = number(words, 0, 10), launches = number(words, 1, 100);
@@ -88,8 +89,8 @@ void measure_steady_loop(const Words& words, Results* results) {
   results->one("loop", "ns", nanoseconds(Clock::now() - begin));
 }
 
-// waits [beside]: what reading four bytes takes, which waits for the server (an idle synchronise
-// does not); beside another process that copies all the while.
+// waits [beside]: the time to read four bytes, which waits for the server (an idle synchronise does
+// not). With `beside` another process copies all the while.
 void measure_waits(const Words& words, Results* results) {
   int ending[2] = {-1, -1}, ready[2] = {-1, -1};
   pid_t neighbour = 0;
@@ -118,9 +119,8 @@ void measure_waits(const Words& words, Results* results) {
   waitpid(neighbour, nullptr, 0);
 }
 
-// idle PROCESSES [copied]: so many sessions that have had a result, and have copied 64 MiB both
-// ways if told so, and do nothing any more until the standard input ends. Each says that it is
-// ready.
+// idle PROCESSES [copied]: sessions that have had a result, and with `copied` have copied 64 MiB
+// both ways. Then they idle until the standard input ends. Each prints that it is ready.
 void stay_idle(const Words& words, Results*) {
   std::vector<pid_t> others(number(words, 0, 1) - 1);
   bool first = true;

@@ -1,5 +1,5 @@
-// Measures the emulated device's engine alone: launch rate and the cost of what threads wait for.
-// Prints one line a measurement, or JSON with --json. Asserts nothing.
+// Engine bench: launch rate of the emulated device's engine alone, and the cost of the points where
+// threads wait. Prints one line for each measurement, or JSON with --json. Asserts nothing.
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>

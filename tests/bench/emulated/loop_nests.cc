@@ -1,4 +1,4 @@
-// Plain loops, nothing clever.
+// Loop nests: plain loops without manual optimisation.
 #include "loop_nests.h"
 
 namespace nests {

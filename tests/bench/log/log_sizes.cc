@@ -1,10 +1,10 @@
-// log_sizes FILE ROUNDS: how many bytes the records of a command log could travel in, and what that
-// would cost either end. FILE holds the frames that a client sent on its log connection
-// (recorded_log.py). Each way is measured on the same frames, with what came before as its history,
-// and what it decodes is compared with what was recorded. One JSON object on standard output.
+// log_sizes FILE ROUNDS: the bytes of a command log's records in several encodings, and the cost at
+// either end. FILE holds the frames that a client sent on its log connection (recorded_log.py).
+// Each encoding runs on the same frames, with the earlier ones as its history, and its decoded
+// output is compared with the input. Prints one JSON object to standard output.
 //
-// All have it better than a connection could offer: history and records lie contiguously and in the
-// caches, and nothing else runs on the core.
+// The conditions are better than those of a connection: history and records are contiguous and in
+// the caches, and nothing else runs on the core.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -33,8 +33,8 @@ namespace {
 }
 
 struct Log {
-  Bytes records;                    // Of all frames, one after the other.
-  std::vector<std::size_t> frames;  // Where each ends.
+  Bytes records;                    // All frames, one after the other.
+  std::vector<std::size_t> frames;  // The end of each frame.
   std::size_t record_count = 0;
 };
 
@@ -63,12 +63,12 @@ Log read_log(const char* path) {
   return log;
 }
 
-// Both ends of one way, each with its history, for one pass over a log.
+// Both ends of one encoding, each with its history, for one pass over a log.
 class Way {
  public:
   virtual ~Way() = default;
   virtual std::size_t encode(ByteView frame, MutableBytes out) = 0;
-  // `out` lies behind what was decoded before.
+  // `out` follows the output of earlier calls in memory.
   virtual bool decode(ByteView packed, MutableBytes out) = 0;
 };
 
@@ -132,7 +132,7 @@ class Zstd : public Way {
   }
 
  private:
-  // Their memory stays from pass to pass, as it would on a connection.
+  // The memory is kept from pass to pass, as it would be on a connection.
   static ZSTD_CCtx* encoder() {
     static ZSTD_CCtx* const made = ZSTD_createCCtx();
     return made;

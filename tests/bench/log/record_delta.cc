@@ -1,4 +1,5 @@
-// The delta's two ends. The decoder trusts nothing: back, sizes and words are within what it has.
+// Both ends of the delta. The decoder trusts nothing: distances, sizes and words must lie within
+// its data.
 #include "tests/bench/log/record_delta.h"
 
 #include <algorithm>
@@ -23,8 +24,8 @@ std::uint64_t word(const std::byte* from) noexcept {
 
 std::size_t map_bytes(std::size_t record_bytes) noexcept { return (record_bytes / kWord + 7) / 8; }
 
-// Size, call and form; of a launch the kernel as well, or a loop of launches of equal size would
-// look like one launch.
+// The key is size, call and form. A launch's kernel is part of the key, because otherwise a loop of
+// launches of equal size would look like one launch.
 std::uint64_t alike(const std::byte* record) noexcept {
   constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15;
   std::uint64_t mixed = word(record) * kMix;
@@ -85,7 +86,7 @@ std::size_t DeltaEncoder::encode(ByteView records, std::byte* out) noexcept {
           const std::uint64_t now = word(record + at * kWord);
           const std::uint64_t expected =
               word(earlier + at * kWord) + (at == kSequenceWord ? back : 0);
-          std::memcpy(to, &now, sizeof now);  // Stays only if it differs.
+          std::memcpy(to, &now, sizeof now);  // Kept only when it differs.
           const bool differs = now != expected;
           to += differs ? kWord : 0;
           changed |= static_cast<unsigned>(differs) << i;

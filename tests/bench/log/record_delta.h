@@ -1,12 +1,11 @@
-// RecordDelta: records of a command log as what differs from the record one turn of a loop before.
-// A measurement only: docs/adr/0031 says why no connection carries it.
+// RecordDelta: records of a command log as the difference from the record of one loop turn before.
+// Only for measurement: docs/adr/0031 explains why no connection uses it.
 //
-//   delta  = (literal | changed)*
+//   delta   = (literal | changed)*
 //   literal = 0, record
-//   changed = back (1 to 255 records), a bit for each 8-byte word of the record, the words that
-//   differ
+//   changed = back (1 to 255 records), a bit for each 8-byte word, the words that differ
 //
-// The sequence number counts on by itself. Both ends hold what came before, contiguously.
+// The sequence number is implied. Both ends keep the earlier records, contiguously.
 #pragma once
 
 #include <array>
@@ -18,17 +17,17 @@
 namespace gpurun::bench {
 
 inline constexpr std::size_t kDeltaBackMax = 255;
-inline constexpr std::size_t kDeltaRecordBytesMax = 4096;  // Longer ones are literal.
+inline constexpr std::size_t kDeltaRecordBytesMax = 4096;  // Longer records are literal.
 
-// Where the newest records are.
+// The positions of the newest records.
 class NewestRecords {
  public:
   struct Entry {
     const std::byte* start = nullptr;
     std::uint32_t bytes = 0;
-    std::uint64_t alike = 0;  // The encoder's: what two turns of a loop have in common.
+    std::uint64_t alike = 0;  // Encoder only: equal for records of the same call.
   };
-  // nullptr: there are not so many.
+  // nullptr: there are fewer records than that.
   const Entry* back(std::size_t count) const noexcept {
     return count <= total_ ? &entries_[(total_ - count) % entries_.size()] : nullptr;
   }
@@ -42,23 +41,23 @@ class NewestRecords {
 
 class DeltaEncoder {
  public:
-  // `records`: whole ones, which stay where they are. Returns how many bytes of `out` it took,
-  // which has room for one more for each record.
+  // `records` holds whole records, which must stay in place. Returns the number of bytes written to
+  // `out`. `out` must have room for the records plus one byte for each record.
   std::size_t encode(ByteView records, std::byte* out) noexcept;
 
  private:
-  // How many records back the last turn made the same call; 0: it is not known.
+  // The distance, in records, to the same call in the last turn. 0: unknown.
   std::size_t find(const NewestRecords::Entry& entry) noexcept;
 
   NewestRecords newest_;
-  std::size_t turn_ = 0;  // Records in a turn of the loop, as it was last seen.
-  // The last record (its total_ then) of a likeness, and of one after another.
+  std::size_t turn_ = 0;  // The number of records in a turn of the loop, as last seen.
+  // The last record with a key, and with a pair of keys, as its value of total_.
   std::array<std::size_t, 1024> last_{}, last_of_pair_{};
 };
 
 class DeltaDecoder {
  public:
-  // Behind what it decoded before. 0: `delta` makes no sense, or does not fit.
+  // Writes behind its earlier output. Returns 0 when `delta` is invalid or does not fit.
   std::size_t decode(ByteView delta, MutableBytes out) noexcept;
 
  private:

@@ -1,8 +1,9 @@
-// record_forms ROUNDS: what a launch's record costs either end as the fixed layout that it has
-// (protocol/record.h), and as a message of Cap'n Proto: written to memory that is there, and read
-// with all that the library checks. One JSON object on standard output.
+// record_forms ROUNDS: the cost of a launch's record at either end, as the fixed layout of
+// protocol/record.h and as a message of Cap'n Proto. Each is written to existing memory, and read
+// with all checks of the library. Prints one JSON object to standard output.
 //
-// Both have it better than in a session: the same launch again and again, everything in the caches.
+// Both have better conditions than in a session: the same launch again and again, with everything
+// in the caches.
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 
@@ -21,11 +22,11 @@ namespace gpurun::bench {
 namespace {
 
 constexpr std::size_t kLaunches = 20000;
-constexpr std::size_t kBatch = 100;  // Written, then read: they stay in the first-level cache.
+constexpr std::size_t kBatch = 100;  // Written, then read: they fit into the first-level cache.
 constexpr std::size_t kParameterBytes = 64;  // Eight of them.
 constexpr std::size_t kRoomBytes = 512;      // For one record of either form.
 
-// What both forms carry.
+// The values that both forms carry.
 struct Launch {
   protocol::RecordHeader header;
   protocol::LaunchPayload launch;
@@ -75,7 +76,7 @@ struct Fixed {
 
 struct CapnProto {
   static std::size_t encode(const Launch& from, MutableBytes room) {
-    // A builder wants zeroed memory; one segment, so that nothing is allocated or copied behind it.
+    // A builder needs zeroed memory. One segment, so that nothing is allocated or copied behind it.
     std::memset(room.data(), 0, room.size());
     const auto words = kj::arrayPtr(reinterpret_cast<capnp::word*>(room.data()) + 1,
                                     room.size() / sizeof(capnp::word) - 1);
@@ -150,7 +151,7 @@ Launch launch_of(std::size_t number) {
   return launch;
 }
 
-// By turns, so that a busy moment of the machine is not one form's alone.
+// In turns, so that a busy moment of the machine affects both forms.
 template <typename Form>
 class Measured {
  public:

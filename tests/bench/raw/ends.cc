@@ -1,4 +1,4 @@
-// Forks the other end and pins both.
+// Ends: forks the other end and pins both.
 #include "tests/bench/raw/ends.h"
 
 #include <linux/futex.h>

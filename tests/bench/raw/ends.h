@@ -1,5 +1,5 @@
-// Two ends of a bare measurement: this process and a child, joined by TCP over loopback or by a
-// word of shared memory.
+// Ends: the two ends of a bare measurement. They are this process and a child, joined by TCP over
+// loopback or by a word of shared memory.
 #pragma once
 
 #include <sys/types.h>
@@ -12,20 +12,17 @@
 
 namespace gpurun::bench {
 
-enum class Placement { kFree, kAcross };    // Across: the ends stay on two different cores.
-enum class Pacing { kAsTheSystem, kNone };  // None: Reno, where the system's choice may be BBR.
+enum class Placement { kFree, kAcross };    // kAcross: the ends stay on different cores.
+enum class Pacing { kAsTheSystem, kNone };  // kNone: Reno, even where the system default is BBR.
 
-// Ends the process with errno's words unless `fine`.
+// Ends the process with the text of errno unless `fine`.
 void check(bool fine, const char* what);
 void send_all(int socket, const char* data, std::size_t size);
-enum class Waiting {
-  kAsleep,
-  kAwake
-};  // Awake: asks again and again, and lets others run meanwhile.
+enum class Waiting { kAsleep, kAwake };  // kAwake: polls, and yields the processor in between.
 // Ends the process quietly when the peer has gone.
 void receive_all(int socket, char* data, std::size_t size, Waiting waiting = Waiting::kAsleep);
 
-// A child that runs `serve` with its ends of `connections` connections, and exits.
+// A child process that runs `serve` with its ends of `connections` connections, and exits.
 class Pair {
  public:
   using Serve = std::function<void(const std::vector<int>& sockets)>;
@@ -41,7 +38,8 @@ class Pair {
   pid_t child_ = 0;
 };
 
-// A child that answers `pings` times in a word of shared memory; either end sleeps in a futex.
+// A child process that answers `pings` times in a word of shared memory. Both ends sleep in a
+// futex.
 class FutexPair {
  public:
   FutexPair(Placement placement, int pings);
@@ -52,7 +50,7 @@ class FutexPair {
 
  private:
   struct Word {
-    std::atomic<std::uint32_t> turn{0};  // 0: the parent's.
+    std::atomic<std::uint32_t> turn{0};  // 0: the parent's turn.
   };
   static void pass_to(Word* word, std::uint32_t turn);
   static void wait_for(Word* word, std::uint32_t turn);

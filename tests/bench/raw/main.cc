@@ -1,15 +1,14 @@
-// raw_baselines [--quick] PLACEMENT GROUP [WORD...]: what the machine gives without CUDA, as one
-// JSON object on standard output. The bars of the paths are ratios to these.
+// raw_baselines [--quick] PLACEMENT GROUP [WORD...]: the machine's speed without CUDA, as one JSON
+// object on standard output. The bars of the paths are ratios to these numbers.
 //
 //   PLACEMENT   across: the two ends stay on different cores; free: as the scheduler likes.
-//   ping        64 bytes there and back: by TCP over loopback, of ends that sleep for them and of
-//   ends
-//               that stay awake, and by a futex in shared memory
-//   streams N.. 64 MiB by TCP over so many connections, a memcpy at each end, as the system sets
-//               connections up and with Reno; and memcpy alone
-//   memory      the futex ping-pong and memcpy alone
-//   contended   the ping-pong beside a stream that never ends
-//   cipher      AES-GCM as "openssl speed -evp aes-128-gcm -bytes 16384" measures it
+//   ping        64 bytes there and back: by TCP over loopback, with ends that sleep and with
+//               ends that stay awake, and by a futex in shared memory.
+//   streams N.. 64 MiB by TCP over so many connections, with a memcpy at each end, with the
+//               system's congestion control and with Reno. Also memcpy alone.
+//   memory      the futex ping-pong and memcpy alone.
+//   contended   the ping-pong beside a stream that never ends.
+//   cipher      AES-GCM as "openssl speed -evp aes-128-gcm -bytes 16384" measures it.
 #include <openssl/evp.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,11 +34,11 @@ constexpr std::size_t kPing = 64;
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 constexpr std::size_t kStreamBytes = std::size_t{64} << 20;
 
-// What a compiler may not leave out, though nobody reads it here.
+// Keeps the compiler from removing the writes to these bytes.
 void is_read(const char* bytes) { asm volatile("" : : "r"(bytes) : "memory"); }
 
-// One connection's share of a stream. Both ends copy each piece once, as whoever hands bytes to a
-// device must.
+// One connection's share of a stream. Both ends copy each piece once, because handing bytes to a
+// device takes a copy.
 void send_share(int socket, const char* source, std::size_t size) {
   std::vector<char> piece(kPiece);
   for (std::size_t at = 0; at < size; at += kPiece) {

@@ -1,5 +1,5 @@
-// How fast one TLS connection is, next to a plain one and to the cipher alone, in the same run:
-// bytes a second in one direction over loopback, and the time of a 64-byte ping-pong.
+// TLS stream: speed of one TLS connection beside a plain one and the cipher alone, in the same run.
+// Measures bytes a second in one direction over loopback, and the time of a 64-byte ping-pong.
 //
 // Processor time counts where other work shares the machine.
 //
@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of the processor, which a busy machine does not stretch.
+// Processor time, which a busy machine does not stretch.
 double processor_seconds(clockid_t of) {
   timespec now = {};
   clock_gettime(of, &now);
@@ -111,7 +111,7 @@ double ping_pong_us(bool encrypted, int rounds) {
   return us;
 }
 
-// What sealing and opening full records costs one thread each, without a wire.
+// The cost of sealing and opening full records for one thread each, without a wire.
 void cipher(std::size_t total, double* seal, double* open) {
   auto sealer = *tls::Protection::create({}, true);
   auto opener = *tls::Protection::create({}, false);
@@ -131,8 +131,8 @@ void cipher(std::size_t total, double* seal, double* open) {
   *open = static_cast<double>(total) / seconds[1] / 1e9;
 }
 
-// What OpenSSL's cipher does by itself, as "openssl speed -evp aes-128-gcm -bytes 16384" measures
-// it.
+// The speed of OpenSSL's cipher by itself, as "openssl speed -evp aes-128-gcm -bytes 16384"
+// measures it.
 double bare_cipher(std::size_t total) {
   EVP_CIPHER_CTX* context = EVP_CIPHER_CTX_new();
   const unsigned char key[16] = {}, nonce[12] = {};

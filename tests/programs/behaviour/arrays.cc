@@ -1,6 +1,6 @@
-// Driver API: CUDA arrays. Boxes in them get what is copied there and nothing else changes, from
-// memory of every kind, in the order of streams and in graphs; what is wrong is refused by the very
-// call; their memory counts, and making one waits for nobody.
+// Driver API: CUDA arrays. A copy changes exactly its box, from memory of every kind, in the order
+// of streams and in graphs. The faulty call itself returns its error. The memory of arrays counts,
+// and creating one waits for nothing.
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -11,7 +11,7 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-// Lines of a width that divides no power of two: pieces of what is sent end inside lines.
+// The line width divides no power of two, so that pieces of the traffic end inside lines.
 constexpr size_t kElement = 8, kWidth = 250 * kElement, kLines = 70, kSlices = 6;
 constexpr size_t kAll = kWidth * kLines * kSlices;
 
@@ -96,7 +96,7 @@ void set(CUarray array, const Bytes& all) {
   MUST(Copy(kWhole).from(all.data(), 0).to(array, kWhole).run());
 }
 
-// What an array that held `all` holds once lines from `memory` are in the box.
+// The contents of an array that held `all`, after lines from `memory` were copied into the box.
 Bytes with(Bytes all, const Box& box, const unsigned char* memory, size_t gap) {
   for (size_t z = 0; z < box.slices; ++z) {
     for (size_t y = 0; y < box.lines; ++y) {
@@ -198,8 +198,8 @@ struct Late {
   }
 };
 
-// Pinned sources are read in the stream's turn, behind a function that has yet to write there; the
-// calls return before. What is read from pageable memory is read before.
+// Pinned sources are read in the stream's turn, after a function that has yet to write there, and
+// the calls return before that. Pageable memory is read before the call returns.
 void copy_in_turn(CUstream stream) {
   const CUarray array = make();
   for (const size_t gap : {size_t{0}, size_t{8}}) {
@@ -230,8 +230,8 @@ void copy_in_turn(CUstream stream) {
   MUST(cuArrayDestroy(array));
 }
 
-// A synchronous copy is complete for what starts later, in any stream; making and asking wait for
-// nobody.
+// A synchronous copy is complete for work that starts later, in any stream. Creation and queries
+// wait for nothing.
 void order(CUstream stream) {
   CUstream other;
   MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
@@ -390,10 +390,10 @@ void refusals(CUcontext context, CUstream stream) {
   EXPECT(cuTexObjectDestroy(0x4711) == CUDA_ERROR_INVALID_VALUE);
   EXPECT(cuSurfObjectDestroy(0x4711) == CUDA_ERROR_INVALID_VALUE);
   MUST(cuArrayDestroy(array));
-  MUST(cuCtxSynchronize());  // Nothing comes late.
+  MUST(cuCtxSynchronize());  // No late error comes.
 }
 
-// So many arrays of 16 MiB as fit, also when memory was used and freed before.
+// The number of arrays of 16 MiB that fit, also after memory was used and freed.
 unsigned count_arrays() {
   CUDA_ARRAY3D_DESCRIPTOR what{};
   what.Width = 1024, what.Height = 1024, what.Depth = 4;

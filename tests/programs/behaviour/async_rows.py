@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Protects programs from a call that succeeds and fails later, at an innocent one: goes over every row
-of the table that is posted (completion async), aliases too. A row that the device does not implement
-answers NOT_SUPPORTED at the call, natively and forwarded alike; no row that succeeds lets the next
-wait say NOT_SUPPORTED. Each call gets zeros for arguments.
+"""Async rows: a call must not succeed and then fail later, at an unrelated call. The test covers
+every row of the table that is posted (completion async), aliases too. A row that the device does
+not implement returns NOT_SUPPORTED at the call, natively and through gpurun. After a row that
+succeeds, no wait returns NOT_SUPPORTED. Each call gets zeros for arguments.
 """
 import ctypes
 import os

@@ -1,8 +1,8 @@
-// Driver API: at quota, two processes of one program that share a device's memory. What one of them
-// lives on the other lacks, to the last piece; what it frees, or held when it was killed, the other
-// has. Prints as many pieces as there were each time.
+// Driver API: at quota. Two processes of one program share a device's memory. Memory of one is
+// missing for the other, to the last piece. Memory that one frees, or held when it was killed,
+// becomes available to the other. Prints the number of pieces each time.
 //
-// Without gpurun nobody else hands the processes what they share, so the program makes it: the
+// Without gpurun nothing gives the processes their shared state, so the program makes it: the
 // emulated device's ledger.
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -21,11 +21,11 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 struct Question {
   char what;
-  std::size_t count;  // Pieces; for 'a', at most.
-  std::size_t bytes;  // Of each.
+  std::size_t count;  // Pieces. For 'a' the maximum.
+  std::size_t bytes;  // The size of each.
 };
 
-// In a process of its own: does what it is asked, and says how many.
+// Runs in a process of its own: executes each request, and replies with a number.
 int serve(int from, int to) {
   MUST(cuInit(0));
   CUcontext context;
@@ -47,7 +47,7 @@ int serve(int from, int to) {
         }
         EXPECT(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
         break;
-      case 'f':  // Frees the last ones, behind work that uses them.
+      case 'f':  // Frees the last ones, after work that uses them.
         for (; answer < asked.count && !all.empty(); ++answer, all.pop_back()) {
           MUST(cuMemsetD8Async(all.back(), 2, 16, nullptr));
           MUST(cuMemFree(all.back()));
@@ -86,7 +86,7 @@ class Process {
     close(from_);
     if (pid_ > 0) waitpid(pid_, nullptr, 0);
   }
-  // Dead, but its status is not asked for.
+  // Kills the process, and does not reap it.
   void kill() { EXPECT(::kill(pid_, SIGKILL) == 0); }
   void await_end() {
     siginfo_t how;
@@ -117,7 +117,8 @@ void share_natively() {
   setenv("GPURUN_EMULATED", (more + std::to_string(ledger)).c_str(), 1);
 }
 
-// Forwarded, what one has just given back may be on its way yet when the other asks.
+// Through gpurun, memory that one process has just returned may still be on its way when the other
+// queries it.
 void show_free(Process& first, Process& second) {
   std::size_t of_first = first('i'), of_second = second('i');
   for (int again = 0; of_first != of_second && again < 1000; ++again) {
@@ -135,7 +136,7 @@ void test(std::size_t bytes) {
   };
   Process second;
   Process first;
-  // The second has had much, and given it back: it may keep some for later.
+  // The second has had much, and returned it. It may keep some for later.
   std::printf("second alone: %zu\n", second.all(bytes));
   second.free_all();
   std::printf("first: %zu\n", first('a', 150 * kMiB / bytes, bytes));

@@ -1,7 +1,7 @@
 // Driver API: boxes with gaps on either side, from, to and within the device, pageable and pinned,
-// waited for and not: each byte of the box is where it belongs, and no other has changed. Its word:
-// "lines": a few copies of a thousand lines and no more, for who counts what they send. "behind"
-// IMAGE: small ones behind a kernel that waits for what another stream does.
+// synchronous and asynchronous. Each byte of the box arrives in its place, and no other byte
+// changes. Its word: "lines": only a few copies of a thousand lines, for tests that count the
+// traffic. "behind" IMAGE: small copies behind a kernel that waits for another stream.
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// A place of `bytes`, and what it should hold.
+// A range of `bytes`, and its expected contents.
 struct Memory {
   explicit Memory(size_t bytes, CUmemorytype type, bool pinned) : kind(type), model(bytes) {
     if (type == CU_MEMORYTYPE_DEVICE) {
@@ -102,7 +102,7 @@ void copy_at_random(CUstream stream) {
     from.fill(random), to.fill(random);
     for (int trial = 0; trial < 60; ++trial) {
       Box box{};
-      // Now and then lines longer than a record or than two chunks of bulk hold.
+      // Some lines are longer than a record or than two chunks of bulk.
       const size_t longest[] = {40, 3'000, 70'000, 1'200'000};
       box.width = 1 + up_to(longest[trial % 4]);
       const size_t gap = trial % 3 == 0 ? 0 : 1 + up_to(200);
@@ -147,7 +147,7 @@ void copy_a_thousand_lines(CUstream stream) {
   }
 }
 
-// Many more than there is memory to keep them in.
+// Many more than gpurun has memory for.
 void stand_behind_a_kernel(const char* image) {
   const Device device(image);
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
@@ -170,7 +170,7 @@ void stand_behind_a_kernel(const char* image) {
     box.WidthInBytes = 100, box.Height = 20;
     MUST(cuMemcpy2DAsync(&box, stream));
   }
-  // Nothing of that is another stream's business.
+  // None of that affects another stream.
   MUST(cuMemsetD8Async(there, 9, seen.size(), other));
   MUST(cuMemcpyDtoHAsync(seen.data(), there, seen.size(), other));
   MUST(cuStreamSynchronize(other));

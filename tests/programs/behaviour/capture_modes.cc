@@ -1,13 +1,14 @@
-// Capture modes kept: what each of some calls answers while a stream captures, in each mode, made
-// by the thread that captures and by another, and what has become of the capture.
+// Capture modes kept: the result of some calls while a stream captures, in each mode, from the
+// capturing thread and from another, and the state of the capture afterwards.
 //
-// Expected (sources): modes and what is unsafe: cuda.h, cuThreadExchangeStreamCaptureMode, with
-// cudaMalloc as its example; captured streams, contexts and the legacy stream: Programming Guide,
-// "Prohibited and Unhandled Operations"; asking the legacy stream for its status: cuda.h,
-// cuStreamIsCapturing; events: cuda.h, CUDA_ERROR_CAPTURED_EVENT, and for those of before the
-// capture NVIDIA's "CUDA Graph Best Practice for PyTorch" (no background thread queries). Nowhere
-// written, and as the project decided it in driver_abi/capture_rules.cc: frees and host memory,
-// loads of modules; that an unsafe call which also conflicts answers as an unsafe one.
+// Sources of the expected results. Modes, and which calls are unsafe: cuda.h,
+// cuThreadExchangeStreamCaptureMode, with cudaMalloc as its example. Captured streams, contexts and
+// the legacy stream: Programming Guide, "Prohibited and Unhandled Operations". A query of the
+// legacy stream's status: cuda.h, cuStreamIsCapturing. Events: cuda.h, CUDA_ERROR_CAPTURED_EVENT.
+// Events from before the capture: NVIDIA's "CUDA Graph Best Practice for PyTorch" (no background
+// thread queries). Some results are undocumented, and follow the project's decision in
+// driver_abi/capture_rules.cc: frees, host memory and loads of modules, and that an unsafe call
+// which also conflicts returns the error of an unsafe one.
 #include <algorithm>
 #include <functional>
 #include <thread>
@@ -31,7 +32,8 @@ struct World {
   unsigned pageable = 0;
 };
 
-// Made by this thread, or another, in mode global, thread-local, relaxed.
+// Results in modes global, thread-local, relaxed, for a call from the capturing thread and from
+// another.
 struct Expected {
   CUresult own[3];
   CUresult other[3];
@@ -44,15 +46,16 @@ constexpr CUresult kOk = CUDA_SUCCESS;
 constexpr CUresult kRefused = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 constexpr CUresult kImplicit = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 constexpr Expected kAllowed = always(kOk);
-// A capture in thread-local mode binds its own thread only, one in relaxed mode nobody.
+// A capture in thread-local mode restricts its own thread only. One in relaxed mode restricts no
+// thread.
 constexpr Expected kUnsafe = {{kRefused, kRefused, kOk}, {kRefused, kOk, kOk}};
-// The same, and otherwise it enqueues in the legacy stream.
+// As kUnsafe, but where the call is allowed it enqueues work in the legacy stream.
 constexpr Expected kWaits = {{kRefused, kRefused, kImplicit}, {kRefused, kImplicit, kImplicit}};
 
 struct Case {
   const char* name;
   Expected blocking;      // The captured stream is a blocking one.
-  Expected non_blocking;  // It is not.
+  Expected non_blocking;  // The captured stream is a non-blocking one.
   std::function<CUresult(World&)> call;
 };
 
@@ -72,7 +75,7 @@ std::vector<Case> cases() {
   const auto add = [&](const char* name, Expected expected, std::function<CUresult(World&)> call) {
     all.push_back({name, expected, expected, std::move(call)});
   };
-  // Of the legacy stream: nothing, while no blocking stream captures.
+  // Calls on the legacy stream. They are allowed while no blocking stream captures.
   const auto legacy = [&](const char* name, Expected expected, Expected non_blocking,
                           std::function<CUresult(World&)> call) {
     all.push_back({name, expected, non_blocking, std::move(call)});
@@ -186,7 +189,7 @@ void prepare(World& world, unsigned stream_flags) {
 
 void clean(World& world) {
   MUST(cuCtxSynchronize());
-  (void)cuMemFree(world.device);  // Either may be gone.
+  (void)cuMemFree(world.device);  // Each may already be freed.
   (void)cuMemFreeHost(world.host);
   MUST(cuStreamDestroy(world.captured));
 }
@@ -232,7 +235,7 @@ void check(bool right, const char* what) {
   if (!right) ++g_wrong;
 }
 
-// Streams that join a capture, two captures that meet, and ends in the wrong place.
+// Streams that join a capture, two captures that meet, and captures that end in the wrong place.
 void run_joined(World& world) {
   CUstream one, two;
   CUevent mark;
@@ -273,7 +276,7 @@ void run_joined(World& world) {
   MUST(cuEventRecord(mark, one));
   MUST(cuEventSynchronize(mark));
 
-  // A thread may ask for less, and a relaxed one for as little as nothing.
+  // A thread may relax its own mode. A relaxed thread is not restricted at all.
   MUST(cuStreamBeginCapture(one, CU_STREAM_CAPTURE_MODE_GLOBAL));
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   MUST(cuThreadExchangeStreamCaptureMode(&mode));
@@ -317,7 +320,8 @@ std::vector<CUgraphNode> nodes_before_next(CUstream stream) {
   return std::vector<CUgraphNode>(nodes, nodes + count);
 }
 
-// The graph may be asked for before its capture ends (PyTorch does), and is the one of its end.
+// The graph may be queried before its capture ends, as PyTorch does. It is the graph that the end
+// returns.
 void run_told_graphs(const World& world) {
   CUstream stream = nullptr;
   MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -328,7 +332,7 @@ void run_told_graphs(const World& world) {
   MUST(cuLaunchKernel(world.kernel, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
   check(graph_while_captured(stream) == told, "the same graph again");
   check(node_count(told) == 1, "the launch is in it");
-  // And what the next node will stand behind, however many that are.
+  // The dependencies of the next node, however many.
   CUevent mark = nullptr;
   MUST(cuEventCreate(&mark, CU_EVENT_DISABLE_TIMING));
   std::vector<CUstream> others(20);
@@ -360,7 +364,7 @@ void run_told_graphs(const World& world) {
   MUST(cuStreamSynchronize(stream));
   MUST(cuGraphExecDestroy(executable));
 
-  // Into a graph that is there: that one is told.
+  // A capture into an existing graph: the query returns that graph.
   CUgraph clone = nullptr;
   MUST(cuGraphClone(&clone, graph));
   MUST(cuStreamBeginCaptureToGraph(stream, clone, nullptr, nullptr, 0,
@@ -372,7 +376,7 @@ void run_told_graphs(const World& world) {
   MUST(cuGraphDestroy(clone));
   MUST(cuGraphDestroy(graph));
 
-  // One that fails takes its graph along; the next has its own.
+  // A failed capture destroys its graph. The next capture has its own.
   MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   const CUgraph lost = graph_while_captured(stream);
   check(cuStreamSynchronize(stream) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a wait inside");

@@ -1,7 +1,7 @@
-// Two drivers for tests: the emulated device, but for its virtual memory management. With
-// WITHOUT_VMM it has none and says so, as some real devices do. Otherwise it gives reserved
-// addresses elsewhere than was wished, as any driver may (manual, cuMemAddressReserve). What is not
-// here, each has of the device that it is linked with.
+// Changed driver: two drivers for tests, made from the emulated device with another virtual memory
+// management. With WITHOUT_VMM the driver has none and reports so, as some real devices do.
+// Otherwise it returns reserved addresses that differ from the requested ones, as any driver may
+// (manual, cuMemAddressReserve). All other functions come from the linked device.
 #include <dlfcn.h>
 
 #include "driver_abi/cuda_abi.h"

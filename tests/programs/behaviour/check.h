@@ -1,4 +1,4 @@
-// What the small programs share: a failed call ends the program with its place and its name.
+// Checks of the small programs: a failed call ends the program with its line and its name.
 #pragma once
 
 #include <cuda.h>

@@ -1,5 +1,5 @@
 // Runtime API: kernels that launch kernels, through CUDA's device runtime: order by streams, events
-// and the end of a grid, copies and memsets, memory, errors, and what the host may ask for.
+// and the end of a grid, copies and memsets, memory, errors, and queries by the host.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -41,7 +41,7 @@ __global__ void tree() {
   note(cudaGetLastError());
 }
 
-// Sums of a binary tree, each level a launch of its own; the copy comes behind in the same stream.
+// Sums of a binary tree, with one launch for each level. The copy follows in the same stream.
 __global__ void halve(const float* in, float* out, int pairs) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < pairs) out[i] = in[2 * i] + in[2 * i + 1];
@@ -57,8 +57,7 @@ __global__ void sum(float* a, float* b, int count, float* result) {
   cudaMemcpyAsync(result, a, sizeof *result, cudaMemcpyDeviceToDevice, 0);
 }
 
-// What the parent has written before the launch its children see, and the other way about at the
-// end.
+// Children see the parent's writes from before the launch. At the end the parent sees theirs.
 struct Box {
   int numbers[40];
 };
@@ -72,7 +71,7 @@ __global__ void memory(int* out) {
     for (int k = 0; k < 40; ++k) box.numbers[k] = 1000 * k;
     add_box<<<1, 40>>>(box, out);
     box.numbers[1] = -1;  // Passed by value.
-    // Zeros: the runtime of CUDA 13.0 sets nothing else (its PTX does not read the value).
+    // Zeros, because the runtime of CUDA 13.0 sets nothing else (its PTX does not read the value).
     cudaMemsetAsync(out + 100, 0, 15, 0);
     cudaMemset2DAsync(out + 110, 16, 0, 8, 3, 0);
     cudaMemcpyAsync(out + 130, out, 40 * sizeof *out, cudaMemcpyDeviceToDevice, 0);
@@ -155,7 +154,7 @@ void must(cudaError_t code, int line) {
 }
 #define MUST(call) must((call), __LINE__)
 
-// Waits for what was launched, prints its log and clears it.
+// Waits for the launched kernels, prints their log and clears it.
 void show(const char* what) {
   MUST(cudaGetLastError());
   MUST(cudaDeviceSynchronize());

@@ -1,5 +1,5 @@
-// Runtime API: clusters of more than one block, which the emulated device refuses wherever they are
-// asked for; none runs and is wrong. With a cluster of one block everything works.
+// Runtime API: clusters of more than one block. The emulated device refuses them at every entry, so
+// that none runs with wrong results. With a cluster of one block everything works.
 #include <cuda_runtime.h>
 
 #include <cstdio>

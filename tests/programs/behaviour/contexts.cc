@@ -1,4 +1,4 @@
-// Driver API: several contexts, their stack per thread, and what ends with them.
+// Driver API: several contexts, their stack in each thread, and the objects that end with them.
 #include <thread>
 #include <vector>
 
@@ -68,8 +68,8 @@ int main() {
   EXPECT(of_stream == primary);
   MUST(cuStreamDestroy(stream));
 
-  // Addresses mean the same everywhere: a thread without a context may ask what they are,
-  // and whether an event is complete.
+  // Addresses mean the same in every context. A thread without a context may query their
+  // attributes, and whether an event is complete.
   CUdeviceptr on_device;
   void* pinned = nullptr;
   int pageable = 0;
@@ -97,7 +97,7 @@ int main() {
   MUST(cuDevicePrimaryCtxRelease(device));
   MUST(cuDevicePrimaryCtxGetState(device, &flags, &active));
   EXPECT(active == 0);
-  // A reset ends what is in the context; who retained it must still release it (manual).
+  // A reset ends everything in the context, which must still be released (manual).
   MUST(cuDevicePrimaryCtxRetain(&primary, device));
   MUST(cuDevicePrimaryCtxReset(device));
   MUST(cuDevicePrimaryCtxGetState(device, &flags, &active));

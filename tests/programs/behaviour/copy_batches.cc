@@ -1,6 +1,6 @@
-// Driver API: copies in batches. A source that must be read during the call is the program's again
-// on return, one that is read in the stream's order has what earlier work left there; mistakes say
-// which copy they are in, or that they are in none.
+// Driver API: copies in batches. A source that is read during the call belongs to the program again
+// on return. A source that is read in the stream's order has the results of earlier work. An error
+// names the copy that it is in, or none.
 #include <cstdint>
 #include <cstring>
 #include <future>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// So few that no copy waits for what stands before it, which would hide another's late reading.
+// Few enough that no copy waits for earlier work, which would hide a late read of another.
 constexpr std::size_t kBytes = 60'000, kCopies = 4;
 
 // cuMemcpyBatchAsync of CUDA 12.8, which names the copy that failed.
@@ -72,7 +72,7 @@ int main() {
   batch.to[3] = address_of(out);
   batch.from[3] = other;
   batch.attributes[1].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-  // Stands until the batch has returned, which so waits for nothing that is before it.
+  // Blocks until the batch has returned, which shows that the batch does not wait for earlier work.
   struct Writing {
     void* place;
     std::promise<void> returned;
@@ -91,7 +91,7 @@ int main() {
   for (unsigned i = 0; i < 3; ++i) expect_all(memory[i], static_cast<unsigned char>(i + 1));
   for (std::size_t i = 0; i < kBytes; ++i) EXPECT(out[i] == 4);
 
-  // Nothing is copied by a batch that means nothing.
+  // A batch with invalid arguments copies nothing.
   const auto refused = [&](auto change) {
     Batch wrong = batch;
     change(wrong);

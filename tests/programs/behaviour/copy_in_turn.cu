@@ -1,7 +1,7 @@
 // Runtime API: a copy from pinned memory takes its turn in the stream, and the call does not wait
-// for it. A function of the host stands in the stream until this very thread has made its copies;
-// what it writes then is what they carry. Until then other streams go on, and so do copies from
-// pageable memory, which are read before they return.
+// for it. A function of the host blocks the stream until this very thread has made its copies. They
+// must carry the bytes that it writes then. Until then other streams continue, and so do copies
+// from pageable memory, which are read before they return.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ static void must(cudaError_t code, int line) {
 constexpr size_t kSmall = 100, kMiddle = 600'000, kLarge = size_t{24} << 20, kLargeCopies = 4;
 constexpr size_t kBytes = kSmall + kMiddle + kLarge;
 constexpr size_t kPitch = 4096, kLines = 16;
-constexpr size_t kPageable = 40'000;  // A larger one may be waited for.
+constexpr size_t kPageable = 40'000;  // A call with a larger one may wait.
 
 struct Gate {
   std::mutex mutex;
@@ -65,7 +65,7 @@ static void expect_all(const unsigned char* to, unsigned char value) {
 static void copy_all(unsigned char* to, const unsigned char* pinned, cudaStream_t stream) {
   MUST(cudaMemcpyAsync(to, pinned, kSmall, cudaMemcpyHostToDevice, stream));
   MUST(cudaMemcpyAsync(to + kSmall, pinned + kSmall, kMiddle, cudaMemcpyHostToDevice, stream));
-  // More than gpurun lets be under way at a time.
+  // More than gpurun lets be in flight at a time.
   for (size_t i = 0; i < kLargeCopies; ++i) {
     MUST(cudaMemcpyAsync(to + kSmall + kMiddle + i * kLarge, pinned + kSmall + kMiddle, kLarge,
                          cudaMemcpyHostToDevice, stream));
@@ -92,7 +92,7 @@ static void in_turn(unsigned char* to, unsigned char* elsewhere, unsigned char* 
     std::printf("FAILED: the stream is done before its host function\n");
     std::exit(1);
   }
-  // Another stream's copy of as much comes through meanwhile.
+  // Meanwhile another stream completes copies of the same size.
   std::memset(other_pinned, 3, kBytes);
   MUST(cudaMemcpyAsync(elsewhere + kPageable, other_pinned, kBytes, cudaMemcpyHostToDevice, other));
   MUST(cudaStreamSynchronize(other));
@@ -107,7 +107,7 @@ static void in_turn(unsigned char* to, unsigned char* elsewhere, unsigned char* 
   MUST(cudaStreamDestroy(other));
 }
 
-// What is copied on return may be anything, but the memory must not be gone before it is read.
+// The bytes of such a copy are undefined, but the memory must remain until it is read.
 static void freed_behind(unsigned char* to) {
   cudaStream_t stream;
   MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -123,8 +123,8 @@ static void freed_behind(unsigned char* to) {
   MUST(cudaStreamDestroy(stream));
 }
 
-// A program may overwrite what its stream has passed, at once: under ThreadSanitizer no thread of
-// gpurun's is seen to read it yet.
+// A program may overwrite a source at once when its stream has passed the copy. ThreadSanitizer
+// must not find a thread of gpurun that still reads it.
 static void filled_again(unsigned char* to, unsigned char* pinned) {
   cudaStream_t stream;
   MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));

@@ -1,7 +1,6 @@
-// Driver API: of two copies out of one stream to the same memory the later one is there at last,
-// whatever their sizes, whichever thread sends their bytes and over whichever connection; and of
-// two streams of which one waits for the other. Its words: how often; and the larger one's size and
-// the smaller one's, in KiB.
+// Driver API: of two copies out of one stream to the same memory the later one wins, for all sizes,
+// threads and connections. Also two streams, of which one waits for the other. Its words: the
+// number of rounds, and the larger and the smaller size in KiB.
 #include <algorithm>
 #include <cstring>
 
@@ -29,12 +28,12 @@ int main(int argc, char** argv) {
     MUST(cuMemcpyDtoHAsync(to, twos, small, stream));
     MUST(cuStreamSynchronize(stream));
     EXPECT(to[0] == 2 && to[small - 1] == 2 && to[small] == 1 && to[bytes - 1] == 1);
-    // All of it where a part may have been late.
+    // Compares all bytes, because a part may have been late.
     if (left % 16 == 0) {
       for (size_t i = 0; i < bytes; ++i) EXPECT(to[i] == (i < small ? 2 : 1));
     }
   }
-  // Of two streams, whichever has the lower handle; of a few bytes, and of many.
+  // Two streams, in both orders of their handles, with few bytes and with many.
   const CUstream other = Device::stream(CU_STREAM_NON_BLOCKING);
   const CUevent event = Device::event(CU_EVENT_DISABLE_TIMING);
   for (int left = std::min(std::atoi(argv[1]), 400); left > 0; --left) {

@@ -1,5 +1,5 @@
-// Runtime API: a device assertion that fails says where on stderr, for each thread that it fails
-// in, and is told by every later call until the device is reset; what was printed before is there.
+// Runtime API: a failed device assertion prints its place to stderr, for each thread in which it
+// fails. Every later call returns the error until the device is reset. Earlier output is kept.
 #include <cuda_runtime.h>
 
 #include <cassert>

@@ -1,6 +1,6 @@
-// Driver API: what a program can know of device memory that it allocates and frees: addresses,
-// what is free, what a freed address is good for, and how much there is in all. Prints it, so that
-// a run with windows, one without, and one without gpurun can be compared.
+// Driver API: device memory as a program can observe it: addresses, free bytes, the use of freed
+// addresses, and the total. Prints it, so that a run with windows, one without, and one without
+// gpurun can be compared.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ void many_small() {
   std::printf("freed: %ld bytes missing\n", static_cast<long>(before - free_bytes()));
 }
 
-// `use_freed`: touch memory that was freed. A free that is answered early races with that.
+// `use_freed`: access freed memory. A free that is answered early races with that.
 void facts_of_one(bool use_freed) {
   CUdeviceptr memory = 0, base = 0;
   std::size_t bytes = 0;
@@ -86,7 +86,7 @@ void facts_of_one(bool use_freed) {
   print("pitch of too much", cuMemAllocPitch(&memory, &pitch, 1'000, ~std::size_t{0} / 8, 4));
 }
 
-// To the last byte, twice: what was freed is there again, in pieces of any size.
+// Allocates to the last byte, twice. Freed memory is available again, in pieces of any size.
 void all_there_is() {
   const std::size_t before = free_bytes();
   for (const std::size_t each : {kMiB, 2 * kMiB, 96 * kMiB, 64 * 1024 + std::size_t{4096}}) {
@@ -96,7 +96,7 @@ void all_there_is() {
     while ((result = cuMemAlloc(&memory, each)) == CUDA_SUCCESS) all.push_back(memory);
     std::printf("%zu times %zu bytes, then %s; %d left\n", all.size(), each, name_of(result),
                 free_bytes() >= each);
-    // One place is enough for one.
+    // A freed piece makes room for exactly one.
     MUST(cuMemFree(all[all.size() / 2]));
     MUST(cuMemAlloc(&all[all.size() / 2], each));
     print("one more", cuMemAlloc(&memory, each));
@@ -105,7 +105,7 @@ void all_there_is() {
   std::printf("freed: %ld bytes missing\n", static_cast<long>(before - free_bytes()));
 }
 
-// The same of the other allocators: as many pieces, the same code, and all of it back.
+// The same with the other allocators: as many pieces, the same code, and all of it back.
 template <typename Allocate, typename Free>
 void all_there_is_of(const char* what, Allocate allocate, Free free_one) {
   const std::size_t before = free_bytes();
@@ -167,7 +167,7 @@ void all_there_is_otherwise() {
       free_address);
 }
 
-// What lives in a context goes with it.
+// Memory of a context ends with it.
 void goes_with_its_context() {
   const std::size_t before = free_bytes();
   for (int round = 0; round < 50; ++round) {
@@ -188,7 +188,7 @@ void goes_with_its_context() {
   std::printf("50 contexts later: %ld bytes missing\n", static_cast<long>(before - free_bytes()));
 }
 
-// Argument "count": N allocations of BYTES, all freed, REPEAT times; for tests that count fences.
+// Argument "count": N allocations of BYTES, all freed, REPEAT times. For tests that count fences.
 int count(int n, std::size_t bytes, int repeat) {
   std::vector<CUdeviceptr> all(static_cast<std::size_t>(n));
   for (; repeat > 0; --repeat) {
@@ -201,10 +201,10 @@ int count(int n, std::size_t bytes, int repeat) {
   return 0;
 }
 
-// The driver of tests that gives other addresses than were wished (changed_driver.cc): windows lie
-// there where this process has them free, and there are none where it has not.
+// Occupies the addresses at which the test driver places reservations (changed_driver.cc). Windows
+// then exist only where this process has these addresses free.
 void occupy_elsewhere() {
-#ifdef GPURUN_TSAN  // Which ends a program that maps anything at the first.
+#ifdef GPURUN_TSAN  // ThreadSanitizer ends a program that maps anything at the first address.
   const std::uint64_t places[] = {gpurun::kElsewhereWatched};
 #else
   const std::uint64_t places[] = {gpurun::kElsewhereUsually, gpurun::kElsewhereWatched};
@@ -213,7 +213,7 @@ void occupy_elsewhere() {
     void* const at = reinterpret_cast<void*>(place + 4096);
     void* const got =
         mmap(at, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    // Where a sanitizer has its own things there, they are in use already.
+    // A sanitizer may already use this address.
     EXPECT(got == at || errno == EEXIST || errno == EINVAL);
   }
 }

@@ -1,5 +1,5 @@
-// Several devices: as many as were leased are seen, each computes and copies, and memory goes from
-// one to the other, in turn with what each still does.
+// Runtime API: several devices. As many as were leased are visible, each computes and copies, and
+// memory is copied between them, in order with the work of each.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ __global__ void fill(unsigned* values, unsigned salt, int count) {
   if (i < count) values[i] = 3 * i + salt;
 }
 
-// The same, some time after it has begun.
+// As above, but after a delay.
 __global__ void fill_late(unsigned* values, unsigned salt, int count) {
   unsigned spin = threadIdx.x;
   for (int i = 0; i < 200000; ++i) spin = spin * 1664525u + 1013904223u;
@@ -43,7 +43,7 @@ static bool holds(const unsigned* device_values, unsigned salt) {
   return true;
 }
 
-// From device `from` to `to` and into `to`'s second half of memory, by both calls.
+// From device `from` to `to` and into the second half of `to`'s memory, by both calls.
 static bool copy_between(const std::vector<unsigned*>& memory, int from, int to) {
   constexpr std::size_t kBytes = kCount * sizeof(unsigned);
   unsigned* target = memory[to] + kCount;
@@ -54,16 +54,15 @@ static bool copy_between(const std::vector<unsigned*>& memory, int from, int to)
   MUST(cudaMemset(target, 0, kBytes));
   cudaStream_t stream;
   MUST(cudaStreamCreate(&stream));
-  MUST(cudaStreamSynchronize(nullptr));  // The other stream may be of another order.
+  MUST(cudaStreamSynchronize(nullptr));  // The other stream may not be ordered with this one.
   MUST(cudaMemcpyPeerAsync(target, to, memory[from], from, kBytes, stream));
   MUST(cudaStreamSynchronize(stream));
   MUST(cudaStreamDestroy(stream));
   return holds(target, 1000u * from);
 }
 
-// cudaMemcpyPeer is in turn with the work of both devices (Runtime API, Memory Management): after
-// what `from` still writes, also on a stream that no other waits for, and before what it writes
-// next.
+// cudaMemcpyPeer is in order with the work of both devices (Runtime API, Memory Management): after
+// earlier writes of `from`, also on a non-blocking stream, and before its next writes.
 static bool copy_in_turn(const std::vector<unsigned*>& memory, int from, int to) {
   unsigned* target = memory[to] + kCount;
   const unsigned salt = 1000u * from;
@@ -84,7 +83,7 @@ static bool copy_in_turn(const std::vector<unsigned*>& memory, int from, int to)
   return holds(memory[from], salt);
 }
 
-// And after an upload to the source that is still on its way.
+// Also after an upload to the source that is still in flight.
 static bool copy_after_upload(int from, int to) {
   constexpr std::size_t kBytes = 32 << 20;
   unsigned *source, *target, *pinned, last = 0;

@@ -1,5 +1,5 @@
-// What the driver-API programs about order share: a context with its kernels, a host function that
-// stands until it is let go, and an end for what hangs.
+// Driver test: the parts that driver-API programs about order share. They are a context with its
+// kernels, a host function that blocks until it is released, and a time limit.
 #pragma once
 
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #include "check.h"
 
-// A hang is a failure of its own, and soon.
+// Makes a hang a quick failure.
 inline void end_after(unsigned seconds) { alarm(seconds); }
 
 struct Device {
@@ -24,7 +24,7 @@ struct Device {
     MUST(cuCtxCreate(&context, nullptr, 0, device));
     load(image);
   }
-  // Into the current context.
+  // Loads into the current context.
   void load(const char* image) {
     MUST(cuModuleLoad(&module, image));
     MUST(cuModuleGetFunction(&fill, module, "fill"));
@@ -60,7 +60,7 @@ struct Device {
     void* arguments[] = {&turns, &to, &value};
     MUST(cuLaunchKernel(linger, 1, 1, 1, 1, 1, 1, 0, in, arguments, nullptr));
   }
-  // About a second: longer than a waiter takes to find out that another process has died.
+  // Runs for about a second, longer than a waiter takes to detect the death of another process.
   void launch_long(CUstream in, CUdeviceptr to) const {
     unsigned turns = 4'000'000'000, value = 0;
     void* arguments[] = {&turns, &to, &value};
@@ -68,7 +68,7 @@ struct Device {
       MUST(cuLaunchKernel(linger, 1, 1, 1, 1, 1, 1, 0, in, arguments, nullptr));
     }
   }
-  // Stands until `flag` is not 0, then puts it into `seen`.
+  // Runs until `flag` is not 0, then stores it in `seen`.
   void launch_wait(CUstream in, CUdeviceptr flag, CUdeviceptr seen) const {
     void* arguments[] = {&flag, &seen};
     MUST(cuLaunchKernel(wait_for, 1, 1, 1, 1, 1, 1, 0, in, arguments, nullptr));
@@ -84,7 +84,7 @@ struct Device {
   }
 };
 
-// A host function that has begun stands until somebody lets it go.
+// A host function that blocks until let_go().
 class Gate {
  public:
   void stand_in(CUstream stream) { MUST(cuLaunchHostFunc(stream, &Gate::run, this)); }

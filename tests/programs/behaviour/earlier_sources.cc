@@ -1,7 +1,7 @@
-// Driver API: a synchronous copy to the device has waited for the earlier work of blocking streams,
-// so the program may overwrite the sources of their asynchronous copies when it returns. So may a
-// program that has waited for an event behind them. Copies of a non-blocking stream are not waited
-// for. The copies here are larger than what gpurun may have under way, so their last bytes are read
+// Driver API: sources of earlier copies. A synchronous copy to the device waits for the earlier
+// work of blocking streams, so the program may then overwrite the sources of their asynchronous
+// copies. The same holds after a wait for a later event. The copy does not wait for a non-blocking
+// stream. The copies here are larger than gpurun's limit in flight, so their last bytes are read
 // late.
 #include <cstring>
 #include <functional>
@@ -27,7 +27,7 @@ struct Scene {
 unsigned last_word(const Scene& scene) { return Device::read(scene.to + kLastWord); }
 void write_source(const Scene& scene, unsigned value) { scene.source[kLastWord / 4] = value; }
 
-// A slow kernel, and behind it a copy that reads the source.
+// Enqueues a slow kernel, and then a copy that reads the source.
 void begin_large_copy(const Scene& scene, CUstream stream, unsigned value) {
   write_source(scene, value);
   scene.device.launch_linger(stream, scene.scratch, 1);
@@ -100,7 +100,7 @@ void joined_streams(const Scene& scene) {
   expect(scene, 0x200, "a copy in behind a joined stream");
 }
 
-// So may an upload that the program waits for, behind which it goes on.
+// An upload that the program waits for may do so, too.
 void uploads(const Scene& scene) {
   unsigned* const word = Device::pinned(4);
   for (unsigned round = 1; round <= 3; ++round) {
@@ -117,7 +117,7 @@ void uploads(const Scene& scene) {
   MUST(cuMemFreeHost(word));
 }
 
-// The kernel before the large copy ends when the synchronous copy has been made.
+// The synchronous copy releases the kernel before the large copy.
 void copy_releases_kernel(const Scene& scene) {
   const CUdeviceptr flag = Device::memory(4), seen = Device::memory(4);
   MUST(cuMemsetD32(flag, 0, 1));

@@ -1,8 +1,8 @@
-// Driver API: what CUDA has done before it returns is done, as far as anybody can tell. A
-// synchronous copy in, a free and the end of pinned memory wait for the work before them, a wait
-// for a stream for its fills: bytes that this brings, functions that it calls and graphs that it
-// runs have come, and questions say that it is done. What is called later, on any stream, in any
-// context, finds what was written.
+// Driver API: early answers. Work that CUDA completes before it returns is complete, as far as a
+// program can tell. A synchronous copy in, a free and the end of pinned memory wait for earlier
+// work, and a wait for a stream waits for its fills. The bytes, host functions and graphs of that
+// work are done by then, and queries report it complete. Later calls, on any stream and in any
+// context, find the written values.
 #include <sys/wait.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kLarge = 1 << 20;
 
-// What the program can see of work that went before.
+// The ways in which a program can observe earlier work.
 class Witness {
  public:
   enum Kind { kCopyOut, kFunction, kCallback, kGraph, kKinds };
@@ -77,7 +77,7 @@ class Witness {
 };
 unsigned Witness::last_ = 100;
 
-// The copy waits for the legacy stream and so for blocking ones; a free for all streams.
+// The copy waits for the legacy stream and so for blocking streams. A free waits for all streams.
 void witnesses(const Device& device) {
   const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
   const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
@@ -118,7 +118,7 @@ void witnesses(const Device& device) {
   }
 }
 
-// With nothing that comes into memory of the program it can still ask.
+// Without work that writes into the program's memory, the program can still query.
 void questions(const Device& device) {
   const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
   const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
@@ -141,7 +141,7 @@ void questions(const Device& device) {
     work(nullptr);
     MUST(cuMemcpyHtoD(to, from.data(), bytes));
     MUST(cuStreamQuery(nullptr));
-    // What the copy does not wait for, no question behind it does.
+    // The copy does not wait for this stream, and later queries do not either.
     MUST(cuMemsetD32(flag, 0, 1));
     MUST(cuCtxSynchronize());
     device.launch_wait(other, flag, scratch);
@@ -162,7 +162,7 @@ void questions(const Device& device) {
   }
 }
 
-// Threads wait for each other, by no way of CUDA's.
+// A meeting of threads without CUDA.
 class Meeting {
  public:
   explicit Meeting(unsigned count) : count_(count) {}
@@ -184,8 +184,8 @@ class Meeting {
   unsigned here_ = 0, turn_ = 0;
 };
 
-// A wait for a stream that has only been given fills and small copies. Who was told of it, by
-// whatever way, finds it over: by questions, and by launches on streams that wait for no other.
+// A wait for a stream that has only fills and small copies. A thread that learns of its end, in any
+// way, finds it complete: by queries, and by launches on non-blocking streams.
 void waits(const Device& device) {
   constexpr unsigned kThreads = 4, kRounds = 100, kCount = 64 << 10;
   Meeting all(kThreads);
@@ -226,7 +226,7 @@ void waits(const Device& device) {
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
   for (std::thread& each : threads) each.join();
-  // A wait behind work that is not quiet is one.
+  // A wait behind other work really waits.
   const CUdeviceptr value = device.memory(4);
   device.launch_linger(streams[0], value, 5);
   MUST(cuMemsetD32Async(value, 6, 1, streams[0]));
@@ -235,7 +235,7 @@ void waits(const Device& device) {
   MUST(cuEventQuery(events[0]));
 }
 
-// What ends memory, or shows it to others, may come right behind the wait.
+// Calls that end memory, or show it to others, may directly follow the wait.
 void ends(const Device& device, const char* image) {
   const CUdeviceptr scratch = device.memory(4);
   for (unsigned long long round = 0; round < 5; ++round) {
@@ -284,7 +284,7 @@ void ends(const Device& device, const char* image) {
   MUST(cuStreamSynchronize(stream));
   MUST(cuCtxSetCurrent(second));
   MUST(cuMemFree(theirs));
-  // The time between two events is asked for with any context.
+  // The time between two events can be queried in any context.
   MUST(cuCtxSetCurrent(device.context));
   const CUdeviceptr mine = device.memory(kLarge);
   const CUevent begin = device.event(), end = device.event();
@@ -306,7 +306,7 @@ void ends(const Device& device, const char* image) {
   MUST(cuCtxSynchronize());
 }
 
-// Earlier work may still write what a copy reads: the copy carries what that leaves there.
+// Earlier work may still write the source of a copy. The copy carries the values after that.
 void sources(const Device& device) {
   const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
   const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
@@ -326,7 +326,7 @@ void sources(const Device& device) {
   MUST(cuMemcpyHtoD(to, pinned, 4));
   EXPECT(device.read(to) == 21);
 
-  // Of another context's stream, whose event the copy's waits for.
+  // Work of another context's stream. The copy's stream waits for its event.
   CUcontext second;
   MUST(cuCtxCreate(&second, nullptr, 0, device.device));
   const CUstream theirs = device.stream(CU_STREAM_NON_BLOCKING);
@@ -351,7 +351,7 @@ void sources(const Device& device) {
   MUST(cuCtxSetCurrent(device.context));
 }
 
-// A launch on a stream that waits for no other finds what was copied before it was called.
+// A launch on a non-blocking stream finds the data of earlier copies.
 void barriers(const Device& device, const char* image) {
   const CUstream first = device.stream(CU_STREAM_NON_BLOCKING);
   const CUdeviceptr scratch = device.memory(4), data = device.memory(kLarge);
@@ -368,7 +368,7 @@ void barriers(const Device& device, const char* image) {
     const bool there = round % 2 == 0;
     const unsigned count = round % 4 < 2 ? 16 : static_cast<unsigned>(host.size());
     MUST(cuCtxSetCurrent(device.context));
-    // The copy has to wait for this; a launch elsewhere would not.
+    // The copy must wait for this. A launch on another stream need not.
     if (round % 5 == 0) device.launch_linger(nullptr, scratch, round);
     for (unsigned& each : host) each = round * 1'000;
     MUST(cuMemcpyHtoD(data, host.data(), count * 4));
@@ -390,7 +390,7 @@ void barriers(const Device& device, const char* image) {
   MUST(cuCtxSetCurrent(device.context));
 }
 
-// What one process has read, another may be told by any way that there is: here a pipe.
+// One process may tell another what it has read, in any way, here by a pipe.
 int processes(const char* image) {
   int pipes[2][2];
   EXPECT(pipe(pipes[0]) == 0 && pipe(pipes[1]) == 0);
@@ -435,7 +435,8 @@ int main(int argc, char** argv) {
   }
   end_after(100);
   const Device device(argv[1]);
-  // First what needs no witness: a graph with copies out, while it lives, makes each copy wait.
+  // First the parts without a witness, because each copy waits while a graph with copies out
+  // exists.
   waits(device);
   ends(device, argv[1]);
   questions(device);

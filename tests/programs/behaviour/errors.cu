@@ -1,4 +1,4 @@
-// Runtime API: what wrong calls answer, and that a fault in a kernel stays for good.
+// Runtime API: errors of wrong calls, and the fault of a kernel, which is permanent.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -12,8 +12,8 @@ __global__ void assert_even(unsigned value) {
 
 static bool all_right = true;
 
-// Prints the code; `allowed` are those that the manual allows. The manual is NVIDIA's "CUDA Runtime
-// API", whose sections the comments below name.
+// Prints the code. `allowed` are the codes that the manual allows. The manual is NVIDIA's "CUDA
+// Runtime API". The comments below name its sections.
 static void expect(const char* what, cudaError_t code, std::initializer_list<cudaError_t> allowed) {
   bool good = false;
   for (const cudaError_t right : allowed) good |= code == right;
@@ -21,7 +21,7 @@ static void expect(const char* what, cudaError_t code, std::initializer_list<cud
   all_right &= good;
 }
 
-// Device memory that was freed: still no memory of the host's, whichever operand it is.
+// Freed device memory does not become host memory, for either operand.
 static void copies_of_freed_memory(bool in_streams) {
   char *gone, *live, host[64] = {};
   cudaStream_t stream;
@@ -51,9 +51,9 @@ static void copies_of_freed_memory(bool in_streams) {
   expect("free", cudaFree(live), {cudaSuccess});
 }
 
-// Device memory where the call's words say host memory, and the other way round. The Driver API's
-// manual (Unified Addressing) tells what memory is by its address: the copy is made or refused, and
-// nobody reads device memory on the host.
+// Device memory where the call's kind names host memory, and the reverse. The Driver API's manual
+// (Unified Addressing) identifies memory by its address. The copy is made or refused, and the host
+// never reads device memory.
 static void copies_of_wrong_kind() {
   const auto expect_copied = [](const char* what, cudaError_t code) {
     expect(what, code, {cudaSuccess, cudaErrorInvalidValue});
@@ -102,7 +102,7 @@ static void copies_of_wrong_kind() {
   refused("in as if between", cudaMemcpyAsync(a, host, 8, cudaMemcpyDeviceToDevice, stream));
   refused("in, beyond", cudaMemcpy(b, a + 4092, 8, cudaMemcpyHostToDevice));
   refused("out, beyond", cudaMemcpy(b + 4092, a, 8, cudaMemcpyDeviceToHost));
-  // Addresses where nobody has memory: null with an offset, and none of x86-64.
+  // Addresses without memory: null with an offset, and one that x86-64 does not have.
   const auto low = reinterpret_cast<char*>(0x5000), high = reinterpret_cast<char*>(~0ull - 4096);
   for (char* const nowhere : {low, high}) {
     refused("from nowhere", cudaMemcpy(a, nowhere, 4, cudaMemcpyHostToDevice));
@@ -174,7 +174,7 @@ static void faults() {
   assert_even<<<1, 1>>>(2);
   expect("even", cudaDeviceSynchronize(), {cudaSuccess});
   // Data types, cudaErrorIllegalAddress: a load or store of an invalid address; "any further CUDA
-  // work will return the same error". The launch itself is asynchronous and hears of nothing.
+  // work will return the same error". The launch itself is asynchronous and returns success.
   unsigned* nowhere = nullptr;
   void* memory = nullptr;
   write_to<<<1, 1>>>(nowhere);
@@ -192,9 +192,8 @@ static void faults() {
   expect("trap", cudaDeviceSynchronize(), {cudaErrorLaunchFailure});
 }
 
-// "synchronous": of freed memory, only what waits. Without windows no other call is refused in
-// time.
-// Sizes whose product is beyond 64 bits must not be taken for small ones.
+// "synchronous": only the waiting calls with freed memory. Without windows no other call is refused
+// in time. A product of sizes beyond 64 bits must not be taken for a small one.
 static void boxes_beyond_all_memory() {
   static char host[64];
   char* device;

@@ -1,6 +1,6 @@
-// Driver API: failures and what is left of them: faults are told by every later call on the lost
-// context, in every thread, and by no other context; ending the context ends them. Images that
-// cannot be loaded say why. What was not made stays that. Prints all codes.
+// Driver API: failures and their effects. Every later call on the lost context returns the fault,
+// in every thread, and no other context does. Ending the context ends the fault. Images that cannot
+// be loaded give a reason. A failed creation stays failed. Prints all codes.
 #include <cstring>
 #include <thread>
 
@@ -50,7 +50,7 @@ CUresult launch(CUmodule module, const char* kernel, CUstream stream) {
   return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
 }
 
-// What a program may try on a lost context.
+// The calls that a program may try on a lost context.
 void try_all(const char* who, CUmodule module, CUstream stream, CUevent event, CUdeviceptr memory) {
   char bytes[16] = {};
   CUdeviceptr more = 0;
@@ -98,7 +98,7 @@ void lose_a_context(const char* kernel, bool by_another_thread) {
   std::thread([&] {
     MUST(cuCtxSetCurrent(lost));
     try_all("second thread", module, stream, event, memory);
-    // The other context hears nothing of it.
+    // The other context is not affected.
     MUST(cuCtxSetCurrent(healthy));
     MUST(cuMemsetD8(healthy_memory, 7, 4096));
     MUST(cuCtxSynchronize());
@@ -110,7 +110,7 @@ void lose_a_context(const char* kernel, bool by_another_thread) {
   show("healthy", "end of the lost one", cuCtxDestroy(lost));
   MUST(cuCtxSynchronize());
   EXPECT(free_bytes() == free_before);
-  // A new one begins anew.
+  // A new context starts without the fault.
   const CUcontext anew = new_context();
   MUST(cuModuleLoadData(&module, kKernels));
   MUST(launch(module, "nothing", nullptr));
@@ -119,7 +119,7 @@ void lose_a_context(const char* kernel, bool by_another_thread) {
   MUST(cuCtxDestroy(healthy));
 }
 
-// A primary context is lost, and is whole again once it has been reset.
+// A primary context is lost, and works again after a reset.
 void lose_the_primary_context() {
   std::printf("== primary context\n");
   CUcontext primary;
@@ -140,7 +140,7 @@ void lose_the_primary_context() {
   MUST(cuDevicePrimaryCtxRelease(0));
 }
 
-// The first load of each image, and the second, when it is known.
+// Loads each image twice. At the second load it is known.
 void load_what_cannot_be() {
   const struct {
     const char* name;
@@ -172,7 +172,8 @@ void load_what_cannot_be() {
   }
 }
 
-// A node that cannot be: whoever made it, and whoever else uses it, is told so; nothing else is.
+// A node that cannot be created. Its creator and every other user get the error, and nothing else
+// is affected.
 void use_what_was_not_made() {
   CUgraph graph, other;
   CUgraphNode of_other, node = nullptr;
@@ -184,7 +185,7 @@ void use_what_was_not_made() {
     show(who, "use", cuGraphNodeGetType(node, &type));
   };
   CUresult made = cuGraphAddEmptyNode(&node, graph, &of_other, 1);
-  if (made == CUDA_SUCCESS) made = cuCtxSynchronize();  // The next fence tells.
+  if (made == CUDA_SUCCESS) made = cuCtxSynchronize();  // The next fence returns the failure.
   show("who makes it", "make", made);
   use("who makes it");
   use("who makes it, again");

@@ -1,6 +1,6 @@
-// Driver API: what is called after memory was freed finds the work before it done. A kernel runs on
-// a non-blocking stream, something is freed, and the program looks at what the kernel was to write:
-// in each way that there is, on streams that wait for no other, in other threads and contexts.
+// Driver API: order of frees. Calls after a free find the work before it complete. A kernel runs on
+// a non-blocking stream, something is freed, and the program observes the kernel's result: in each
+// possible way, on non-blocking streams, in other threads and contexts.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -21,7 +21,7 @@ void launch_slow(const Device& device, CUstream in, CUdeviceptr to, unsigned val
   MUST(cuLaunchKernel(device.linger, 1, 1, 1, 1, 1, 1, 0, in, arguments, nullptr));
 }
 
-// Something to free. It is made before the work, and freed behind it.
+// A kind of free. The object is created before the work, and freed after it is enqueued.
 struct Freed {
   const char* name;
   std::function<std::function<void()>()> make;
@@ -85,7 +85,7 @@ std::vector<Freed> all_freed() {
           {"a mipmapped array", mipmapped},  {"memory twice", several}};
 }
 
-// What the program can look at: the kernel's value, and what tells of its end.
+// The things that the program can observe: the kernel's value, and reports of its end.
 struct Scene {
   const Device& device;
   CUstream busy, other;
@@ -97,7 +97,7 @@ struct Scene {
   CUgraphExec graph;  // Copies value to copy.
 };
 
-// Returns the value that is seen there.
+// Returns the observed value.
 struct Witness {
   const char* name;
   std::function<unsigned(const Scene&)> look;
@@ -150,7 +150,7 @@ unsigned look_in_second(const Scene& scene) {
   return value;
 }
 
-// 0, or the kernel's value when all that tells of its end says that it has ended.
+// Returns the kernel's value when all queries report its end, otherwise 0.
 unsigned look_by_questions(const Scene& scene) {
   const CUresult event = cuEventQuery(scene.done);
   const CUresult stream = cuStreamQuery(scene.busy);
@@ -253,7 +253,7 @@ void every_free_and_witness(const Scene& scene) {
   }
 }
 
-// Whatever streams had the work: many, one that is gone, a thread's own, another context's.
+// Work on various streams: many, a destroyed one, a thread's own, another context's.
 void many_streams(const Scene& scene) {
   constexpr unsigned kStreams = 9;
   const CUdeviceptr values = Device::memory(4 * (kStreams + 2));
@@ -280,8 +280,8 @@ void many_streams(const Scene& scene) {
   }
 }
 
-// The context that owns the memory is waited for, whichever is current; memory of one context after
-// another.
+// A free waits for the context that owns the memory, whichever is current. Frees memory of one
+// context after another.
 void contexts(const Scene& scene, const char* image) {
   const Device& device = scene.device;
   MUST(cuCtxSetCurrent(scene.second));
@@ -304,7 +304,7 @@ void contexts(const Scene& scene, const char* image) {
   MUST(cuCtxSetCurrent(device.context));
 }
 
-// A free returns when what copies in read may be written again.
+// After a free returns, the sources of copies in may be overwritten.
 void sources(const Scene& scene) {
   constexpr size_t kLarge = 48 << 20;
   auto* const source = reinterpret_cast<unsigned char*>(Device::pinned(kLarge));
@@ -329,7 +329,7 @@ void sources(const Scene& scene) {
   MUST(cuMemFreeHost(source));
 }
 
-// A capture by a stream that nothing else has to do with, in the mode that allows frees.
+// A capture by an unrelated stream, in the mode that allows frees.
 class OtherCapture {
  public:
   explicit OtherCapture(bool wanted) : stream_(wanted ? Device::stream(1) : nullptr) {
@@ -360,8 +360,8 @@ CUgraphExec upload_graph(const Scene& scene, CUdeviceptr to, const void* source,
   return executable;
 }
 
-// The sources of graphs are like those of copies, also in a capture. A synchronous copy in waits
-// for the blocking streams likewise.
+// The sources of graphs behave like those of copies, also in a capture. A synchronous copy in also
+// waits for the blocking streams.
 void sources_of_graphs(const Scene& scene) {
   constexpr size_t kLarge = 4 << 20;
   auto* const source = reinterpret_cast<unsigned char*>(Device::pinned(kLarge));
@@ -396,7 +396,7 @@ void sources_of_graphs(const Scene& scene) {
   MUST(cuMemFreeHost(source));
 }
 
-// What copies out bring is there when a free returns, also in a capture.
+// The bytes of copies out have arrived when a free returns, also in a capture.
 void copies_out(const Scene& scene) {
   unsigned value = 100;
   for (const bool captures : {false, true}) {
@@ -435,8 +435,9 @@ void in_a_capture(const Scene& scene) {
   }
 }
 
-// The work before a capture is no part of it: of the stream that begins one, of one that an event
-// draws into it, and of the legacy stream, which nobody may ask as long as a blocking stream is.
+// Work before a capture does not belong to it. This covers the stream that begins one, a stream
+// that joins by an event, and the legacy stream, which cannot be queried while a blocking stream
+// captures.
 struct Entry {
   const char* name;
   unsigned flags;

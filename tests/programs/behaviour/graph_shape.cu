@@ -1,5 +1,5 @@
-// Graph shape asked: nodes, roots, edges and types of graphs that a capture or a clone made, whose
-// nodes the program has never seen; the same node has the same handle, and can be changed.
+// Graph shape queried: nodes, roots, edges and types of graphs from a capture or a clone, with
+// nodes that the program has never seen. The same node has the same handle, and can be changed.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ static bool has(const Nodes& nodes, Node node) {
   return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
-// A chain of memset, kernel, kernel and a copy out: in the order of their edges.
+// A chain of memset, kernel, kernel and a copy out, in the order of their edges.
 static Nodes check_chain(cudaGraph_t graph) {
   const Nodes nodes = nodes_of(graph);
   EXPECT(nodes.size() == 4);
@@ -135,7 +135,7 @@ int main() {
   MUST(cudaMallocHost(&world.host, 4 * 32));
   MUST(cudaStreamCreate(&world.stream));
 
-  // A capture's nodes, first asked of the whole graph; then changed like nodes of our own.
+  // A capture's nodes, first queried from the whole graph, then changed like nodes of the program.
   cudaGraph_t graph = capture(world);
   const Nodes chain = check_chain(graph);
   cudaGraphExec_t exec = make(graph);
@@ -155,7 +155,7 @@ int main() {
   EXPECT(run(world, exec) == 6);
   MUST(cudaGraphExecDestroy(exec));
 
-  // A clone's nodes: others than the original's, found one by one and all together.
+  // A clone's nodes: different from the original's, found one by one and all together.
   cudaGraph_t clone;
   MUST(cudaGraphClone(&clone, graph));
   Node found;
@@ -164,18 +164,18 @@ int main() {
   const Nodes cloned = check_chain(clone);
   EXPECT(cloned[1] == found);
   for (const Node node : cloned) EXPECT(!has(chain, node));
-  // A node taken out is gone from its graph, and from no other.
+  // A destroyed node disappears from its graph, and from no other.
   MUST(cudaGraphDestroyNode(found));
   EXPECT(nodes_of(clone).size() == 3 && nodes_of(graph).size() == 4);
   MUST(cudaGraphDestroy(clone));
   EXPECT(check_chain(graph) == chain);
 
-  // What the program added itself keeps the handle that it got.
+  // A node that the program added keeps its handle.
   Node empty;
   MUST(cudaGraphAddEmptyNode(&empty, graph, &chain[0], 1));
   EXPECT(has(nodes_of(graph), empty) && has(behind(chain[0]), empty));
   EXPECT(behind(chain[0]).size() == 2 && type_of(empty) == cudaGraphNodeTypeEmpty);
-  // Neither array need be asked for, and a short one gets what it has room for.
+  // Each array may be omitted, and a short one is filled.
   size_t room = 2;
   Node some[3] = {nullptr, nullptr, empty};
   MUST(cudaGraphGetNodes(graph, some, &room));

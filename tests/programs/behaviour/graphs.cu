@@ -1,5 +1,5 @@
-// Graphs that touch the program's memory: host nodes and copies, added, captured, changed, cloned,
-// updated. Each value is one that only the right order within the graph gives.
+// Graphs that use the program's memory: host nodes and copies, added, captured, changed, cloned,
+// updated. Only the right order within the graph gives the expected values.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -25,7 +25,7 @@ __global__ void add(int* values, int count, int what) {
   if (i < count) values[i] += what;
 }
 
-constexpr int kCount = 100'000;  // More than one record carries.
+constexpr int kCount = 100'000;  // More than one record can carry.
 constexpr size_t kBytes = kCount * sizeof(int);
 
 struct Host {
@@ -36,7 +36,7 @@ struct Host {
   int seen = 0;
 };
 
-// Sees what the graph has brought, and writes what the graph reads next: in pinned memory, for
+// Observes the graph's result, and writes the graph's next input. The input is pinned, because
 // NVIDIA's driver reads pageable memory when the graph is launched (seen on an H100).
 void step(void* user) {
   auto* host = static_cast<Host*>(user);
@@ -75,8 +75,7 @@ static void kernel(const World& world, int what) {
   add<<<(kCount + 255) / 256, 256, 0, world.stream>>>(world.device, kCount, what);
 }
 
-// in, +1, out, the function doubles, in, +1, out: what the second copy in reads, the function has
-// just written.
+// in, +1, out, the function doubles, in, +1, out: the second copy in reads the function's output.
 static cudaGraph_t capture(World& world) {
   cudaGraph_t graph;
   MUST(cudaStreamBeginCapture(world.stream, cudaStreamCaptureModeThreadLocal));
@@ -109,11 +108,11 @@ static void captured(bool pinned) {
     MUST(cudaGraphLaunch(exec, world.stream));
     MUST(cudaStreamSynchronize(world.stream));
     const int first = source + 1;
-    if (pinned) source = first * 2;  // What the function left there.
+    if (pinned) source = first * 2;  // The function's output.
     EXPECT(world.host.runs == launch + 1 && world.host.seen == first);
     EXPECT(world.host.result[0] == source + 1 && world.host.result[kCount - 1] == source + 1);
   }
-  // Launches that nobody waits for in between; the event tells the last one's bytes.
+  // Launches without a wait in between. The event reports the bytes of the last one.
   world.fill(1);
   cudaEvent_t event;
   MUST(cudaEventCreate(&event));
@@ -126,8 +125,8 @@ static void captured(bool pinned) {
   MUST(cudaGraphExecDestroy(exec));
 }
 
-// Two streams, one graph: the side stream's copy out waits for the main stream's kernel, and is
-// part of the graph though its stream is gone before the capture ends.
+// Two streams, one graph: the side stream's copy out waits for the main stream's kernel. It belongs
+// to the graph although its stream is destroyed before the capture ends.
 static void forked() {
   World world(true);
   world.fill(5);
@@ -164,7 +163,7 @@ static void forked() {
                        world.stream));
   MUST(cudaStreamSynchronize(world.stream));
   EXPECT(world.host.result[0] == 0);
-  // Not joined again, what a stream captured is not forgotten with it.
+  // A captured stream that never joined again still counts after its end.
   MUST(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
   MUST(cudaStreamBeginCapture(world.stream, cudaStreamCaptureModeGlobal));
   MUST(cudaEventRecord(there, world.stream));
@@ -173,7 +172,7 @@ static void forked() {
   MUST(cudaStreamDestroy(side));
   EXPECT(cudaStreamEndCapture(world.stream, &graph) == cudaErrorStreamCaptureUnjoined);
   (void)cudaGetLastError();
-  // What a capture forbids, and what it does not take.
+  // Calls that a capture forbids, and calls that it does not support.
   MUST(cudaStreamBeginCapture(world.stream, cudaStreamCaptureModeGlobal));
   EXPECT(cudaMemcpy(world.host.result, world.device, 4, cudaMemcpyDeviceToHost) ==
          cudaErrorStreamCaptureUnsupported);
@@ -199,7 +198,7 @@ static void build(World& world, Built& built) {
   built.launch.gridDim = dim3((kCount + 255) / 256);
   built.launch.blockDim = dim3(256);
   built.launch.kernelParams = built.arguments;
-  // Added in no helpful order: the edges alone say what comes first.
+  // Added out of order: only the edges determine the sequence.
   MUST(cudaGraphAddMemcpyNode1D(&built.out, built.graph, nullptr, 0, world.host.result,
                                 world.device, kBytes, cudaMemcpyDeviceToHost));
   MUST(cudaGraphAddMemcpyNode1D(&built.in, built.graph, nullptr, 0, world.device, world.host.source,
@@ -271,7 +270,7 @@ static void changed() {
                                           cudaMemcpyHostToDevice));
   run(world, exec);
   EXPECT(result[kCount - 1] == 51 && other.runs == 2);
-  // The graph is as it was; a clone of it works on its own.
+  // The graph is unchanged, and a clone of it works on its own.
   cudaGraph_t clone;
   cudaGraphNode_t in_clone;
   MUST(cudaGraphClone(&clone, built.graph));
@@ -302,7 +301,7 @@ static void changed() {
   EXPECT(world.host.runs == 3);
 }
 
-// Sources of 5 GiB together, each of which only launches before the next could have needed.
+// Sources of 5 GiB in total. Only launches before the next change could need each of them.
 static void set_often() {
   constexpr size_t kLarge = size_t{64} << 20;
   std::vector<int> source(kLarge / sizeof(int), 3);
@@ -322,7 +321,7 @@ static void set_often() {
                                             cudaMemcpyHostToDevice));
     if (i % 40 == 0) MUST(cudaGraphLaunch(exec, nullptr));
   }
-  MUST(cudaDeviceSynchronize());  // The launches so far have read it.
+  MUST(cudaDeviceSynchronize());  // The earlier launches have read it.
   source[79] = 4;
   MUST(cudaGraphLaunch(exec, nullptr));
   MUST(cudaDeviceSynchronize());
@@ -381,8 +380,8 @@ static void boxes() {
   MUST(cudaGraphExecDestroy(exec));
 }
 
-// What its stream was given before a graph has reached the program's memory when the graph's
-// function runs, and does not come over what the graph copies there, whether it is 4 bytes or many.
+// Earlier copies of the graph's stream reach the program's memory before the graph's function runs.
+// They do not overwrite the graph's own copies, for 4 bytes and for many.
 static void behind_copies() {
   constexpr size_t kMany = size_t{1} << 20;
   struct Seen {
@@ -429,14 +428,14 @@ static void behind_copies() {
   MUST(cudaFree(other));
 }
 
-// Graphs that go with their context, undestroyed: what the next one's copies go through is not what
-// the last one's did.
+// Graphs that end with their context without being destroyed. The next context's copies use other
+// memory than theirs.
 static void after_reset() {
   for (int round = 0; round < 2; ++round) {
     World world(true);
     world.fill(10);
     const cudaGraph_t graph = capture(world);
-    MUST(cudaGraphDestroy(capture(world)));  // Its memory is there for the next copies.
+    MUST(cudaGraphDestroy(capture(world)));  // Its memory becomes available for the next copies.
     cudaGraphExec_t exec;
     MUST(cudaGraphInstantiate(&exec, graph, 0));
     MUST(cudaGraphDestroy(capture(world)));

@@ -1,8 +1,8 @@
-// Driver API: two threads hand a buffer to each other, ROUNDS times. Who has it lets the device add
-// one to each value, on a stream of its own, and says so by a mutex (and has waited, or has asked,
-// for the device), by an event that the other's stream waits for, or by the stream that both use. A
-// copy from pageable or pinned memory, small or large, may stand between; then the buffer has what
-// the thread was told that it has. Nobody may ever find a value of an earlier turn.
+// Driver API: handover of a buffer between two threads, ROUNDS times. The owner lets the device add
+// one to each value, on its own stream. It hands over by a mutex (after a wait for the device or a
+// query), by an event that the other's stream waits for, or by a stream that both use. A copy from
+// pageable or pinned memory, small or large, may come in between. The buffer then has the values
+// that the thread was told. No thread may find a value of an earlier turn.
 #include <condition_variable>
 #include <mutex>
 #include <random>
@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr unsigned kCount = 40'000;  // More than one bulk chunk is long.
+constexpr unsigned kCount = 40'000;  // Longer than one bulk chunk.
 enum Way { kStreamWait, kEventWait, kEventAsked, kEventOfStream, kSameStream, kCopiedBack, kWays };
 constexpr const char* kNames[] = {"a stream's wait", "an event's wait", "an event's state",
                                   "an event",        "the same stream", "a copy back"};
@@ -26,9 +26,9 @@ struct Shared {
   CUevent events[2];
   std::mutex mutex;
   std::condition_variable changed;
-  unsigned turn = 0;      // Guarded by mutex, as what follows.
-  unsigned expected = 0;  // What each value is, once what was called is done.
-  Way way = kStreamWait;  // How it was handed over.
+  unsigned turn = 0;      // The mutex guards this and the members below.
+  unsigned expected = 0;  // Each value after the enqueued work.
+  Way way = kStreamWait;  // The way of the handover.
 };
 
 void check(const unsigned* got, unsigned count, const Shared& shared) {
@@ -80,7 +80,7 @@ class Player {
     hand_over(stream);
   }
 
-  // All values are overwritten: what was there is seen, and once in a while looked at.
+  // Overwrites all values. An old value is detected, and sometimes read.
   void bring_in(CUstream stream) {
     shared_.expected += 1'000;
     const bool synchronous = shared_.way != kEventOfStream && shared_.way != kSameStream;

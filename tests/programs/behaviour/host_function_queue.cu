@@ -1,6 +1,6 @@
-// Runtime API: a function of the host stands in a stream until this thread has made more calls
-// behind it than gpurun's worker queues while nobody waits for the program (64 MiB of them). Its
-// end reaches the worker behind these calls. CUDA promises room for about a thousand launches;
+// Runtime API: host function queue. A function of the host blocks a stream until this thread has
+// made more calls than gpurun's worker queues without waiting for the program (64 MiB of them). Its
+// end reaches the worker behind these calls. CUDA promises room for about a thousand launches.
 // gpurun and its emulated device have more.
 #include <cuda_runtime.h>
 
@@ -16,7 +16,7 @@ static void must(cudaError_t code, int line) {
 }
 #define MUST(call) must((call), __LINE__)
 
-// Each counts over 1 KiB.
+// Each counts as more than 1 KiB.
 constexpr int kCalls = 64 << 10;
 
 struct Gate {

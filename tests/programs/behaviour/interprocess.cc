@@ -1,9 +1,9 @@
-// Driver API: two processes share device memory and events (cuIpc...). What one writes the other
-// finds, wherever an allocation lies and whatever its size; attributes of opened memory are right;
-// an event that one records orders the other's work; what CUDA has done before it returns is done
-// for the other process too; wrong handles, and handles of what has ended, are refused; memory
-// lives as long as somebody has it open. With two devices ("peers"): memory of the one is opened in
-// a context of the other, and not at all where its device is not visible.
+// Driver API: interprocess sharing of device memory and events (cuIpc...). One process finds the
+// other's writes, at each place and size of an allocation, and attributes of opened memory are
+// right. An event of one process orders the other's work. Work that CUDA completes before it
+// returns is complete for the other process, too. Wrong and ended handles are refused, and memory
+// lives as long as a process has it open. With two devices ("peers"), a context of one device opens
+// memory of the other. Where the other device is not visible, opening fails.
 #include <signal.h>
 
 #include "interprocess.h"
@@ -39,7 +39,7 @@ T attribute(CUpointer_attribute which, CUdeviceptr of) {
   return value;
 }
 
-// Of an allocation of either device: small ones share a piece, the large one is the driver's own.
+// An allocation of either device. Small ones share a piece, and the large one is the driver's own.
 struct OfDevice {
   CUipcMemHandle handle;
   int device;
@@ -47,7 +47,7 @@ struct OfDevice {
 };
 constexpr size_t kPeerSizes[] = {4'000, 100'000, 80 << 20};
 
-// What both know of an allocation by the number of its size.
+// Values that both processes know for an allocation, by the index of its size.
 unsigned value_of(size_t place, unsigned turn) {
   return 1000 * turn + 10 * static_cast<unsigned>(place);
 }
@@ -60,7 +60,7 @@ bool ends_are(CUdeviceptr memory, size_t bytes, unsigned value) {
   return Device::read(memory) == value && Device::read(memory + bytes - 4) == value + 1;
 }
 
-// Allocations of all sizes, of which some lie close together.
+// Allocations of all sizes. Some of them are adjacent.
 void share_memory(const Partner& partner) {
   CUdeviceptr memory[std::size(kSizes)];
   for (size_t i = 0; i < std::size(kSizes); ++i) {
@@ -78,8 +78,8 @@ void share_memory(const Partner& partner) {
     write_ends(memory[i], kSizes[i], value_of(i, 3));
   }
   partner.meet();
-  partner.meet();  // It has closed them.
-  // A handle ends with its memory, and what comes to lie there has another one.
+  partner.meet();  // The partner has closed them.
+  // A handle ends with its memory. New memory at that address has another handle.
   const CUipcMemHandle ended = handle_of(memory[0]);
   MUST(cuMemFree(memory[0]));
   partner.tell(ended);
@@ -113,9 +113,9 @@ void use_memory(const Partner& partner, const Device& device) {
     memory[i] = opened(handle);
     check_attributes(memory[i], kSizes[i], device.context);
     EXPECT(opened(handle) == memory[i]);
-    MUST(cuIpcCloseMemHandle(memory[i]));  // One of two.
+    MUST(cuIpcCloseMemHandle(memory[i]));  // Closes one of two.
     EXPECT(ends_are(memory[i], kSizes[i], value_of(i, 1)));
-    // As kernels see it, from a stream that waits for nothing.
+    // As kernels see it, from a non-blocking stream.
     const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
     device.launch_fill(stream, memory[i], 1, value_of(i, 2));
     device.launch_fill(stream, memory[i] + kSizes[i] - 4, 1, value_of(i, 2) + 1);
@@ -142,8 +142,8 @@ void use_memory(const Partner& partner, const Device& device) {
   partner.meet();
 }
 
-// Two devices of one server. Kernels of the device whose context is current write what is open
-// there, copies bring it into that device's own memory.
+// Two devices of one server. Kernels of the current context's device write the opened memory, and
+// copies bring it into that device's own memory.
 void use_of_both(const Device& here, const OfDevice& given, unsigned before, unsigned after) {
   MUST(cuCtxSetCurrent(here.context));
   const CUdeviceptr memory = opened(given.handle);
@@ -186,9 +186,9 @@ std::vector<CUdeviceptr> give_of_both(const Device (&devices)[2], const Partner*
 void lead_peers(const Partner& both, const Partner& one, const char* image) {
   const Device devices[2] = {Device(image, 0), Device(image, 1)};
   const std::vector<CUdeviceptr> memory = give_of_both(devices, {&both, &one});
-  both.meet();  // It has used all, in contexts of either device.
+  both.meet();  // The partner has used everything, in contexts of either device.
   one.meet();
-  (void)one.hear<char>();  // It has used what is of the device that it sees.
+  (void)one.hear<char>();  // The partner has used the memory of its visible device.
   for (size_t i = 0; i < memory.size(); ++i) {
     const bool of_first = i < std::size(kPeerSizes);
     MUST(cuCtxSetCurrent(devices[of_first ? 0 : 1].context));
@@ -227,7 +227,7 @@ void see_one(const Partner& leader, const char* image) {
   leader.tell('.');
 }
 
-// What needs no second process.
+// Checks without a second process.
 void wrong_calls(const Device&) {
   const CUdeviceptr memory = Device::memory(4096);
   CUipcMemHandle handle = handle_of(memory);
@@ -266,7 +266,7 @@ void wrong_calls(const Device&) {
   MUST(cuEventDestroy(shared));
 }
 
-// Either records an event behind work that takes its time; the other's stream waits for it.
+// Each process records an event behind slow work, and the other's stream waits for it.
 void share_events(const Partner& partner, const Device& device, bool leads) {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   CUdeviceptr memory, seen = Device::memory(4);
@@ -282,7 +282,7 @@ void share_events(const Partner& partner, const Device& device, bool leads) {
     memory = opened(partner.hear<CUipcMemHandle>());
     const auto handle = partner.hear<CUipcEventHandle>();
     MUST(cuIpcOpenEventHandle(&event, handle));
-    MUST(cuEventQuery(event));  // Never recorded.
+    MUST(cuEventQuery(event));  // Never recorded, so it is complete.
     float milliseconds = 0;
     REFUSED(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&milliseconds, event, event));
   }
@@ -319,8 +319,8 @@ void share_events(const Partner& partner, const Device& device, bool leads) {
   partner.meet();
 }
 
-// The leader is told by the pipe only when its call has returned: then the other's work finds what
-// was done.
+// The leader writes to the pipe only when its call has returned. The other's work must then find
+// the results.
 void answered_early(const Partner& partner, const Device& device, bool leads) {
   constexpr unsigned kCount = 20'000;
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
@@ -339,7 +339,7 @@ void answered_early(const Partner& partner, const Device& device, bool leads) {
       const bool frees = round % 3 == 0 && round < 16;
       if (frees) values[0] = 0;
       MUST(cuMemcpyHtoD(memory, values.data(), count * 4));
-      if (frees) {  // Each of these waits for what is queued: the copy, for its stream.
+      if (frees) {  // Each of these waits for queued work: the copy, for its stream.
         const CUdeviceptr other = Device::memory(4096);
         const bool copies = round % 9 == 6, ends_array = round == 9;
         device.launch_linger(copies ? nullptr : stream, memory, round);
@@ -380,7 +380,7 @@ void answered_early(const Partner& partner, const Device& device, bool leads) {
   }
 }
 
-// Whoever made the memory, or recorded the event, has been killed.
+// The process that made the memory and recorded the event has been killed.
 void maker_dies(const char* program, const char* image) {
   const Partner maker = Partner::start(program, {image, "maker"});
   const Device device(image);
@@ -390,18 +390,18 @@ void maker_dies(const char* program, const char* image) {
   CUevent event;
   MUST(cuIpcOpenEventHandle(&event, events));
   maker.tell('.');
-  (void)maker.hear<char>();  // It has recorded, behind what does not end.
+  (void)maker.hear<char>();  // The maker has recorded its event behind work that never ends.
   maker.end(SIGKILL);
   EXPECT(Device::read(memory) == 77);
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   device.launch_fill(stream, memory, 1, 78);
   MUST(cuStreamSynchronize(stream));
   EXPECT(Device::read(memory) == 78);
-  // Nobody waits for ever for the dead.
+  // No wait for the dead process may last forever.
   (void)cuEventSynchronize(event);
   MUST(cuIpcCloseMemHandle(memory));
   CUdeviceptr none = 0;
-  while (cuIpcOpenMemHandle(&none, handle, kLinger) == CUDA_SUCCESS) {  // It may still be going.
+  while (cuIpcOpenMemHandle(&none, handle, kLinger) == CUDA_SUCCESS) {  // It ends a bit later.
     MUST(cuIpcCloseMemHandle(none));
     usleep(10'000);
   }
@@ -426,7 +426,7 @@ void make_and_stay(const Partner& partner, const Device& device) {
   pause();
 }
 
-// Says a handle in hexadecimal digits, and lives until it is told to end.
+// Prints a handle in hexadecimal digits, and lives until it is told to end.
 void give(const Device&) {
   const CUdeviceptr memory = Device::memory(4096);
   write_ends(memory, 4096, 4711);
@@ -439,7 +439,7 @@ void give(const Device&) {
   }
 }
 
-// Opens what another program gave, which need not be of the same run.
+// Opens the handle of another program, which may belong to another run.
 void take(const Device&) {
   CUipcMemHandle handle;
   for (char& byte : handle.reserved) {

@@ -1,4 +1,5 @@
-// Two processes that use CUDA and talk by pipes: the leader starts the other by running itself.
+// Partner: the other of two processes that use CUDA and communicate by pipes. The leader starts it
+// by running its own program.
 #pragma once
 
 #include <spawn.h>
@@ -13,10 +14,11 @@
 
 extern char** environ;
 
-// The other process, as either of the two sees it.
+// The other process, as seen by either of the two.
 class Partner {
  public:
-  // Of the process that runs `words` (arguments behind the program's name) with this as its leader.
+  // Starts the process that runs `words` (arguments after the program's name), with this one as its
+  // leader.
   static Partner start(const char* program, std::vector<std::string> words) {
     int down[2], up[2];
     EXPECT(pipe(down) == 0 && pipe(up) == 0);
@@ -33,7 +35,7 @@ class Partner {
     close(up[1]);
     return partner;
   }
-  // Of the leader, in a process that was started so: its last two words.
+  // For the leader, in a process that start() made. The two numbers are its last two words.
   Partner(int from, int to) : from_(from), to_(to) {}
 
   template <typename T>
@@ -51,7 +53,7 @@ class Partner {
     }
     return what;
   }
-  // A point that both have reached.
+  // A barrier of both processes.
   void meet() const {
     tell('.');
     (void)hear<char>();

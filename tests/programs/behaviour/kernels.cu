@@ -1,4 +1,4 @@
-// Device code of the driver-API programs; nvcc makes a fat binary and PTX of it.
+// Kernels: device code of the driver-API programs. nvcc makes a fat binary and PTX of it.
 #include <cstdio>
 
 extern "C" {
@@ -17,21 +17,21 @@ __global__ void fill(unsigned* out, unsigned count, unsigned value) {
   if (threadIdx.x == 0) atomicAdd(&visits, 1ull);
 }
 
-// Waits until *flag is not 0, then says what it saw.
+// Waits until *flag is not 0, then stores the value that it saw.
 __global__ void wait_for(volatile unsigned* flag, unsigned* seen) {
   while (*flag == 0) {
   }
   *seen = *flag;
 }
 
-// Turns long enough that its program has made further calls, then writes.
+// Runs long enough that its program has made further calls, then writes.
 __global__ void linger(unsigned turns, unsigned* to, unsigned value) {
   unsigned mixed = 1;
   for (unsigned i = 0; i < turns; ++i) mixed = mixed * 1664525u + 1013904223u;
   *to = mixed == 0 ? ~value : value;
 }
 
-// One more for each that the buffer has.
+// Adds one to each value of the buffer.
 __global__ void pass_on(unsigned* values, unsigned count) {
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     ++values[i];

@@ -1,6 +1,6 @@
-// Driver API: a large copy to the device on one stream does not hold up another: while it is under
-// way, 1,000 launches and their end take hardly longer than they do alone. For slow links; its
-// words: the image, the copy's bytes.
+// Driver API: a large copy to the device on one stream does not delay another stream. During the
+// copy, 1,000 launches and their end take hardly longer than alone. For slow links. Its words: the
+// image, the copy's bytes.
 #include <chrono>
 #include <random>
 
@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   const CUstream two = Device::stream(CU_STREAM_NON_BLOCKING);
   const CUdeviceptr large = Device::memory(bytes), small = Device::memory(4);
   unsigned* const source = Device::pinned(bytes);
-  std::mt19937 random(5);  // Of bytes that nothing makes fewer.
+  std::mt19937 random(5);  // Bytes that do not compress.
   for (size_t i = 0; i < bytes / 4; ++i) source[i] = random();
   launch_many(device, two, small);
   const double alone = launch_many(device, two, small);
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   std::printf("1,000 launches: %.3f s alone, %.3f s beside a copy of %.3f s\n", alone, beside,
               copy);
   EXPECT(under_way);
-  // Half a second is what a busy machine may take from any thousand calls.
+  // A busy machine may add half a second to any thousand calls.
   EXPECT(beside < 3 * alone + 0.5);
   std::printf("PASSED\n");
   return 0;

@@ -1,4 +1,5 @@
-// CUDA_LAUNCH_BLOCKING=1: a launch returns when the kernel is done, and tells its error itself.
+// CUDA_LAUNCH_BLOCKING=1: a launch returns when the kernel is done, and returns the kernel's error
+// itself.
 #include <cuda_runtime.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // Runtime API: a program that leaves without cleaning up, in the way that its argument names, with
-// work under way. Whatever it is, nothing may hang and the exit status is the program's.
+// work in progress. In no case may anything hang, and the exit status is the program's.
 #include <cuda_runtime.h>
 #include <unistd.h>
 

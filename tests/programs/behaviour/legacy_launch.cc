@@ -1,7 +1,6 @@
-// Legacy launch calls: those of before CUDA 4 (cuFuncSetBlockShape, cuParamSetv, cuLaunchGridAsync,
-// ...), which PyCUDA makes. Protects that a kernel gets shape, shared memory and parameters from
-// them, and that a wrong one fails at the call and leaves nothing behind for a later one. Its word:
-// the image.
+// Legacy launch calls from before CUDA 4 (cuFuncSetBlockShape, cuParamSetv, cuLaunchGridAsync,
+// ...), which PyCUDA makes. A kernel gets shape, shared memory and parameters from them. A wrong
+// one fails at the call and has no effect on a later one. Its word: the image.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // Of the old calls.
 #include <vector>
 
@@ -79,7 +78,7 @@ int main(int argc, char** argv) {
   MUST(cuLaunchGrid(where, 3, 2));
   expect_words(memory, 24, 5);
 
-  // What is set stays, and may be set anew one by one.
+  // Settings persist, and each may be set again.
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   MUST(cuParamSeti(where, kAdd, 7));
   MUST(cuLaunchGridAsync(where, 5, 5, stream));

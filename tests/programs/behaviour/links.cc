@@ -1,6 +1,6 @@
 // Driver API: links. Texts that need each other become one image, which is loaded by its address
-// alone and runs; logs and times are where the program wants them, after each step; what is wrong
-// answers the same code and leaves the same words.
+// alone and runs. Logs and times are in the program's memory after each step. Errors return the
+// same code and leave the same text.
 #include <unistd.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "check.h"
 
 static const char kHead[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
-// Calls `triple`, which is elsewhere.
+// Calls `triple`, which another text defines.
 static const char kCaller[] = R"(
 .extern .func (.param .b32 result) triple(.param .b32 value);
 .visible .entry caller(.param .u64 out, .param .u32 value)
@@ -41,7 +41,7 @@ static std::string text(const char* body, std::size_t padding = 0) {
   return kHead + std::string(padding, '\n') + body;
 }
 
-// What the program keeps for one link, as long as it lives.
+// The program's memory for one link, as long as the link lives.
 struct Link {
   CUlinkState state = nullptr;
   char info[512], error[512];
@@ -104,7 +104,7 @@ static unsigned run(CUmodule module, unsigned value) {
   return result;
 }
 
-// Padding makes the inputs, and so the image, longer than what fits into one message.
+// Padding makes the inputs, and so the image, longer than one message.
 static void link_and_run(std::size_t padding) {
   CUmodule module;
   {
@@ -128,7 +128,7 @@ static void link_and_run(std::size_t padding) {
     MUST(cuLibraryGetKernel(&kernel, library, "caller"));
     MUST(cuLibraryUnload(library));
 
-    // What a link has made can be linked.
+    // The output of a link can be linked again.
     Link second;
     MUST(cuLinkAddData(second.state, CU_JIT_INPUT_CUBIN, image, bytes, "first", 0, nullptr,
                        nullptr));
@@ -182,9 +182,9 @@ static void show_failures() {
   link.show("broken text", broken);
   const std::size_t before = std::strlen(link.error);
   const CUresult later = link.add(".version 99.0\n.target sm_80\n", "later.ptx");
-  EXPECT(std::strlen(link.error) > before);  // Behind what was there.
+  EXPECT(std::strlen(link.error) > before);  // After the earlier text.
   link.show("later text", later);
-  // It goes on with what is right, and twice is wrong.
+  // The link continues with a correct text, and a second definition is an error.
   MUST(link.add(text(kCallee), "one"));
   MUST(link.add(text(kCallee), "other"));
   void* image = &link;
@@ -221,7 +221,7 @@ static void show_wrong_calls(CUcontext context) {
         name_of(cuLinkAddFile(state, CU_JIT_INPUT_PTX, "x", 0, nullptr, nullptr)),
         name_of(cuLinkComplete(state, &image, nullptr)), name_of(cuLinkDestroy(state)));
   }
-  // One that is left over when its context ends; and one that needs none to be current.
+  // A link that remains when its context ends, and one that needs no current context.
   CUcontext other;
   CUdevice device;
   MUST(cuCtxGetDevice(&device));

@@ -1,6 +1,6 @@
-// Runtime and driver API: what the client library computes by itself (occupancy, attributes of
-// functions and pointers) is what the driver computes: every line is the same with and without
-// gpurun. Addresses are shown as distances.
+// Local answers of the runtime and driver API: values that the client library computes by itself
+// (occupancy, attributes of functions and pointers) equal the driver's. Every line is the same with
+// and without gpurun. Addresses are shown as distances.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -30,7 +30,7 @@ __constant__ int constant[10];
 
 namespace {
 
-// Answers of 0 to a call that CUDA refuses differ in nothing but their code.
+// A result of 0 from a call that CUDA refuses differs only in its code.
 #define SHOW(format, call, ...)                       \
   do {                                                \
     const int code = static_cast<int>(call);          \
@@ -98,8 +98,8 @@ void set_dynamic(Kernel kernel, int bytes) {
   std::printf("\n");
 }
 
-// What is not compared, because CUDA's manual does not tell it (a variable's allocation, the
-// context of a pool's memory) or because forwarded host memory is not mapped (README).
+// Not compared, because CUDA's manual does not define it (a variable's allocation, the context of a
+// pool's memory) or because forwarded host memory is not mapped (README).
 enum class Leave { kNothing, kRange, kContext, kDevicePointer };
 
 void pointer(const char* name, const void* at, Leave leave = Leave::kNothing) {
@@ -122,7 +122,7 @@ void pointer(const char* name, const void* at, Leave leave = Leave::kNothing) {
     SHOW("%zu", cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address), bytes);
     base = address, bytes = 0;
     const CUresult range = cuMemGetAddressRange(&base, &bytes, address);
-    const bool none = base == 0 && address != 0;  // It was set, and not to a place in memory.
+    const bool none = base == 0 && address != 0;  // It was set, but not to a place in memory.
     SHOW("range -%llu of %zu", range, none ? 999'999ull : address - base, bytes);
   }
   if (leave != Leave::kContext) {
@@ -159,7 +159,7 @@ int main() {
   attributes("bounded", bounded);
   set_dynamic(bounded, 70000);
   set_dynamic(with_odd_static, 97375);
-  set_dynamic(with_static, 101376);  // More than there is beside the static part.
+  set_dynamic(with_static, 101376);  // More than remains beside the static part.
   set_dynamic(plain, 100);
   set_dynamic(plain, -1);
   attributes("bounded, set", bounded);

@@ -1,8 +1,8 @@
-// Driver API: as many bytes to the device as a link takes to show what it is, in copies that one
-// after another write where the one before the last did. Of each copy a page of every 512 KiB comes
-// back at once and is looked at, of the last two all of it. Or from the device, each copy to where
-// the one before it was; all of each is looked at. Its words: MiB in all, MiB of a copy, "pinned"
-// or "pageable", "in" or "out". Prints how fast the bytes went, the looks left out.
+// Driver API: many bytes, as many as a link needs to show its behaviour. To the device: each copy
+// writes where the one before the last did. A page of every 512 KiB comes back at once and is
+// checked, and all of the last two copies. From the device: each copy goes to the place of the one
+// before, and all of each is checked. Its words: MiB in all, MiB of a copy, "pinned" or "pageable",
+// "in" or "out". Prints the speed without the checks.
 #include <chrono>
 #include <cstring>
 #include <random>
@@ -22,7 +22,7 @@ void stamp(unsigned char* bytes, size_t size, size_t round) {
   }
 }
 
-// Pages that lie a part from each other, the first at `offset`.
+// Checks one page of each part, the first at `offset`.
 void look(CUdeviceptr there, const unsigned char* here, size_t size, size_t offset) {
   std::vector<unsigned char> pages(size / kPart * kPage);
   CUDA_MEMCPY2D box = {};

@@ -1,5 +1,5 @@
-// Runtime API: launches as many different kernels as its argument says (at most 200), then reads
-// one result. For the test that start-up costs the same whatever the number of kernels.
+// Runtime API: launches of many different kernels, as many as its argument says (at most 200), then
+// one read result. For the test that start-up costs the same for each number of kernels.
 #include <cuda_runtime.h>
 
 #include <cstdio>

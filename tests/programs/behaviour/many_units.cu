@@ -1,5 +1,5 @@
-// Runtime API: kernels of twelve translation units, each of which nvcc gives an image of its own
-// that is loaded at its first launch; then reads one result. For the test of what starting costs.
+// Runtime API: kernels of twelve translation units. nvcc gives each an image of its own, which is
+// loaded at its first launch. Then reads one result. For the test of the cost of a start.
 #include <cuda_runtime.h>
 
 #include <cstdio>

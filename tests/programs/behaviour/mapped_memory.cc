@@ -1,5 +1,5 @@
-// Mapped device memory: made so that it could be exported (as NCCL makes all of its own), reserved,
-// mapped and used; its handle counts who has it, and the mapping outlives the handle.
+// Mapped device memory: created exportable (as NCCL creates all of its memory), reserved, mapped
+// and used. Its handle counts its owners, and the mapping outlives the handle.
 #include <cuda.h>
 
 #include <cstdio>
@@ -50,7 +50,7 @@ int main() {
   MUST(cuMemRelease(memory));
   MUST(cuMemRelease(memory));
   EXPECT(cuMemRelease(memory) != CUDA_SUCCESS);
-  expect_filled(address, bytes);  // The mapping has it still.
+  expect_filled(address, bytes);  // The mapping still has it.
   MUST(cuMemUnmap(address, bytes));
   MUST(cuMemAddressFree(address, bytes));
   MUST(cuDevicePrimaryCtxRelease(0));

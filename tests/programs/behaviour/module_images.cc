@@ -1,5 +1,5 @@
-// Driver API: the same code as PTX text and as a fat binary, from memory and from a file; variables
-// of a module; what a missing name and a broken image answer.
+// Driver API: module images. The same code as PTX text and as a fat binary, from memory and from a
+// file, variables of a module, and the errors of a missing name and a broken image.
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -42,7 +42,7 @@ static void use(CUmodule module, unsigned start) {
   EXPECT(offset == 12 && size == 4);
 }
 
-// A library needs no context: it may be loaded, and its kernels asked for, before there is one.
+// A library needs no context. It may be loaded, and its kernels queried, before one exists.
 static void load_before_any_context(const std::string& fat, CUdevice device) {
   CUlibrary library;
   MUST(cuLibraryLoadData(&library, fat.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
@@ -71,7 +71,7 @@ static void load_before_any_context(const std::string& fat, CUdevice device) {
   MUST(cuCtxDestroy(context));
 }
 
-// What is wrong with an image stands in the program's error log, whoever has refused it.
+// The program's error log describes an image's fault, whichever part has refused it.
 struct ErrorLog {
   char text[512];
   CUjit_option options[4] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
@@ -98,7 +98,7 @@ static void show_logs(const std::string& fat) {
   std::string cut = fat.substr(0, 64), elf("\x7f"
                                            "ELF",
                                            4);
-  cut[8] = '\xff', cut[15] = '\xff';  // It claims to be longer than any image is.
+  cut[8] = '\xff', cut[15] = '\xff';  // Claims to be longer than any image is.
   elf.resize(128, '\xff');
   for (const std::string& image : {none, text, cut, elf}) {
     CUmodule module;
@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   MUST(cuCtxCreate(&context, nullptr, 0, device));
 
   CUmodule module;
-  for (unsigned round = 0; round < 3; ++round) {  // Each load has variables of its own.
+  for (unsigned round = 0; round < 3; ++round) {  // Each load has its own variables.
     MUST(cuModuleLoadData(&module, fat.data()));
     use(module, 10 * round);
     MUST(cuModuleUnload(module));

@@ -1,7 +1,7 @@
-// Without a context: calls of a thread that has no current one. Protects libraries whose helper
-// threads wait for streams, ask events and free memory that another thread made (DALI asks for a
-// stream's context). Handles and addresses bring their context; what works in "the current context"
-// is refused. Its word: the image.
+// Without a context: calls of a thread that has no current one. It matters to libraries with helper
+// threads that wait for streams, query events and free memory of another thread (DALI queries a
+// stream's context). Handles and addresses imply their context. A call that works in "the current
+// context" is refused. Its word: the image.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // Of the old calls.
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// Runtime API: a program built for one GPU alone (no PTX): what it hears on another.
+// Runtime API: a program built for one GPU alone (no PTX), and its errors on another.
 #include <cuda_runtime.h>
 
 #include <cstdio>

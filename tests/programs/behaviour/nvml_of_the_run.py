@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Protects monitors and scripts that take the emptiest GPU: NVML, in a process that has no context, shows
-the memory that the run's other processes use on each device, and these processes, until they free it or
-end. The other process is this script with the word "hold"; it does one step for each line that it reads.
+"""NVML of the run, for monitors and for scripts that choose the emptiest GPU. In a process without
+a context, NVML shows the memory of the run's other processes on each device, and these processes,
+until they free it or end. The other process is this script with the word "hold". It does one step
+for each line that it reads.
 """
 import ctypes
 import subprocess
@@ -39,7 +40,7 @@ class AllocationProperties(ctypes.Structure):
 
 
 def hold():
-    """Yields after each step; NVML should show the number that it yields, in MiB."""
+    """Yields after each step. NVML should show the yielded number, in MiB."""
     cuda = Cuda()
     context, address, pooled = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint64()
     array, memory = ctypes.c_void_p(), ctypes.c_uint64()
@@ -79,7 +80,7 @@ class Monitor:
             sys.exit("no NVML")
 
     def ask(self, index):
-        """MiB in use, and {process: MiB}."""
+        """Returns (MiB in use, {process: MiB})."""
         device, count = ctypes.c_void_p(), ctypes.c_uint(16)
         memory, found = (ctypes.c_ulonglong * 3)(), (Process * 16)()
         for result in (self.nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)),
@@ -103,7 +104,7 @@ def main():
         if line == "end\n":
             break
         mib = int(line)
-        # It has a context from the second step on, until the last.
+        # The process has a context from the second step to the last but one.
         processes = {holder.pid: mib} if step not in (0, 8) else {}
         if monitor.ask(DEVICE) != (mib, processes):
             expect.append(f"step {step}: {monitor.ask(DEVICE)}, not {(mib, processes)}")
@@ -112,7 +113,7 @@ def main():
         step += 1
     holder.stdin.close()
     holder.wait()
-    # One that holds memory and is killed.
+    # Starts a process that holds memory, and kills it.
     holder = subprocess.Popen([sys.executable, "-B", __file__, "hold"], stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True)
     for mib in (0, 0, 256):

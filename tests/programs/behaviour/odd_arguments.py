@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Protects programs from a call that succeeds and fails later, at an innocent one: calls the rows of
-the table that are posted (completion async) with arguments drawn from objects that exist, objects of
-another kind and numbers, also bad ones. A call that succeeds lets no later wait return an error.
-Its words: an image with the kernel `fill`, and the number of calls of each row. GPURUN_TEST_SEED chooses the drawing.
+"""Odd arguments: a call must not succeed and then fail later, at an unrelated call. The test calls
+the posted rows of the table (completion async) with arguments that it draws from existing objects,
+objects of another kind and numbers, also bad ones. After a call that succeeds, no later wait
+returns an error. Its words: an image with the kernel `fill`, and the number of calls of each row.
+GPURUN_TEST_SEED sets the random seed.
 """
 import ctypes
 import os
@@ -19,9 +20,9 @@ from async_rows import names  # noqa: E402
 NUMBERS = (0, 1, 2, 3, 4, 5, 8, 16, 64, 1 << 20, (1 << 32) - 1)
 COUNTS = (0, 1, 2, 2, 3)
 DEVICE_BYTES = 1 << 16
-# That a row may take although the table does not describe them.
+# Structures that a row may take although the table does not describe them.
 STRUCTURES = ("CUDA_KERNEL_NODE_PARAMS", "CUDA_HOST_NODE_PARAMS", "CUDA_MEMCPY3D")
-# A wait for a value that never comes stands.
+# A wait for a value that never comes blocks forever.
 STANDS = ("cuStreamWaitValue", "cuStreamBatchMemOp")
 
 
@@ -79,7 +80,7 @@ class World:
         }
 
     def make_structures(self, module):
-        """What rows take by a pointer, for nodes of each kind."""
+        """Structures that rows take by a pointer, for nodes of each kind."""
         self.function = self.make("cuModuleGetFunction", module, b"fill")
         words = (ctypes.c_uint64 * 3)(self.memory.value, 4, 7)
         values = (ctypes.c_void_p * 3)(*[ctypes.addressof(words) + 8 * i for i in range(3)])
@@ -153,7 +154,7 @@ class World:
 
 
 def is_drawn(row):
-    """Calls that end objects or run the program's code have tests of their own."""
+    """Calls that end objects or run the program's code have their own tests."""
     return (row.completion == "async" and row.emulated and row.target is row and not row.destroys
             and not any(each.opaque and each.base not in STRUCTURES for each in row.parameters)
             and not row.symbol.startswith(STANDS)

@@ -1,6 +1,6 @@
-// Driver API: what kernels print comes out at each call that the Programming Guide names under
-// "Formatted Output", also when the kernel was complete before the call; and before what the
-// program prints afterwards.
+// Driver API: output of kernels appears at each call that the Programming Guide names under
+// "Formatted Output", also when the kernel was complete before the call. It appears before the
+// program's own later output.
 #include <initializer_list>
 
 #include "check.h"
@@ -14,7 +14,7 @@ void say(CUstream stream, int number) {
   MUST(cuLaunchKernel(g_say, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr));
 }
 
-// Returns when the kernel is complete; no question shows what it printed.
+// Returns when the kernel is complete, without a query that would show its output.
 void settle(CUstream stream) {
   CUresult state;
   while ((state = cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {

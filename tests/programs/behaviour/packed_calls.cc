@@ -1,7 +1,7 @@
-// Driver API: calls that lend themselves to be sent in fewer bytes, for nothing waits for them:
-// launches that are like each other, small copies of bytes at random, which are like nothing, and
-// both in stretches. Everything that they wrote is there in the end. Its words: the image, which
-// ("launches", "copies", "both"), how many thousand calls.
+// Driver API: packed calls, which can be sent in fewer bytes because nothing waits for them. They
+// are launches that resemble each other, small copies of random bytes, which do not, and stretches
+// of both. All their results arrive in the end. Its words: the image, the kind ("launches",
+// "copies", "both"), and the number of thousand calls.
 #include <cstring>
 #include <random>
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace {
 
-constexpr std::size_t kWords = 1024;  // That a copy brings.
+constexpr std::size_t kWords = 1024;  // In each copy.
 constexpr std::size_t kPlaces = 4096;
-// Of both: so many launches, about 2 MiB of records, then so many copies.
+// For both: so many launches, about 2 MiB of records, then so many copies.
 constexpr std::size_t kLaunches = 16'000, kCopies = 500;
 
 }  // namespace

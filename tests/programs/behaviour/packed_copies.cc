@@ -1,7 +1,7 @@
-// Driver API: copies of bytes that lend themselves to be sent in fewer: zeros, small numbers,
-// numbers at random, and all of these in turns, with a byte here and there where a page looks
-// empty. Each comes back as it went, over memory that held something else. Its words: the image,
-// how much of what in MiB.
+// Driver API: packed copies of bytes that can be sent in fewer: zeros, small numbers, random
+// numbers, and all of these in turn, with a single byte in some pages that look empty. Each comes
+// back unchanged, over memory that held something else. Its words: the image, the kind, and the
+// MiB.
 #include <cstring>
 #include <random>
 #include <string>
@@ -24,7 +24,7 @@ void small_numbers(unsigned char* to, size_t bytes, std::mt19937_64& random) {
   for (size_t i = 0; i < bytes; ++i) to[i] = i % 4 == 0 ? random() & 15 : 0;
 }
 
-// A part: zeros whose pages have nothing, or one byte at their end.
+// A part of zeros. Each page is empty, or has one byte at its end.
 void nearly_zeros(unsigned char* to, size_t bytes, std::mt19937_64& random) {
   std::memset(to, 0, bytes);
   for (size_t page = 0; page + kPage <= bytes; page += kPage) {

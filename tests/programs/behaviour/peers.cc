@@ -1,6 +1,6 @@
-// Driver API: two devices of one server. Which can reach which, kernels that write the other's
-// memory, copies between the two in the order of both contexts' work, and the codes of calls that
-// make no sense.
+// Driver API: two devices of one server. Which one can reach which, kernels that write the other's
+// memory, copies between the two in the order of both contexts' work, and the errors of invalid
+// calls.
 #include "driver_test.h"
 
 namespace {
@@ -29,7 +29,7 @@ struct Side {
     MUST(cuMemAlloc(&memory, kCount * 4));
   }
   void current() const { MUST(cuCtxSetCurrent(context)); }
-  // Here: value + i into each, after which `late` comes into the first, a tenth of a second later.
+  // On this device: value + i into each, and a tenth of a second later `late` into the first.
   void write(CUdeviceptr to, unsigned value, unsigned late) const {
     unsigned count = kCount, turns = 50'000'000;
     void* filled[] = {&to, &count, &value};
@@ -90,13 +90,13 @@ void access(const Side& here, const Side& there) {
   REFUSED(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(there.context));
 }
 
-// The copy comes behind what both contexts were given, and before what they are given then.
+// The copy comes after the earlier work of both contexts, and before their later work.
 void copies(const Side& here, const Side& there, unsigned value) {
   here.current();
   here.write(here.memory, value, value + 5);
   there.current();
   MUST(cuMemcpyPeer(there.memory, there.context, here.memory, here.context, kCount * 4));
-  there.write(here.memory, value + 9, 1);  // Behind it, too.
+  there.write(here.memory, value + 9, 1);  // Also after it.
   expect_values(there.memory, value, value + 5);
   MUST(cuCtxSynchronize());
   expect_values(here.memory, value + 9, 1);

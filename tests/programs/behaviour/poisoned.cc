@@ -1,8 +1,8 @@
-// Driver API: poisoned handles, what was promised and could not be made. For a server whose driver
-// refuses creations that the client has answered (refusing_driver.cc); no local driver does that.
-// Each use answers the failure, the end of such a handle succeeds, once, and nothing else suffers.
-// Then failures of ordinary calls: each thread hears of one once. Argument "at-once": the creation
-// itself answers, and nothing is left of it (GPURUN_SYNC=1).
+// Driver API: poisoned handles of objects that were promised and could not be created. It needs a
+// server with a driver that refuses creations which the client has answered (refusing_driver.cc).
+// No local driver does that. Each use returns the failure. The end of such a handle succeeds, once,
+// and nothing else is affected. Then failures of ordinary calls: each thread gets one once.
+// Argument "at-once": the creation itself returns the failure, and nothing remains (GPURUN_SYNC=1).
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -16,7 +16,7 @@ namespace {
 
 using gpurun::Refusable;
 
-// No code that the calls below answer for themselves.
+// Codes that the calls below never return by themselves.
 constexpr CUresult kFailure = CUDA_ERROR_SYSTEM_NOT_READY;
 constexpr CUresult kOtherFailure = CUDA_ERROR_TIMEOUT;
 
@@ -30,22 +30,23 @@ CUdeviceptr g_memory = 0, g_told = 0;
 bool g_at_once = false;
 
 void refuse(Refusable function, unsigned calls = 1, CUresult code = kFailure) {
-  MUST(cuCtxSynchronize());  // What was created before is not refused.
+  MUST(cuCtxSynchronize());  // Earlier creations are not refused.
   MUST(cuMemsetD32(g_told, gpurun::refusal_value(function, code), calls));
   MUST(cuCtxSynchronize());
 }
 
-// Of a call that uses what was not made.
+// For a call that uses the failed object.
 #define FAILS(call) EXPECT((call) == kFailure)
 
-// The next fence tells the failure, once; it may have been told by then.
+// The next fence returns the failure once, unless it has been returned before.
 void tell() {
   const CUresult told = cuCtxSynchronize();
   EXPECT(told == kFailure || told == CUDA_SUCCESS);
   MUST(cuCtxSynchronize());
 }
 
-// A creation that the server refuses. False: it has answered so, which is all then.
+// A creation that the server refuses. Returns false when the creation itself returned the failure,
+// and nothing remains to check.
 template <typename Handle, typename Create>
 bool poisoned(Refusable function, Handle* handle, Create create) {
   refuse(function);
@@ -68,7 +69,7 @@ void streams() {
   const auto create = [](CUstream* out) { return cuStreamCreate(out, CU_STREAM_NON_BLOCKING); };
   if (poisoned(gpurun::kRefuseStreamCreate, &stream, create)) {
     FAILS(cuStreamSynchronize(stream));
-    tell();  // That call may have known it of the handle alone.
+    tell();  // That call may have known it from the handle alone.
     FAILS(cuMemsetD8Async(g_memory, 1, 16, stream));
     FAILS(cuStreamQuery(stream));
     FAILS(cuEventRecord(event, stream));
@@ -88,7 +89,7 @@ void streams() {
   EXPECT(cuStreamDestroy(stream) != CUDA_SUCCESS);
   MUST(cuCtxSynchronize());
   if (!g_at_once) {
-    // Nobody has asked before it is used, and has ended.
+    // The handle is used and destroyed before any query.
     refuse(gpurun::kRefuseStreamCreate);
     MUST(create(&stream));
     CUresult used = CUDA_SUCCESS;
@@ -117,7 +118,7 @@ void events() {
   CUevent event = nullptr;
   if (poisoned(gpurun::kRefuseEventCreate, &event,
                [](CUevent* out) { return cuEventCreate(out, 0); })) {
-    // Whether or not the news have come by now: the stream goes on.
+    // The stream continues, whether or not the failure has arrived by now.
     const CUresult recorded = cuEventRecord(event, stream);
     EXPECT(recorded == CUDA_SUCCESS || recorded == kFailure);
     const CUresult waits = cuStreamWaitEvent(stream, event, 0);
@@ -146,7 +147,7 @@ CUresult launch(CUfunction function) {
   return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
 }
 
-// Loads of an image that is known return at once, and so do questions for its kernels.
+// Loads of a known image return at once, and so do queries for its kernels.
 void modules() {
   CUmodule known = nullptr, module = nullptr;
   CUfunction function = nullptr, again = nullptr;
@@ -186,7 +187,7 @@ void modules() {
   MUST(cuCtxSynchronize());
 }
 
-// A library says what is wrong with it when something of it is used.
+// A library returns its failure when a part of it is used.
 void libraries() {
   CUlibrary library = nullptr, known = nullptr;
   CUkernel kernel = nullptr;
@@ -261,7 +262,7 @@ void graphs() {
   MUST(cuCtxSynchronize());
 }
 
-// A thread that does one thing after another, each while nobody else does anything.
+// A thread that executes one task after another, while no other thread runs.
 class Worker {
  public:
   Worker() : thread_([this] { run(); }) {}
@@ -303,7 +304,7 @@ class Worker {
   std::thread thread_;
 };
 
-// `code` in its turn, then nothing.
+// `code` once, then success.
 void hears(Worker& thread, CUresult code) {
   EXPECT(thread(cuCtxSynchronize) == code);
   EXPECT(thread(cuCtxSynchronize) == CUDA_SUCCESS);
@@ -311,8 +312,8 @@ void hears(Worker& thread, CUresult code) {
 
 CUresult fail() { return cuMemsetD8Async(g_memory, 5, 16, nullptr); }
 
-// A failure that comes after success: to each thread once, whoever is first, and to no thread that
-// begins later or has another context.
+// A failure after a success. Each thread gets it once, in any order. No thread that begins later or
+// has another context gets it.
 void threads(CUcontext context, CUcontext elsewhere) {
   std::vector<Worker> others(3);
   Worker issuer, stranger;
@@ -335,7 +336,7 @@ void threads(CUcontext context, CUcontext elsewhere) {
   EXPECT(cuCtxSynchronize() == kFailure);
   MUST(cuCtxSynchronize());
 
-  // Another one first, at a fence that reads: it does its own work.
+  // Another thread first, at a fence that reads. The fence does its own work.
   refuse(gpurun::kRefuseMemsetD8Async);
   MUST(cuMemsetD8(g_memory, 6, 16));
   EXPECT(cuCtxSynchronize() == kFailure);
@@ -351,7 +352,7 @@ void threads(CUcontext context, CUcontext elsewhere) {
   hears(others[2], kFailure);
   hears(stranger, CUDA_SUCCESS);
 
-  // Two before a fence count as one, the first; a thread that begins now has not missed any.
+  // Two failures before a fence count as one, the first. A thread that begins now has missed none.
   refuse(gpurun::kRefuseMemsetD8Async);
   refuse(gpurun::kRefuseEventCreate, 1, kOtherFailure);
   MUST(issuer(fail));
@@ -369,7 +370,7 @@ void threads(CUcontext context, CUcontext elsewhere) {
   MUST(cuCtxSynchronize());
   hears(late, CUDA_SUCCESS);
 
-  // Whoever made the call hears of it in whichever context it is by then, and not again.
+  // The issuing thread gets the failure in whichever context it is by then, and not again.
   refuse(gpurun::kRefuseMemsetD8Async);
   MUST(issuer(fail));
   hears(others[0], kFailure);  // It is known by now.
@@ -377,7 +378,7 @@ void threads(CUcontext context, CUcontext elsewhere) {
   hears(issuer, CUDA_SUCCESS);
   MUST(issuer(enter(context)));
 
-  // Waiting for an event tells it, too.
+  // A wait for an event returns it, too.
   EXPECT(cuCtxSynchronize() == kFailure);
   const CUevent event = Device::event();
   refuse(gpurun::kRefuseMemsetD8Async);

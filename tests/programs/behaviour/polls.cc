@@ -1,7 +1,7 @@
-// Polls of events: `polls IMAGE count ROUNDS` asks again and again while a kernel runs, and prints
-// how often; `polls IMAGE ROUNDS` shows that no poll says less than the program knows already: by
-// bytes that have come (while it asks, or has other work done), a function that ran, a wait for
-// another stream, another event, a copy that has returned.
+// Polls of events. `polls IMAGE count ROUNDS` polls while a kernel runs, and prints the number of
+// polls. `polls IMAGE ROUNDS` shows that a poll reports at least what the program already knows.
+// Its sources are bytes that have arrived (while it polls, or does other work), a function that
+// ran, a wait for another stream, another event, and a copy that has returned.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -32,8 +32,8 @@ void count_polls(const Device& device, int rounds) {
   std::printf("polls: %lu\n", polls);
 }
 
-// What has been written behind CUDA's back, as a program polls it. ThreadSanitizer does not look
-// on: nothing but the value orders the look behind the write, which is a system call's.
+// Reads a value that was written outside of CUDA, as a program polls it. ThreadSanitizer ignores
+// it, because only the value orders the read after the write, which a system call makes.
 __attribute__((no_sanitize("thread"))) bool holds(const volatile unsigned* memory, unsigned value) {
   const bool found = *memory == value;
   if (found) __atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -44,7 +44,7 @@ class Knowledge {
  public:
   explicit Knowledge(const Device& device) : device_(device) {
     std::memset(seen_, 0, 4);
-    EXPECT(is_complete(event_));  // Never recorded.
+    EXPECT(is_complete(event_));  // Never recorded, so it is complete.
   }
   void by_bytes() {
     const unsigned value = work();
@@ -88,7 +88,7 @@ class Knowledge {
   void by_a_copy_that_has_returned() {
     work();
     const unsigned zero = 0;
-    MUST(cuMemcpyHtoD(other_, &zero, 4));  // The legacy stream's, behind all blocking ones.
+    MUST(cuMemcpyHtoD(other_, &zero, 4));  // In the legacy stream, after all blocking ones.
     EXPECT(is_complete(event_));
   }
   void by_a_wait_that_has_returned() {

@@ -1,5 +1,5 @@
-// Runtime API: device printf reaches the program's stdout before the synchronise that flushes it
-// returns, in order with the program's own output, and wherever it is left, at the program's end.
+// Runtime API: device printf reaches the program's stdout before the flushing synchronise returns,
+// in order with the program's own output. Remaining output appears at the program's end.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -41,7 +41,7 @@ int main(int argc, char**) {
     std::printf("host after %d\n", round);
     std::fflush(stdout);
   }
-  // Nobody flushes: device and program write through one stdout.
+  // Without a flush: device and program write through one stdout.
   for (int round = 10; round < 15; ++round) {
     speak<<<1, 32>>>(round);
     MUST(cudaStreamSynchronize(nullptr));

@@ -1,8 +1,8 @@
-// Driver API: what a program may ask again and again. `queries IMAGE` shows each answer, also after
-// what changes it: a setter, another thread's, another context, the context's next life, its loss.
-// `queries count ROUNDS` asks each ROUNDS times, and says of each function how many of its
-// questions are different ones, or were asked after a change.
-#define CUDA_ENABLE_DEPRECATED  // cuCtxGetSharedMemConfig.
+// Driver API: repeatable queries. `queries IMAGE` shows each answer, also after it changes: by a
+// setter, another thread's setter, another context, the context's next life, its loss. `queries
+// count ROUNDS` makes each query ROUNDS times. For each function it prints how many of its queries
+// are different ones, or came after a change.
+#define CUDA_ENABLE_DEPRECATED  // For cuCtxGetSharedMemConfig.
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// What was asked of whom, and what came.
+// Prints the query, its object and its result.
 template <typename T>
 void show(const char* what, int number, CUresult result, T value) {
   std::printf("%s %d: %s %lld\n", what, number, name_of(result), static_cast<long long>(value));
@@ -82,7 +82,7 @@ void show_devices() {
   show("attribute into nothing", 0, cuDeviceGetP2PAttribute(nullptr, access, 0, 1), 0);
   for (const int device : {0, 1, 2, -1}) {
     for (const int option : {0, 1, 2}) {
-      if (option == 2 && device != 0) continue;  // One thing is wrong in each call.
+      if (option == 2 && device != 0) continue;  // Only one error in each call.
       std::size_t value = 7;
       const CUmemAllocationProp of = memory_of(device);
       const CUresult result = cuMemGetAllocationGranularity(
@@ -116,7 +116,7 @@ void show_stream(CUstream stream) {
   show("attribute into nothing", 0, cuStreamGetAttribute(stream, policy, nullptr), 0);
 }
 
-// What is set is what is said, to every thread of that context and to no other.
+// Every thread of that context reads the set value, and no other context does.
 void setters(CUcontext one, CUcontext other) {
   const CUlimit fifo = CU_LIMIT_PRINTF_FIFO_SIZE;
   MUST(cuCtxSetCurrent(other));
@@ -147,7 +147,7 @@ void setters(CUcontext one, CUcontext other) {
   show_context();
 }
 
-// A thread that asks without pause never hears of less than it has been told that was set.
+// A thread that queries without pause never gets an older value than the last one that it was told.
 void setters_in_turn(CUcontext context) {
   constexpr std::size_t kFirst = 1 << 20, kRounds = 1000;
   std::atomic<std::size_t> told{kFirst};
@@ -164,7 +164,7 @@ void setters_in_turn(CUcontext context) {
   for (std::size_t i = 1; i <= kRounds; ++i) {
     MUST(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, kFirst + i * 4096));
     told = kFirst + i * 4096;
-    // No reply tells of this one.
+    // No reply reports this one.
     const auto config = static_cast<CUfunc_cache>(i % 4);
     MUST(cuCtxSetCacheConfig(config));
     EXPECT(cache_config() == config);
@@ -192,7 +192,7 @@ void pools() {
   MUST(cuMemPoolDestroy(second));
 }
 
-// The same handle; what is left of what was set is the driver's business.
+// The same handle. Whether earlier settings remain depends on the driver.
 void next_life() {
   CUcontext context, again;
   MUST(cuDevicePrimaryCtxRetain(&context, 0));
@@ -210,7 +210,7 @@ void next_life() {
   MUST(cuDevicePrimaryCtxRelease(0));
 }
 
-// What was answered before is no answer any more.
+// Earlier answers are no longer valid.
 void loss(const char* image) {
   const Device device(image);
   (void)limit_of(CU_LIMIT_PRINTF_FIFO_SIZE);
@@ -290,7 +290,7 @@ void count(int rounds) {
   MUST(cuCtxSetCurrent(context));
   MUST(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
   for (int i = 0; i < rounds; ++i) ask_all(stream);
-  // What may have changed is asked once more.
+  // Values that may have changed are queried once more.
   MUST(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 3 << 20));
   MUST(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));
   MUST(cuCtxSetSharedMemConfig(CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE));

@@ -1,6 +1,6 @@
-// Runtime API: memory that is freed while a kernel still writes to it is not given to anybody
-// before the kernel is done. cudaFree waits for the device; gpurun answers it early, so it must
-// keep the memory back.
+// Runtime API: reuse of memory. Memory that is freed while a kernel still writes to it is not
+// reused before the kernel is done. cudaFree waits for the device. gpurun answers it early, so it
+// must hold the memory back.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -14,7 +14,7 @@ static void must(cudaError_t code, int line) {
 }
 #define MUST(call) must((call), __LINE__)
 
-// Turns long enough that everything else of a round has happened, then writes.
+// Runs long enough that everything else of a round has happened, then writes.
 __global__ void write_late(unsigned char* to, unsigned count, unsigned turns) {
   unsigned value = 1;
   for (unsigned i = 0; i < turns; ++i) value = value * 1664525u + 1013904223u;

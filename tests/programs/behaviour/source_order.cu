@@ -1,5 +1,5 @@
-// Runtime API: an asynchronous copy from host memory takes what earlier work of its stream has put
-// there: a copy out of the device, or a function of the host.
+// Runtime API: source order. An asynchronous copy from host memory reads the bytes that earlier
+// work of its stream has written there: a copy out of the device, or a function of the host.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -15,7 +15,7 @@ static void must(cudaError_t code, int line) {
 
 constexpr unsigned kBytes = 64 << 10, kTurns = 10'000'000;
 
-// Turns long enough that the program has made all its calls, then writes.
+// Runs long enough that the program has made all its calls, then writes.
 __global__ void write_late(unsigned char* to, unsigned count, unsigned turns) {
   unsigned value = 1;
   for (unsigned i = 0; i < turns; ++i) value = value * 1664525u + 1013904223u;

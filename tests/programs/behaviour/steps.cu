@@ -1,5 +1,5 @@
-// Runtime API: a loop like training: in each step launches, copies in, events, and one result read
-// (or as many as --reads says). Prints how long the steps took, for tests of round trips.
+// Runtime API: a loop like training. Each step has launches, copies in, events, and as many results
+// read as its argument says. Prints the time of the steps, for tests of round trips.
 #include <cuda_runtime.h>
 
 #include <chrono>
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
     accumulate<<<kCount / 256, 256>>>(weights, batch, kCount, 1.0f);
     first_of<<<1, 1>>>(weights, result);
     MUST(cudaGetLastError());
-    // The first step is read whatever `reads` says, so that it is over when the time begins.
+    // The first step is always read, so that it is over when the measured time begins.
     for (int i = 0; i < (step == 0 ? 1 : reads); ++i)
       MUST(cudaMemcpy(&value, result, 4, cudaMemcpyDeviceToHost));
   }

@@ -1,5 +1,5 @@
-// Driver API: asynchronous copies, events between streams, a kernel that waits for another stream's
-// copy, host functions in stream order.
+// Driver API: streams and events: asynchronous copies, events between streams, a kernel that waits
+// for another stream's copy, host functions in stream order.
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
     }
   }
 
-  // A kernel on one stream waits for a flag that a copy on the other sets, with work queued behind.
+  // A kernel on one stream waits for a flag that a copy on the other sets, with more work queued.
   CUdeviceptr flag, seen;
   MUST(cuMemAlloc(&flag, 4));
   MUST(cuMemAlloc(&seen, 4));

@@ -1,5 +1,5 @@
-// Runtime API: textures and surfaces. Kernels read what was copied into arrays, pitched and plain
-// memory, by texel and filtered, and what other kernels wrote through surfaces.
+// Runtime API: textures and surfaces. Kernels read data from arrays, pitched and plain memory, by
+// texel and filtered, and data that other kernels wrote through surfaces.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -96,7 +96,7 @@ int main() {
   }
   expect(out, halves, "a filtered array");
 
-  // Through a surface of the same array, and an asynchronous copy behind it.
+  // Through a surface of the same array, followed by an asynchronous copy.
   cudaStream_t stream;
   MUST(cudaStreamCreate(&stream));
   cudaSurfaceObject_t surface = 0;
@@ -108,7 +108,7 @@ int main() {
                                   cudaMemcpyDeviceToHost, stream));
   MUST(cudaStreamSynchronize(stream));
   if (back != more) std::printf("FAILED: what a surface wrote\n");
-  // The objects end behind the work that uses them.
+  // The objects end after the work that uses them.
   write_2d<<<kHeight, kWidth, 0, stream>>>(surface, 1);
   MUST(cudaDestroySurfaceObject(surface));
   MUST(cudaDestroyTextureObject(texture));

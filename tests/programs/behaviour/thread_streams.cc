@@ -1,7 +1,7 @@
 // Driver API: the default streams. Stream 2 and the _ptsz copies of functions mean a stream of each
-// thread's own, in each context, which waits for the legacy stream and it for them; the legacy
-// stream waits for the blocking streams of its context and for no others. A thread that stands
-// holds up no other thread.
+// thread, in each context. This stream and the legacy stream wait for each other. The legacy stream
+// waits for the blocking streams of its context and for no others. A blocked thread does not block
+// another.
 #include <array>
 #include <thread>
 #include <vector>
@@ -26,7 +26,7 @@ std::thread in_context(const Device& device, Body body) {
   });
 }
 
-// While one thread's own stream stands, another's, which is the same by its name, goes on.
+// While one thread's own stream is blocked, that of another thread continues under the same name.
 void each_its_own(const Device& device) {
   using Copy = CUresult (*)(CUdeviceptr, const void*, size_t, CUstream);
   using Wait = CUresult (*)(CUstream);
@@ -64,7 +64,7 @@ void each_its_own(const Device& device) {
   standing.join();
 }
 
-// Who waits for the legacy stream's work, and for whose the legacy stream does.
+// The streams that wait for the legacy stream, and the streams that it waits for.
 void legacy(const Device& device) {
   const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
   const CUstream free_one = device.stream(CU_STREAM_NON_BLOCKING);
@@ -97,11 +97,11 @@ void legacy(const Device& device) {
       EXPECT(cuStreamQuery(each.before) == CUDA_ERROR_NOT_READY);
       MUST(cuMemcpyHtoDAsync(flag, one, 4, helper));
       MUST(cuStreamSynchronize(each.before));
-      // That a kernel has seen what the copy wrote does not put the copy before the next fill.
+      // A kernel that has seen the copy's write does not order the copy before the next fill.
       MUST(cuStreamSynchronize(helper));
     }
   }
-  // One after the other through several threads: the legacy stream is one for all.
+  // Several threads in turn: the legacy stream is one for all of them.
   MUST(cuMemsetD32(value, 0, 1));
   for (unsigned i = 0; i < 8; ++i) {
     in_context(device, [&] {

@@ -1,5 +1,5 @@
-// Runtime API: many threads, each with a stream and memory of its own, and results that only right
-// order gives. Built also with per-thread default streams.
+// Runtime API: many threads, each with its own stream and memory. Only the right order gives the
+// right results. Built also with per-thread default streams.
 #include <cuda_runtime.h>
 
 #include <atomic>
@@ -51,7 +51,7 @@ int main() {
     for (unsigned i = 0; i < 16; ++i) threads.emplace_back(work, i + 1, own_stream);
     for (std::thread& thread : threads) thread.join();
   }
-  // Threads that come and go.
+  // Short-lived threads.
   for (unsigned i = 0; i < 200; ++i) std::thread(work, i % 7 + 1, false).join();
   std::printf(failures == 0 ? "PASSED\n" : "FAILED\n");
   return failures == 0 ? 0 : 1;

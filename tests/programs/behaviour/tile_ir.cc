@@ -1,5 +1,5 @@
-// Tile IR loaded: images that only their own sections measure, as a library and as a module; a
-// vector addition, a product of matrices and loops; and refusals that say why.
+// Tile IR loaded: images with a size that only their sections give, as a library and as a module. A
+// vector addition, a product of matrices and loops, and refusals with a reason.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -76,7 +76,7 @@ int main() {
   MUST(cuDevicePrimaryCtxRetain(&context, 0));
   MUST(cuCtxSetCurrent(context));
 
-  // Behind each image stands something else.
+  // Other bytes follow each image.
   const std::string sum_image = vector_add_image() + std::string(1000, '\x7f');
   CUlibrary library;
   MUST(cuLibraryLoadData(&library, sum_image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));

@@ -1,5 +1,5 @@
-// Driver API: kernels that the device cannot run. Their images load; each kernel answers for itself
-// when it is asked for, and a kernel beside it works.
+// Driver API: kernels that the device cannot run. Their images load. Each such kernel returns its
+// own error when it is queried, and a kernel beside it works.
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -20,7 +20,7 @@ static void answer(const char* image, const char* name, CUresult code, CUresult 
   EXPECT(code == right);
 }
 
-// `good` (if not nullptr) runs, `bad` and `missing` answer these codes.
+// `good` (if not nullptr) runs, and `bad` and `missing` return these codes.
 static void use_module(const char* image, const void* bytes, const char* good, const char* bad,
                        CUresult bad_code, CUresult missing_code, unsigned kernels) {
   CUmodule module;
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
     use_module("text", kText, "good", "odd", CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NOT_FOUND, 3);
     use_library("text library", kText, "plain", "odd", CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NOT_FOUND,
                 3);
-    // Without PTX nobody can say which kernels there are.
+    // Without PTX the kernels of the image are unknown.
     use_module("machine code", fat.data(), nullptr, "fill", none, none, 0);
     use_library("machine code library", fat.data(), nullptr, "fill", none, none, 0);
     use_module("elf", elf, nullptr, "any", none, none, 0);

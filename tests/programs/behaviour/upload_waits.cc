@@ -1,14 +1,14 @@
-// Driver API: a program with two uploads in flight waits for the last but one before it fills its
-// buffer again. What that wait means holds: the buffer's bytes have been taken, the upload and all
-// that it stood behind are complete for whoever asks, launches or ends something afterwards, and a
-// failure of what it stood behind is told.
+// Driver API: upload waits. A program with two uploads in flight waits for the last but one before
+// it fills its buffer again. The wait keeps its promises: the buffer's bytes have been read. The
+// upload and all work before it are complete for every later query, launch or destruction. A
+// failure of the work before it is returned.
 #include <thread>
 
 #include "driver_test.h"
 
 namespace {
 
-constexpr unsigned kShort = 2'000'000, kLong = 50'000'000;  // Turns of a kernel that lingers.
+constexpr unsigned kShort = 2'000'000, kLong = 50'000'000;  // Turns of a slow kernel.
 
 // Kernels in one stream, uploads in another, and events between them.
 class Pipeline {
@@ -22,11 +22,11 @@ class Pipeline {
       slot.data = device.memory(words_ * 4);
       slot.uploaded = device.event();
       slot.used = device.event();
-      MUST(cuEventSynchronize(slot.uploaded));  // As programs do before its first record, too.
+      MUST(cuEventSynchronize(slot.uploaded));  // As programs do, also before its first record.
     }
   }
 
-  // The upload of `value` behind the slot's last use.
+  // Enqueues the upload of `value` after the slot's last use.
   void upload(unsigned index, unsigned value) {
     const Slot& slot = slots_[index];
     for (unsigned i = 0; i < words_; ++i) slot.host[i] = value;
@@ -42,7 +42,7 @@ class Pipeline {
     used(index);
   }
   void used(unsigned index) { MUST(cuEventRecord(slots_[index].used, work)); }
-  // An upload is waited for that stands behind what `work` has been given; another one follows it.
+  // Waits for an upload that follows the enqueued work of `work`, with another upload behind it.
   void await_behind_work() {
     await_upload(1);  // Its buffer is filled again.
     used(0);
@@ -67,9 +67,8 @@ class Pipeline {
   const CUstream work, copy;
 };
 
-// What is launched afterwards, on a stream that waits for no other, finds the upload and what the
-// kernels before it have written; what the program writes into the buffer behind the wait does not
-// get there.
+// A later launch on a non-blocking stream finds the upload and the results of the kernels before
+// it. It does not find the program's writes to the buffer after the wait.
 void order(const Device& device, unsigned words) {
   Pipeline pipeline(device, words);
   const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
@@ -79,7 +78,7 @@ void order(const Device& device, unsigned words) {
   for (unsigned round = 1; round <= kRounds; ++round) {
     const unsigned slot = round % 2;
     pipeline.await_upload(slot);
-    if (round > 4 && round % 8 >= 4) {  // Reading ends what is under way: not in each round.
+    if (round > 4 && round % 8 >= 4) {  // Not in each round: a read ends all work in flight.
       MUST(cuMemcpyDtoHAsync(seen, pipeline.last_word(slot), 4, other));
       MUST(cuMemcpyDtoHAsync(seen + 1, out[slot], 4, other));
       MUST(cuStreamSynchronize(other));
@@ -93,7 +92,8 @@ void order(const Device& device, unsigned words) {
   EXPECT(device.read(out[kRounds % 2]) == kRounds);
 }
 
-// Whoever asks finds done what the upload stood behind: this thread, or one that it has told.
+// A query after the wait finds the work before the upload complete, in this thread and in one that
+// it has notified.
 void questions(const Device& device) {
   Pipeline pipeline(device);
   const CUdeviceptr scratch = device.memory(4);
@@ -142,7 +142,7 @@ CUdeviceptr map(CUmemGenericAllocationHandle* memory, size_t* granule, CUdevice 
   return at;
 }
 
-// What the kernels before it have used may be ended right behind the wait.
+// Objects that the earlier kernels used may be destroyed right after the wait.
 void ends(const Device& device, const char* image) {
   Pipeline pipeline(device);
   const CUdeviceptr scratch = device.memory(4);
@@ -197,7 +197,7 @@ void ends(const Device& device, const char* image) {
   }
 }
 
-// A capture that has taken the stream since knows nothing of the wait.
+// A capture that has begun on the stream since is not affected by the wait.
 void captures(const Device& device) {
   Pipeline pipeline(device);
   const CUdeviceptr scratch = device.memory(4);
@@ -215,14 +215,15 @@ void captures(const Device& device) {
   MUST(cuCtxSynchronize());
 }
 
-// The kernel fails: whoever goes on hears it, from some call and at the latest where he reads.
+// The kernel fails. A program that continues gets the failure from some call, at the latest from a
+// read.
 void failure(const Device& device) {
   Pipeline pipeline(device);
   CUresult result = CUDA_SUCCESS;
   const auto went = [&result](CUresult of) {
     if (result == CUDA_SUCCESS) result = of;
   };
-  device.launch_fill(pipeline.work, 64, 1, 1);  // Nobody's memory.
+  device.launch_fill(pipeline.work, 64, 1, 1);  // An address without memory.
   went(cuEventRecord(pipeline.slot(0).used, pipeline.work));
   for (const unsigned index : {0u, 1u}) {
     const Pipeline::Slot& slot = pipeline.slot(index);

@@ -1,14 +1,14 @@
-// Driver API: a thousand of each call that returns at once, each kind of handle that is made
-// without an answer among them, and copies to the device that are too large for the command log.
-// Says "ready", waits for a line, makes the calls, says "all returned", waits for a line, then
-// looks at the results.
+// Driver API: while the server is stopped. A thousand of each call that returns at once, including
+// each kind of handle that is created without a reply, and copies to the device that are too large
+// for the command log. Prints "ready", waits for a line, makes the calls, prints "all returned",
+// waits for a line, then checks the results.
 //
-// A copy to the device returns when its bytes lie in the client's window, which holds
-// kBulkWindowBytes (64 MiB, protocol/limits.h) in slots of kBulkChunkBytes (512 KiB), of which each
-// transfer begins one, and at most 16 MiB of one transfer (client/bulk.h). Larger pinned sources
-// are read later, and fill the window all the same. Beyond, a copy whose source is read at once
-// waits for the server (and fails when nothing was heard for kSilenceDeadlineS), so the copies here
-// take 100 of the 128 slots, of which 12 are kept.
+// A copy to the device returns when its bytes lie in the client's window. The window holds
+// kBulkWindowBytes (64 MiB, protocol/limits.h) in slots of kBulkChunkBytes (512 KiB). Each transfer
+// begins a slot, and one transfer holds at most 16 MiB (client/bulk.h). Larger pinned sources are
+// read later, and still fill the window. Beyond the window, a copy with an immediate read waits for
+// the server, and fails after kSilenceDeadlineS of silence. The copies here therefore take 100 of
+// the 128 slots, and keep 12 of them.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -30,7 +30,7 @@ namespace {
 constexpr std::size_t kPiece = 96 << 10, kLarge = 8 << 20, kMore = 4 << 20;
 constexpr unsigned kPageablePieces = 60, kPinnedPieces = 16;
 
-// Copies above kInlineCopyInBytesMax, each from a source of its own place and pattern.
+// Copies above kInlineCopyInBytesMax, each from its own address and with its own pattern.
 struct LargeCopies {
   CUdeviceptr pageable = 0, pinned = 0, large = 0, large_pinned = 0;
   unsigned char *source = nullptr, *large_source = nullptr;  // Pinned.
@@ -57,13 +57,13 @@ struct LargeCopies {
     for (unsigned i = 0; i < kPageablePieces; ++i) {
       fill(bytes.data(), kPiece, i);
       MUST(cuMemcpyHtoDAsync(pageable + i * kPiece, bytes.data(), kPiece, stream));
-      std::memset(bytes.data(), 0xee, kPiece);  // Pageable: free at once.
+      std::memset(bytes.data(), 0xee, kPiece);  // Pageable, so it is free at once.
     }
     std::vector<unsigned char> much(kLarge);
     fill(much.data(), kLarge, 201);
     MUST(cuMemcpyHtoDAsync(large, much.data(), kLarge, stream));
     std::memset(much.data(), 0xee, kLarge);
-    // Pinned memory must stay as it is until the copy is done.
+    // Pinned memory must stay unchanged until the copy is done.
     fill(large_source, kMore, 202);
     MUST(cuMemcpyHtoDAsync(large_pinned, large_source, kMore, stream));
     for (unsigned i = 0; i < kPinnedPieces; ++i) {
@@ -86,8 +86,8 @@ struct LargeCopies {
   }
 };
 
-// Graphs, and nodes of each kind that is made without asking the server: made while it is stopped,
-// run when it goes on. (To instantiate one, and to end a capture, is to wait for it.)
+// Graphs, and nodes of each kind that is created without the server. They are created while it is
+// stopped, and run when it continues. Instantiation and the end of a capture wait for the server.
 class Graphs {
  public:
   explicit Graphs(CUcontext context, CUfunction fill, CUevent event)
@@ -126,7 +126,8 @@ class Graphs {
     const CUDA_HOST_NODE_PARAMS call = {[](void* runs) { ++*static_cast<unsigned*>(runs); },
                                         &runs_};
     MUST(cuGraphAddHostNode(&host, graph, &copy, 1, &call));
-    // The clone has what its graph has now; the child of another has it all.
+    // The clone has the present contents of its graph, and the child of another graph has all of
+    // it.
     MUST(cuGraphClone(&clone, graph));
     MUST(cuGraphCreate(&child, 0));
     CUgraphNode all = nullptr, record = nullptr, wait = nullptr;
@@ -175,7 +176,7 @@ class Graphs {
   CUfunction fill_;
   CUevent event_;
   CUdeviceptr filled_ = 0, set_ = 0, copied_ = 0;
-  unsigned runs_ = 0;  // Of host nodes.
+  unsigned runs_ = 0;  // Runs of host nodes.
   std::vector<Made> made_;
 };
 
@@ -237,8 +238,8 @@ int main(int argc, char** argv) {
   for (unsigned i = 0; i < kCount; ++i) pinned[i] = 7 * i;
   MUST(cuMemcpyHtoDAsync(copied + 256, pinned, 64, two));
   copies.start(two);
-  // Last: from now on host nodes may write where they like, so that a copy of more than 64 KiB from
-  // pageable memory waits for its stream.
+  // Last, because from now on host nodes may write anywhere. A copy of more than 64 KiB from
+  // pageable memory then waits for its stream.
   for (unsigned i = 0; i < kTimes; ++i) graphs.make(i);
   for (unsigned i = 0; i < kTimes; ++i) {
     MUST(cuStreamDestroy(streams[i]));

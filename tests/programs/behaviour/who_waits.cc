@@ -1,6 +1,6 @@
-// Driver API: a call waits for what CUDA makes it wait for, and for nothing else. While a function
-// of the host stands in a stream, or a kernel turns with 2,000 launches behind it, other calls go
-// on that it may itself wait for: questions, allocation, loads, other streams, other threads.
+// Driver API: calls wait only for what CUDA makes them wait for. A function of the host blocks a
+// stream, or a kernel spins with 2,000 launches behind it. Other calls continue that the function
+// or kernel may itself wait for: queries, allocation, loads, other streams, other threads.
 #include <poll.h>
 
 #include <cstring>
@@ -35,7 +35,7 @@ void questions(const Device& device) {
   }
 }
 
-// What a program may do for the first time while the function stands.
+// First uses that a program may make while the function blocks.
 void first_uses(const Device& device, const char* image, CUstream other) {
   const CUdeviceptr small = device.memory(4), large = device.memory(100 << 20);
   size_t free_bytes = 0, total_bytes = 0;
@@ -80,7 +80,7 @@ void other_calls(const Device& device, const char* image) {
   Gate gate;
   gate.stand_in(stream);
   gate.await_begin();
-  // Another thread waits for the whole context meanwhile, and this one goes on.
+  // Another thread waits for the whole context meanwhile, and this one continues.
   std::thread waiting([&] {
     MUST(cuCtxSetCurrent(device.context));
     MUST(cuCtxSynchronize());
@@ -96,7 +96,7 @@ void other_calls(const Device& device, const char* image) {
   EXPECT(device.read(late) == 3);
 }
 
-// The function waits for work that another thread makes while this one waits in a copy.
+// The function waits for work of another thread while this thread waits in a copy.
 void a_copy_behind_a_function(const Device& device) {
   const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
   const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
@@ -108,7 +108,7 @@ void a_copy_behind_a_function(const Device& device) {
     std::thread helper([&] {
       MUST(cuCtxSetCurrent(device.context));
       gate.await_begin();
-      // Most often the copy has been called by then, which is what is meant.
+      // By then the copy has usually been called, which is the case to test.
       for (int i = 0; i < 50; ++i) EXPECT(cuStreamQuery(blocking) == CUDA_ERROR_NOT_READY);
       device.launch_fill(other, value, 1, 8);
       MUST(cuStreamSynchronize(other));
@@ -120,7 +120,7 @@ void a_copy_behind_a_function(const Device& device) {
   }
 }
 
-// One thread waits for a kernel in each way that there is; another one's copy ends it.
+// One thread waits for a kernel in each possible way, and another thread's copy ends the kernel.
 void a_kernel_that_waits(const Device& device, int launches_behind) {
   const CUstream stream = device.stream(CU_STREAM_NON_BLOCKING);
   const CUdeviceptr flag = device.memory(4), seen = device.memory(4), scratch = device.memory(4);
@@ -134,7 +134,7 @@ void a_kernel_that_waits(const Device& device, int launches_behind) {
     MUST(cuEventRecord(event, stream));
     std::thread helper([&] {
       MUST(cuCtxSetCurrent(device.context));
-      // Asks until the other has called, most often; new streams and memory, as anybody may.
+      // Polls until the other thread has usually called. Creates streams and memory meanwhile.
       for (int i = 0; i < 50; ++i) EXPECT(cuEventQuery(event) == CUDA_ERROR_NOT_READY);
       const CUstream own = device.stream(CU_STREAM_NON_BLOCKING);
       const CUdeviceptr fresh = device.memory(65 << 20);
@@ -155,8 +155,8 @@ void a_kernel_that_waits(const Device& device, int launches_behind) {
   }
 }
 
-// A stream waits for a value in memory, which another thread has written by another stream. Of 32
-// and of 64 bits, in each way of comparing; a value that does not end the wait is written first.
+// A stream waits for a value in memory, which another thread writes through another stream. 32 and
+// 64 bits, with each comparison. A value that does not end the wait is written first.
 struct Awaited {
   unsigned flags;
   cuuint64_t value, wrong, right;
@@ -181,7 +181,7 @@ void value_awaited(const Device& device, bool wide, const Awaited& of, int launc
   std::thread helper([&] {
     MUST(cuCtxSetCurrent(device.context));
     write(of.wrong);
-    // Most often the other thread waits by then.
+    // The other thread usually waits by then.
     for (int i = 0; i < 50; ++i) EXPECT(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
     write(of.right);
   });
@@ -203,7 +203,7 @@ void values_awaited(const Device& device) {
   }
 }
 
-// A copy that has to be waited for, because bytes are on their way, holds up no other thread's.
+// A copy that must wait for bytes in flight does not delay another thread's copy.
 void a_copy_that_waits(const Device& device) {
   const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
   const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
@@ -225,8 +225,8 @@ void a_copy_that_waits(const Device& device) {
   helper.join();
 }
 
-// A synchronous copy stands behind a kernel, in the kernel's stream or in the legacy one, which
-// waits for it; another thread's copy, which waits for neither, ends the kernel.
+// A synchronous copy waits behind a kernel, in the kernel's stream or in the legacy stream, which
+// waits for it. Another thread's copy, which waits for neither, ends the kernel.
 void a_copy_behind_a_kernel(const Device& device, CUstream of_kernel, size_t bytes, int launches) {
   const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
   const CUdeviceptr flag = device.memory(4), seen = device.memory(4), to = device.memory(bytes);
@@ -240,7 +240,7 @@ void a_copy_behind_a_kernel(const Device& device, CUstream of_kernel, size_t byt
   for (int i = 0; i < launches; ++i) device.launch_fill(of_kernel, scratch, 1, 2);
   std::thread helper([&] {
     MUST(cuCtxSetCurrent(device.context));
-    // Most often the copy has been called by then.
+    // By then the copy has usually been called.
     for (int i = 0; i < 100; ++i) EXPECT(cuStreamQuery(of_kernel) == CUDA_ERROR_NOT_READY);
     MUST(cuMemcpyHtoDAsync(flag, source, 4, other));
     MUST(cuStreamSynchronize(other));
@@ -260,7 +260,7 @@ void copies_behind_kernels(const Device& device) {
   }
 }
 
-// What the client library says on stderr, as it comes.
+// The client library's stderr, as it arrives.
 class Stderr {
  public:
   Stderr() {
@@ -282,13 +282,13 @@ class Stderr {
   int from_;
 };
 
-// A copy that was answered early holds up another thread's call, which ends the kernel before it:
-// nothing else could tell the program why it stands.
+// A copy that was answered early blocks another thread's call, which would end the kernel before
+// it. Only the message tells the program the cause.
 [[noreturn]] void told_what_stands(const Device& device, const Stderr& said, int launches) {
   const CUdeviceptr flag = device.memory(4), seen = device.memory(4), to = device.memory(100);
   const CUdeviceptr scratch = device.memory(4);
   const std::vector<unsigned char> from(100, 5);
-  // Whatever CUDA lets wait for the kernel too is nothing to tell of.
+  // A wait that CUDA also makes is not reported.
   device.launch_long(nullptr, scratch);
   MUST(cuMemcpyHtoD(to, from.data(), from.size()));
   std::thread([&] {
@@ -321,13 +321,13 @@ class Stderr {
   _exit(0);
 }
 
-// Likewise behind a free, where a question stands too.
+// As told_what_stands(), but after a free, where a query is blocked, too.
 [[noreturn]] void told_what_stands_behind_a_free(const Device& device, const Stderr& said,
                                                  bool asks) {
   const CUdeviceptr flag = device.memory(4), seen = device.memory(4), scratch = device.memory(4);
   const CUdeviceptr first = device.memory(4096), second = device.memory(4096);
   const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
-  // Who gives more to the stream of the kernel would stand behind it anyway.
+  // A call in the kernel's own stream would wait for the kernel anyway, so it is not reported.
   device.launch_long(nullptr, scratch);
   MUST(cuMemFree(first));
   std::thread([&] {

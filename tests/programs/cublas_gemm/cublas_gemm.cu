@@ -1,5 +1,5 @@
-// cublas_gemm: products of float, double, half and bfloat16 of NVIDIA's cuBLAS against a host
-// reference, with transposes, alpha and beta, and sizes that are no multiples of any tile.
+// cublas_gemm: products of float, double, half and bfloat16 by NVIDIA's cuBLAS against a host
+// reference, with transposes, alpha and beta, and sizes that are not multiples of any tile.
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -25,7 +25,7 @@ void require(bool good, const char* what, int code) {
     require(status == CUBLAS_STATUS_SUCCESS, #call, status); \
   } while (false)
 
-// Values that float holds exactly, so that only the order of sums makes a difference.
+// Values that float represents exactly, so that only the order of sums makes a difference.
 template <typename T>
 std::vector<T> values(int count, unsigned seed) {
   std::vector<T> result(count);
@@ -64,7 +64,7 @@ cublasStatus_t gemm(cublasHandle_t blas, cublasOperation_t op_a, cublasOperation
   return cublasDgemm(blas, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, m);
 }
 
-// Sums in float, whatever the matrices hold.
+// Sums in float, for all types of matrices.
 template <typename T>
 cublasStatus_t gemm(cublasHandle_t blas, cublasOperation_t op_a, cublasOperation_t op_b, int m,
                     int n, int k, const float* alpha, const T* a, int lda, const T* b, int ldb,

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Attempts every one of NVIDIA's samples natively on the emulated device and through gpurun, and writes
-the table docs/conformance.md.
+"""Conformance: attempts every one of NVIDIA's samples natively on the emulated device and through
+gpurun, and writes the table docs/conformance.md.
 
-A sample passes natively if it ends with status 0 and nothing in its output says that it failed. It
-passes forwarded if, moreover, status and output are those of the native run, but for lines that hold
-times. Each that does not has a reason from the closed list of reasons.json: one that passes although a
-reason stands there, or that fails without one or without the text that shows it, is an error.
+A sample passes natively if it ends with status 0 and nothing in its output reports a failure. It
+passes forwarded if, moreover, status and output equal those of the native run, except for lines
+with times. Each that does not pass has a reason from the closed list of reasons.json. It is an
+error when a sample with a reason passes, or fails without a reason or without the text that shows
+it.
 
-What came of each is kept in the folder (rows.json, logs), with the version of gpurun that it was
-measured with: `--only` attempts some anew, and the page shows all and says which versions they are of.
-`--judge` attempts nothing: what is kept is judged anew, after a change of reasons.json.
+The folder keeps the results (rows.json, logs), with the version of gpurun that produced them.
+`--only` attempts some samples again, and the page shows all with their versions. `--judge` attempts
+nothing, and judges the kept results again, after a change of reasons.json.
 
 usage: conformance.py --build DIR [--folder DIR] [--page FILE] [--only PATTERN] [--seconds N] [--judge]
-Exit status 0: as reasons.json says; 1: not; 77: the samples could not be fetched.
+Exit status 0: as in reasons.json; 1: not; 77: the samples could not be fetched.
 """
 import argparse
 import collections
@@ -32,10 +33,10 @@ import conformance_page  # noqa: E402
 import sample_tree  # noqa: E402
 from fetch import fetch  # noqa: E402
 
-# The last is our own: a kernel that was left out.
+# The last pattern is our own, for a kernel that was left out.
 FAILED = re.compile(r"\bFAILED\b|\b[Ff]ailed!|Test failed|Result = FAIL|[Vv]erification failed|"
                     r"CUDA error at|[Mm]ismatch at|emulated device: kernel .* cannot run")
-# Lines that hold what differs from run to run: times, rates, and addresses.
+# Lines with content that differs from run to run: times, rates, and addresses.
 VARIES = re.compile(r"\btimes?\b|\brate\b|\bms\b|msec|\bsec(onds?)?\b|\bs$|[kmgt]i?b/s|samples/s|flop|bandwidth|throughput|"
                     r"elapsed|speed-?up|performance|clock|0x[0-9a-f]{6,}|options per|fps|latency|"
                     r"process id|\bpid\b|CPU executed|^\s+\d+\t+[\d.]+$", re.IGNORECASE)
@@ -62,8 +63,8 @@ def parse():
 
 
 def ends_within(seconds, command, env, folder, log):
-    """Runs it in a process group of its own, which is gone afterwards. Its output is what came on
-    stdout, then what came on stderr: who comes first of two streams is not the program's word."""
+    """Runs it in its own process group, which has gone afterwards. Its output is stdout, then
+    stderr, because the order between the two streams is not defined."""
     start = time.monotonic()
     with open(log, "w+", encoding="utf-8", errors="replace") as file, \
             open(log + ".stderr", "w+", encoding="utf-8", errors="replace") as errors:
@@ -127,7 +128,7 @@ def shortly(run):
 
 
 def kept_run(word, log):
-    """What shortly() made `word` of; None: there was no such run."""
+    """Returns what shortly() made `word` of. None: there was no such run."""
     found = re.match(r"passes \((\d+) s\)|fails \(status (-?\d+)\)|waives itself|does not end", word)
     if not found:
         return None
@@ -141,11 +142,11 @@ def kept_run(word, log):
 
 
 class Attempt:
-    """What came of one sample."""
+    """The results of one sample."""
 
     def __init__(self, sample, any_order):
         self.sample = sample
-        self.any_order = any_order  # Of samples.json.
+        self.any_order = any_order  # From samples.json.
         self.native = self.forwarded = None
         self.reason = self.detail = None
         self.differs = None
@@ -162,12 +163,12 @@ class Attempt:
             return
         self.native = native(args, self.sample, logs)
         if self.native.status is None:
-            return  # Nor would it forwarded: the device is the same.
+            return  # It would also not end when forwarded, because the device is the same.
         self.forwarded = forwarded(args, self.sample, logs)
         self.compare()
 
     def recall(self, args, row):
-        """As make(), from what an earlier run has kept."""
+        """As make(), but from the results of an earlier run."""
         logs = self.logs(args)
         if not row["attempted"]:
             self.reason, self.detail = row["reason"], row["detail"]
@@ -191,7 +192,7 @@ class Attempt:
         return self.good_natively() and passes(self.forwarded) and not self.differs
 
     def explain(self, known, reasons):
-        """Takes the reason that is known; returns what is wrong with it, None if nothing."""
+        """Uses the known reason. Returns the fault, or None."""
         if self.reason:
             return None
         name = self.sample.name
@@ -221,7 +222,7 @@ class Attempt:
 
 
 def version():
-    """The commit that the sources stand at; `+` where files differ from it."""
+    """The commit of the sources. `+`: files differ from it."""
     def git(*words):
         return subprocess.run(["git", "-C", HERE, *words], capture_output=True, text=True).stdout.strip()
     return git("rev-parse", "--short=9", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Fetches and builds NVIDIA's CUDA samples from Debian's package nvidia-cuda-samples (contrib).
 
-The package comes through private lists: the machine's sources are neither read nor changed. Nothing
-of it is committed. Samples that are built already are kept. Exit status 77: no network (said).
+The package comes through private lists, and the machine's sources are neither read nor changed.
+Nothing of it is committed. Samples that are built already are kept. Exit status 77: no network
+(reported).
 
 usage: fetch.py NVCC FOLDER SAMPLES_JSON
 """

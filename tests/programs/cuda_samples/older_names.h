@@ -1,7 +1,8 @@
-// What NVIDIA's samples of CUDA 11.8 use and CUDA 13 took away: the second version of cuCtxCreate
-// by its plain name, members of cudaDeviceProp, which are attributes of the device now, places of
-// managed memory as plain device numbers, Thrust's function bases, and the experimental part of
-// cooperative groups, which is the plain one now.
+// Older names: names that NVIDIA's samples of CUDA 11.8 use and CUDA 13 removed. They are the
+// second version of cuCtxCreate under its plain name, and members of cudaDeviceProp, which are
+// attributes of the device now. They are locations of managed memory as plain device numbers,
+// Thrust's function bases, and the experimental part of cooperative groups, which is part of the
+// plain one now.
 #pragma once
 #include <cuda.h>
 #ifdef __cplusplus
@@ -27,7 +28,7 @@ static inline cudaError_t get_properties_of_11(DevicePropOf11* prop, int device)
   ask(&prop->kernelExecTimeoutEnabled, cudaDevAttrKernelExecTimeout);
   ask(&prop->memoryClockRate, cudaDevAttrMemoryClockRate);
   ask(&prop->singleToDoublePrecisionPerfRatio, cudaDevAttrSingleToDoublePrecisionPerfRatio);
-  prop->cooperativeMultiDeviceLaunch = 0;  // There is none in CUDA 13.
+  prop->cooperativeMultiDeviceLaunch = 0;  // CUDA 13 has no such launch.
   return error;
 }
 

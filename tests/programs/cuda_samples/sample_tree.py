@@ -1,8 +1,8 @@
-"""NVIDIA's samples as Debian ships them: which there are, what each needs, how each is built.
+"""Sample tree: NVIDIA's samples as Debian ships them, with their needs and their builds.
 
-A sample is built by its own Makefile, its sources as they are. `Toolchain` stands where the Makefile
-calls nvcc: it asks for PTX alone, and for C++17, which the headers of CUDA 13 need. It reads
-older_names.h first: the samples are 11.8's, and CUDA 13 took some names away.
+A sample is built by its own Makefile from unchanged sources. `Toolchain` replaces the Makefile's
+nvcc. It asks for PTX alone, and for C++17, which the headers of CUDA 13 need. It reads
+older_names.h first, because the samples are 11.8's, and CUDA 13 removed some names.
 """
 import glob
 import os
@@ -15,7 +15,7 @@ EXAMPLES = "root/usr/share/doc/nvidia-cuda-toolkit/examples"
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD_SECONDS = 600
 
-# What keeps a sample from being attempted at all, by what its Makefile or its sources name.
+# Needs that exclude a sample, as patterns in its Makefile or its sources.
 NEEDS = [
     ("display", r"findgllib\.mk|findvulkan\.mk|findegl\.mk|findglut|-lGL\b|-lEGL\b|-lvulkan\b|"
                 r"D3D\w* is not supported on Linux|screen/screen\.h"),
@@ -27,7 +27,7 @@ NEEDS = [
 
 
 class Toolchain:
-    """A stand-in for nvcc in `folder`, and make's settings that use it."""
+    """A stand-in for nvcc in `folder`, and the settings of make that select it."""
 
     def __init__(self, nvcc, folder, libcuda):
         self.cuda = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
@@ -62,8 +62,8 @@ class Sample:
         return "\n".join(text)
 
     def obstacle(self):
-        """The first word of NEEDS that holds for it, with the text that shows it; None: none does."""
-        # The rules for other machines (QNX, vehicles) name libraries, too.
+        """Returns the first word of NEEDS that applies, with the text that shows it, or None."""
+        # The rules for other machines (QNX, vehicles) also name libraries.
         makefile = "\n".join(line for line in self._text("Makefile").splitlines()
                              if "-lsocket" not in line and "-lscreen" not in line)
         text = makefile + self._text("*.c", "*.cpp", "*.cu", "*.h")
@@ -82,7 +82,7 @@ class Sample:
         return os.path.exists(os.path.join(self.folder, self.name))
 
     def build(self, toolchain, log):
-        """Whether it is built; make's output goes into the file `log`."""
+        """Returns whether it is built. Writes make's output to the file `log`."""
         if not self.built():
             with open(log, "w", encoding="utf-8") as file:
                 try:

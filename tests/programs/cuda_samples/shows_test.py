@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Protects: NVIDIA's samples that run here cover what they are chosen for. samples.json quotes for each
-sample the text of its source that shows it: a barrier of a whole block, an operation of a warp, work on
-several streams.
+"""NVIDIA's samples that run here cover the features for which they were chosen. For each sample,
+samples.json quotes the text of its source that shows it: a barrier of a whole block, an operation
+of a warp, work on several streams.
 
 usage: shows_test.py FOLDER SAMPLES_JSON (FOLDER as of fetch.py)
-Exit status 77: the samples have not been fetched (said), so the test is skipped.
+Exit status 77: the samples have not been fetched (reported), so the test is skipped.
 """
 import collections
 import glob

@@ -1,4 +1,4 @@
-// What the programs of this folder share: checked calls, device arrays, comparison, the last line.
+// Checks of the programs of this folder: checked calls, device arrays, comparison, the last line.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,7 +17,7 @@
     }                                                                                 \
   } while (0)
 
-// Device memory with values; freed with the process, as these programs are short.
+// Device memory with values. It is freed with the process, because these programs are short.
 template <typename T>
 class DeviceArray {
  public:
@@ -51,7 +51,7 @@ inline std::vector<float> some_values(std::size_t count, unsigned seed) {
   return values;
 }
 
-// Ends the program unless all are within `tolerance` of what is right, relative to its largest.
+// Ends the program unless all are within `tolerance` of `right`, relative to its largest value.
 template <typename Got, typename Right>
 void expect_close(const char* what, const std::vector<Got>& got, const std::vector<Right>& right,
                   double tolerance) {
@@ -61,7 +61,7 @@ void expect_close(const char* what, const std::vector<Got>& got, const std::vect
   for (std::size_t i = 0; i < right.size(); ++i) {
     const double error =
         std::fabs(static_cast<double>(got[i]) - static_cast<double>(right[i])) / largest;
-    if (!(error <= tolerance)) {  // Not a number, too.
+    if (!(error <= tolerance)) {  // Also catches a NaN.
       std::printf("FAILED: %s: value %zu is %.9g, not %.9g\n", what, i, static_cast<double>(got[i]),
                   static_cast<double>(right[i]));
       std::exit(1);

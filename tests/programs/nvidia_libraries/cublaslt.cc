@@ -1,4 +1,4 @@
-// cublaslt: matrix products in f32 and f16 (sums in f32), with and without a bias and RELU behind.
+// cublaslt: matrix products in f32 and f16 (sums in f32), with and without a final bias and RELU.
 #include <cublasLt.h>
 #include <cuda_fp16.h>
 

@@ -1,5 +1,5 @@
-// cudnn: softmax, pooling, batch norm, and convolution forward and backward (data and filter), each
-// algorithm that can be had, in f32, against sums computed here.
+// cudnn: softmax, pooling, batch norm, and convolution forward and backward (data and filter), with
+// each available algorithm, in f32, against sums computed here.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace {
 
-// One image size for all: batch, channels, height, width; and a filter of 3 x 3.
+// One image size for all: batch, channels, height, width, and a filter of 3 x 3.
 constexpr int kBatch = 2, kIn = 3, kOut = 4, kHeight = 8, kWidth = 7, kFilter = 3, kPad = 1;
 constexpr int kPlane = kHeight * kWidth;
 constexpr float kOne = 1, kZero = 0;
@@ -129,7 +129,8 @@ struct Convolution {
   }
 };
 
-// `each(out, in, weight)`: places of the three values that one product of the convolution joins.
+// Calls `each(out, in, weight)` with the indices of the three values in each product of the
+// convolution.
 template <typename Each>
 void for_each_product(Each each) {
   for (int n = 0; n < kBatch; ++n) {
@@ -147,7 +148,7 @@ void for_each_product(Each each) {
   }
 }
 
-// Runs each algorithm of 0 to `count` that the library supports; at least one.
+// Runs each algorithm of 0 to `count` that the library supports. There must be at least one.
 template <typename Bytes, typename Run>
 void each_algorithm(const char* name, int count, const DeviceArray<float>& result,
                     const std::vector<double>& right, Bytes bytes_of, Run run) {

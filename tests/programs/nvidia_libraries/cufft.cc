@@ -49,7 +49,7 @@ void one_dimension(const char* name, int n, int batch) {
     right.insert(right.end(), parts.begin(), parts.end());
   }
   expect_close(name, data.read(), right, 2e-5);
-  MUST(cufftExecC2C(plan, device, device, CUFFT_INVERSE));  // n times what it was.
+  MUST(cufftExecC2C(plan, device, device, CUFFT_INVERSE));  // n times the input.
   for (std::size_t i = 0; i < right.size(); ++i) right[i] = double{in[i]} * n;
   expect_close(name, data.read(), right, 2e-5);
   MUST(cufftDestroy(plan));

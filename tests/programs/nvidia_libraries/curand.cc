@@ -1,7 +1,7 @@
-// curand [all]: each generator's numbers on the device are, bit by bit, those of its host generator
-// (the quasi-random ones in several dimensions), uniform and as integers, of 64 bits where it makes
-// those; normal ones within rounding. MT19937 only with `all`: it keeps the emulated device busy
-// for a minute.
+// curand [all]: each generator's numbers on the device equal those of its host generator. They are
+// equal bit by bit for uniform numbers and integers, also of 64 bits, and for quasi-random ones in
+// several dimensions. Normal numbers are equal within rounding. MT19937 runs only with `all`,
+// because it keeps the emulated device busy for a minute.
 #include <curand.h>
 
 #include <cstring>
@@ -33,7 +33,7 @@ curandGenerator_t make(const Kind& kind, bool on_host) {
   if (kind.dimensions != 0) {
     MUST(curandSetQuasiRandomGeneratorDimensions(generator, kind.dimensions));
   }
-  if (!kind.is_twister()) {  // Which have none.
+  if (!kind.is_twister()) {  // Twisters have no offset.
     MUST(curandSetGeneratorOffset(generator, 12));
   }
   return generator;
@@ -48,7 +48,8 @@ void expect_equal(const char* name, const char* what, const std::vector<T>& devi
   }
 }
 
-// `generate` is called for the device and for the host. Exactly equal unless a tolerance is given.
+// `generate` is called for the device and for the host. Values must be exactly equal unless a
+// tolerance is given.
 template <typename T, typename Generate>
 void compare_numbers(const Kind& kind, const char* what, curandGenerator_t device,
                      curandGenerator_t host, Generate generate, double tolerance = 0) {
@@ -60,7 +61,7 @@ void compare_numbers(const Kind& kind, const char* what, curandGenerator_t devic
   if (tolerance != 0) expect_close(kind.name, on_device.read(), on_host, tolerance);
 }
 
-// The normal distribution's value below which are `part` of all.
+// The value below which the share `part` of the normal distribution lies.
 double normal_value(double part) {
   const double root = std::sqrt(2.0);
   double value = 0;
@@ -73,8 +74,9 @@ double normal_value(double part) {
   return value;
 }
 
-// MTGP32's host generator makes normal doubles of no more than float's precision (its device
-// generator makes better ones): these are compared with what the integers in their place stand for.
+// MTGP32's host generator makes normal doubles with only float's precision, and its device
+// generator makes better ones. They are compared with the values of the integers at their
+// positions.
 void compare_with_integers(const Kind& kind) {
   const curandGenerator_t device = make(kind, false), host = make(kind, true);
   DeviceArray<double> on_device(kCount);
@@ -122,8 +124,8 @@ void compare(const Kind& kind) {
   MUST(curandDestroyGenerator(host));
 }
 
-// What the library is told of the device is not what the program is told, in the structure that the
-// runtime filled when the library started it, nor now.
+// The library's view of the device differs from the program's: in the structure that the runtime
+// filled at the library's start, and now.
 void expect_own_view() {
   cudaDeviceProp properties = {};
   int major = 0;

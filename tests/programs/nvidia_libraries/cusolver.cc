@@ -1,5 +1,5 @@
 // cusolver: linear equations by getrf and getrs, and eigenvalues and vectors of a symmetric matrix
-// by syevd, each shown by putting the result into the equation.
+// by syevd. Each result is checked in its equation.
 #include <cusolverDn.h>
 
 #include "check.h"

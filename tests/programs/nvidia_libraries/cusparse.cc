@@ -12,7 +12,7 @@ struct Matrix {
   std::vector<float> value;
 };
 
-// About every seventh element; some rows have none.
+// About every seventh element. Some rows are empty.
 Matrix make_matrix() {
   Matrix matrix;
   const std::vector<float> values = some_values(kRows * kColumns, 1);

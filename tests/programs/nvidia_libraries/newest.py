@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Builds this folder's programs with the newest of NVIDIA's libraries on PyPI, runs each natively on the
-emulated device and through gpurun, and writes a table. Wheels go into the build folder, once; those over
-300 MB (cuBLAS, cuDNN) are fetched only with GPURUN_LARGE_DOWNLOADS=1.
+"""Newest: builds this folder's programs with the newest of NVIDIA's libraries on PyPI, runs each
+natively on the emulated device and through gpurun, and writes a table. Wheels go into the build
+folder, once. Those over 300 MB (cuBLAS, cuDNN) are fetched only with GPURUN_LARGE_DOWNLOADS=1.
 
 usage: newest.py BUILD_FOLDER [TABLE]     (docs/results/nvidia-libraries.txt is the table of a run)
-Exit status 0: each computed right both ways, or was left out by name; 1: one did not; 77: no network.
+Exit status 0: each computed right both ways, or was left out by name; 1: one did not; 77: no
+network.
 """
 import glob
 import os
@@ -15,14 +16,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 import both_ways  # noqa: E402  (the path must be set first)
 
-# Headers and what several libraries need.
+# Headers and shared dependencies of several libraries.
 COMMON = ["nvidia-cuda-runtime==13.5.37", "nvidia-cuda-crt==13.5.37", "nvidia-cuda-cccl==13.3.5.0.6",
           "nvidia-nvjitlink==13.5.37"]
 CUBLAS = "nvidia-cublas==13.10.0.20"
 CUSPARSE = "nvidia-cusparse==12.9.4.2"
 # Programs that are not in this folder.
 SOURCES = {"cublas": "../cublas_gemm/cublas_gemm.cu"}
-# Program: what it links with, wheels, whether they are over 300 MB, arguments.
+# Program: its library, wheels, whether they are over 300 MB, arguments.
 PROGRAMS = {
     "curand": ("curand", ["nvidia-curand==10.4.5.25"], False, ["all"]),
     "cufft": ("cufft", ["nvidia-cufft==12.5.0.14"], False, []),
@@ -42,7 +43,7 @@ def folders(folder, wheels, name):
 
 
 def build(name, library, folder, wheels, build_folder):
-    """The program; its run path leads to the wheels."""
+    """Builds the program, with a run path to the wheels."""
     includes = folders(folder, wheels, "include") + folders(folder, wheels, "include/cccl")
     libraries = folders(folder, wheels, "lib")
     program = os.path.join(folder, name)

@@ -1,6 +1,6 @@
-// nvjitlink: two PTX texts, of which one calls the other's function, and the same from LTO-IR of
-// NVRTC's, linked to a "cubin" that is loaded and launched; and an undefined name, which nvJitLink
-// reports itself. On an emulated device this needs gpurun's stand-in (gpurun-emulated(7)).
+// nvjitlink: two PTX texts, where one calls the other's function, and the same from LTO-IR of
+// NVRTC, linked to a "cubin" that is loaded and launched. Also an undefined name, which nvJitLink
+// itself reports. On an emulated device this needs gpurun's stand-in (gpurun-emulated(7)).
 #include <cuda.h>
 #include <nvJitLink.h>
 #include <nvrtc.h>
@@ -33,7 +33,7 @@ std::string architecture() {
   return std::to_string(major) + std::to_string(minor);
 }
 
-// PTX, or LTO-IR.
+// Returns PTX, or LTO-IR.
 std::string compile(const char* source, bool lto) {
   nvrtcProgram program = nullptr;
   MUST(nvrtcCreateProgram(&program, source, "part.cu", 0, nullptr, nullptr));
@@ -48,7 +48,7 @@ std::string compile(const char* source, bool lto) {
   return code;
 }
 
-// Empty: nvJitLink has refused, and *log says why.
+// Returns the image. Empty when nvJitLink has refused, with the reason in *log.
 std::vector<char> link(const std::vector<std::string>& parts, bool lto, std::string* log) {
   const std::string target = "-arch=sm_" + architecture();
   const char* options[] = {target.c_str(), "-lto"};

@@ -1,4 +1,4 @@
-// nvrtc: a kernel compiled to PTX at run time, loaded and launched; and an error that NVRTC
+// nvrtc: a kernel compiled to PTX at run time, loaded and launched, and an error that NVRTC
 // reports.
 #include <cuda.h>
 #include <nvrtc.h>

@@ -1,4 +1,4 @@
-"""What the programs of this folder share: named cases, each compared with NumPy, a line for each."""
+"""Cases: named cases of this folder's programs, each compared with NumPy, with a line for each."""
 import sys
 import traceback
 
@@ -13,7 +13,7 @@ def case(function):
 
 
 def close(got, right, tolerance=1e-5):
-    """The array of the device is what NumPy has, relative to its largest value."""
+    """The device's array equals NumPy's, relative to its largest value."""
     got, right = numpy.asarray(got), numpy.asarray(right)
     if got.shape != right.shape:
         raise AssertionError(f"shape {got.shape}, not {right.shape}")
@@ -31,7 +31,7 @@ def equal(got, right):
 
 
 def main():
-    """All cases, or those that are named; exit status 1 if one of them failed."""
+    """Runs all cases, or the named ones. The exit status is 1 if one of them failed."""
     failed = 0
     wanted = set(sys.argv[1:])
     for function in CASES:

@@ -1,5 +1,5 @@
-"""CuPy, unmodified, against NumPy: ufuncs, reductions, sorting, kernels of one's own, cuBLAS, cuSOLVER,
-cuFFT, cuRAND, cuSPARSE, streams. Small arrays, since the device may be emulated."""
+"""CuPy, unmodified, against NumPy: ufuncs, reductions, sorting, custom kernels, cuBLAS, cuSOLVER,
+cuFFT, cuRAND, cuSPARSE, streams. Small arrays, because the device may be emulated."""
 import cupy
 import cupyx
 import numpy
@@ -346,7 +346,7 @@ def memory():
 
 @case
 def wrong_kernels():
-    """What is wrong is told as CuPy tells it, and the program goes on."""
+    """CuPy reports the error of a wrong kernel, and the program continues."""
     try:
         cupy.RawKernel('extern "C" __global__ void broken() { this is none }', "broken")((1,), (1,), ())
         raise AssertionError("a kernel that does not compile has run")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Runs CuPy and numba-cuda from PyPI, unmodified, natively on the emulated device and through gpurun,
-and writes a table of their cases. About 500 MB of wheels go into the build folder, once; CuPy's cuBLAS,
-cuFFT, cuRAND, cuSOLVER and cuSPARSE are those of the machine's CUDA (CUDA_PATH, /usr/local/cuda).
+"""Matrix: runs CuPy and numba-cuda from PyPI, unmodified, natively on the emulated device and
+through gpurun, and writes a table of their cases. About 500 MB of wheels go into the build folder,
+once. CuPy's cuBLAS, cuFFT, cuRAND, cuSOLVER and cuSPARSE are those of the machine's CUDA
+(CUDA_PATH, /usr/local/cuda).
 
 usage: matrix.py BUILD_FOLDER [TABLE]     (docs/results/python-packages.txt is the table of a run)
 Exit status 0: each case is right both ways; 1: one is not; 77: no network.

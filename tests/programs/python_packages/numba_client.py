@@ -1,6 +1,6 @@
-"""numba-cuda, unmodified, against NumPy: kernels, ufuncs, shared memory, atomics, reductions, warps,
-cooperative grids, device arrays, streams, functions linked from CUDA C++. Small arrays, since the
-device may be emulated."""
+"""numba-cuda, unmodified, against NumPy: kernels, ufuncs, shared memory, atomics, reductions,
+warps, cooperative grids, device arrays, streams, functions linked from CUDA C++. Small arrays,
+because the device may be emulated."""
 import math
 import warnings
 

@@ -1,7 +1,7 @@
-// any_runtime LIBCUDART: a program on whichever of NVIDIA's shared runtimes it is given (CUDA 11 to
-// 13). It does what nvcc's programs do at their start and then some of everything: devices, memory,
-// copies in each direction, streams, events, kernels, constants, occupancy, graphs, errors, a
-// reset. Prints what it saw; its last line is PASSED, or FAILED with the call that went wrong.
+// any_runtime LIBCUDART: a program on any of NVIDIA's shared runtimes (CUDA 11 to 13). It does the
+// start-up of nvcc's programs and then a bit of everything: devices, memory, copies in each
+// direction, streams, events, kernels, constants, occupancy, graphs, errors, a reset. Prints its
+// results. Its last line is PASSED, or FAILED with the failed call.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -35,12 +35,12 @@ void fail(const char* what, int got) {
     if (!(condition)) fail(#condition, -1); \
   } while (0)
 
-// Host addresses by which the runtime knows kernels and variables: anything unique.
+// Host addresses that identify kernels and variables to the runtime. Any unique address works.
 char scale_add_host, block_sum_host, factor_host;
 char scale_add_name[] = "scale_add", block_sum_name[] = "block_sum", factor_name[] = "factor";
 FatbinWrapper wrapper;
 
-// As nvcc's start-up code of one source file.
+// As in nvcc's start-up code for one source file.
 void** register_code(const Runtime& cuda) {
   wrapper = {0x466243b1, 1, fat_binary(), nullptr};
   void** const handle = cuda.__cudaRegisterFatBinary(&wrapper);
@@ -74,7 +74,7 @@ void ask_devices(const Runtime& cuda) {
   std::printf("%d device(s), the first: %s, %zu bytes\n", count, properties.data(), total);
 }
 
-// out = factor * in + out, once for each call; kCount floats of `in` count up from 0.
+// out = factor * in + out, once for each call. The kCount floats of `in` count up from 0.
 void launch_scale_add(const Runtime& cuda, float* out, float* in, Stream stream) {
   int count = kCount;
   void* arguments[] = {&out, &in, &count};
@@ -131,7 +131,7 @@ void compute(const Runtime& cuda) {
 
 void count_call(void* calls) { ++*static_cast<int*>(calls); }
 
-// Two streams that hand over by an event; pinned memory; memory of the stream's own; a graph.
+// Two streams with a handover by an event, pinned memory, memory of the stream, and a graph.
 void use_streams(const Runtime& cuda) {
   const std::size_t bytes = kCount * sizeof(float);
   Stream first = nullptr, second = nullptr;

@@ -1,4 +1,4 @@
-// PTX by hand, and the container around it.
+// Image: PTX written by hand, and the container around it.
 #include "tests/programs/runtimes/image.h"
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Runs any_runtime on NVIDIA's shared runtime of each CUDA release that PyPI has, natively on the
-emulated device and through gpurun, and writes a table. Wheels are fetched once, into the build folder.
+"""Matrix: runs any_runtime on NVIDIA's shared runtime of each CUDA release on PyPI, natively on the
+emulated device and through gpurun, and writes a table. Wheels are fetched once, into the build
+folder.
 
 usage: matrix.py BUILD_FOLDER [TABLE]          (docs/results/runtimes.txt is the table of a run)
 Exit status 0: each runtime computed right both ways; 1: one did not; 77: no network.

@@ -1,4 +1,4 @@
-// Opening a libcudart and finding its functions.
+// Runtime: opens a libcudart and finds its functions.
 #include "tests/programs/runtimes/runtime.h"
 
 #include <dlfcn.h>
@@ -87,7 +87,7 @@ Runtime::Runtime(const char* path) : library_(dlopen(path, RTLD_NOW | RTLD_GLOBA
   instantiate_ = find(library_, "cudaGraphInstantiate");
 }
 
-// CUDA 12 dropped the node and the text of the error and has flags instead.
+// CUDA 12 dropped the node and the text of the error and has flags in their place.
 int Runtime::instantiate(GraphExec* exec, Graph graph) const {
   if (version_ >= 12000) {
     return reinterpret_cast<int (*)(GraphExec*, Graph, unsigned long long)>(instantiate_)(exec,

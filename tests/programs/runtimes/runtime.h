@@ -1,6 +1,6 @@
-// Runtime: the functions of a libcudart that was opened by its path, of CUDA 11, 12 or 13. Declared
-// here by hand (CUDA Runtime API manual of each; crt/host_runtime.h for the registration), because
-// one program serves all versions and no toolkit's header would.
+// Runtime: the functions of a libcudart that was opened by its path, of CUDA 11, 12 or 13. They are
+// declared by hand (CUDA Runtime API manual of each; crt/host_runtime.h for the registration),
+// because one program serves all versions, and no toolkit's header does.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ using HostFunction = void (*)(void*);
 
 enum CopyKind { kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 3, kNoSuchKind = 77 };
 
-// What nvcc's code passes to __cudaRegisterFatBinary.
+// The argument of __cudaRegisterFatBinary in nvcc's code.
 struct FatbinWrapper {
   unsigned magic;
   unsigned version;
@@ -30,7 +30,7 @@ class Runtime {
   // Ends the program with a message when the library or one of its functions is missing.
   explicit Runtime(const char* path);
 
-  // Each is the function of its name; `int` is cudaError_t.
+  // Each is the function of its name. `int` stands for cudaError_t.
   int (*cudaRuntimeGetVersion)(int*);
   int (*cudaDriverGetVersion)(int*);
   int (*cudaGetDeviceCount)(int*);
@@ -84,7 +84,7 @@ class Runtime {
   void (*__cudaRegisterVar)(void**, char* host, char* device, const char* name, int external,
                             std::size_t bytes, int constant, int global);
 
-  // Whose structure or signature differs between the versions.
+  // Functions with a structure or signature that differs between the versions.
   int properties(void* bytes, int device) const { return properties_(bytes, device); }
   int instantiate(GraphExec* exec, Graph graph) const;
   int version() const { return version_; }
@@ -92,6 +92,6 @@ class Runtime {
  private:
   void* library_;
   int version_ = 0;
-  int (*properties_)(void*, int);  // cudaGetDeviceProperties, of the version that has most.
+  int (*properties_)(void*, int);  // cudaGetDeviceProperties, in its newest version.
   void* instantiate_;
 };

@@ -1,4 +1,4 @@
-// Reads the two files, checks what they claim, and deals the digits out.
+// Digits: reads the two files, checks their headers, and splits the digits.
 #include "digits.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-// Handwritten digits from IDX files (the format of MNIST), split into a training and a held-out
-// set.
+// Digits: handwritten digits from IDX files (the format of MNIST), split into a training and a
+// held-out set.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,13 @@ struct Split {
   Digits held_out;
 };
 
-// Reads `directory`. With MNIST's four files the t10k files are the held-out set; with one pair of
+// Reads `directory`. With MNIST's four files the t10k files are the held-out set. With one pair of
 // files (any *-images-idx3-ubyte) a fifth is held out, chosen by `seed`. Gzipped files are not
-// read. Returns false and says why in `*error`.
+// read. Returns false with the reason in `*error` on failure.
 bool load_digits(const std::string& directory, std::uint64_t seed, Split* split,
                  std::string* error);
 
-// A number for the set of images (with their labels), whatever their order: the same set has the
-// same one.
+// A number for the set of images (with their labels), independent of their order.
 std::uint64_t digest(const Digits& digits);
 
 // A small generator with the same numbers everywhere (splitmix64).

@@ -1,4 +1,4 @@
-// The kernels of the network: what each thread computes.
+// Kernels of the network: the work of each thread.
 #include "kernels.cuh"
 
 namespace sample {

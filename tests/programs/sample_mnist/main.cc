@@ -1,6 +1,6 @@
 // sample_mnist: trains and evaluates a small convolutional network on real handwritten digits.
 //
-// A plain CUDA program that knows nothing of gpurun. Prints loss, accuracy and images/s; exits with
+// A plain CUDA program that knows nothing of gpurun. Prints loss, accuracy and images/s. Exits with
 // 0 only if every kernel's output of one step equals the host's and the accuracy on held-out digits
 // is above the bar.
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Options {
   std::uint64_t seed = 1;
   int epochs = 8;
   int batch = 32;
-  int report = 0;  // Read loss and accuracy every so many steps; 0: once an epoch.
+  int report = 0;  // Interval, in steps, of reading loss and accuracy. 0: once an epoch.
   float accuracy_bar = 0.95f;
 };
 
@@ -99,7 +99,7 @@ std::vector<float> first_parameters(const Shape& shape, Random& random) {
   return parameters;
 }
 
-// Sums are taken in another order on the GPU and the host; single numbers agree to this.
+// Sums have another order on the GPU and the host. Single numbers agree to this.
 bool agree(const char* what, const std::vector<float>& gpu, const std::vector<float>& host) {
   for (std::size_t i = 0; i < host.size(); ++i) {
     if (!(std::fabs(gpu[i] - host[i]) <= 1e-4f + 1e-3f * std::fabs(host[i]))) {

@@ -1,6 +1,6 @@
-// The network: convolution 3x3 (padding 1) + ReLU, max pooling 2x2, one dense layer, softmax.
+// Model: convolution 3x3 (padding 1) + ReLU, max pooling 2x2, one dense layer, softmax.
 //
-// One set of buffers in one layout, used by the kernels and by the host reference alike.
+// The kernels and the host reference use one set of buffers in one layout.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +30,14 @@ struct Shape {
   SAMPLE_BOTH int convolved_floats() const { return batch * kFilters * pixels(); }
   SAMPLE_BOTH int pooled_floats() const { return batch * features(); }
 
-  // All trainable numbers stand in one array: filters, filter biases, dense weights, dense biases.
+  // One array has all trainable numbers: filters, filter biases, dense weights, dense biases.
   SAMPLE_BOTH int filter_bias_at() const { return kFilters * kFilterTaps; }
   SAMPLE_BOTH int dense_at() const { return filter_bias_at() + kFilters; }
   SAMPLE_BOTH int dense_bias_at() const { return dense_at() + kClasses * features(); }
   SAMPLE_BOTH int parameter_count() const { return dense_bias_at() + kClasses; }
 };
 
-// What one step computes, on the host or copied from the GPU, for comparison.
+// The results of one step, on the host or copied from the GPU, for comparison.
 struct StepValues {
   std::vector<float> images;      // batch x pixels, 0 to 1
   std::vector<float> convolved;   // batch x filters x pixels, after ReLU

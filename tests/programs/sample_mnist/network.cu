@@ -1,4 +1,4 @@
-// The order of the launches in a training step, and who waits for whom.
+// Network: the order of the launches in a training step, and the waits between streams.
 #include "network.h"
 
 #include <algorithm>
@@ -103,7 +103,7 @@ void Network::upload(const Digits& digits, Set* set) {
   set->count = digits.count();
   set->pixels = allocate<std::uint8_t>(digits.pixels.size());
   set->labels = allocate<std::uint8_t>(digits.labels.size());
-  SAMPLE_CHECK(cudaStreamSynchronize(main_));  // The buffers' zeros are in place.
+  SAMPLE_CHECK(cudaStreamSynchronize(main_));  // The buffers' zeros have been written.
   SAMPLE_CHECK(
       cudaMemcpy(set->pixels, digits.pixels.data(), digits.pixels.size(), cudaMemcpyHostToDevice));
   SAMPLE_CHECK(

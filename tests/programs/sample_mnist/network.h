@@ -1,4 +1,4 @@
-// The network on the GPU: its buffers, streams and events, and one training step as launches.
+// Network on the GPU: its buffers, streams and events, and one training step as launches.
 //
 // A step uses three streams: `copy_` brings the next batch's order from pinned memory while the
 // previous step still runs, `main_` computes, and `side_` computes the dense layer's weight
@@ -31,25 +31,26 @@ inline constexpr std::array<std::string_view, 9> kKernels = {
 
 class Network {
  public:
-  // `skipped_kernel`: one of kKernels that is never launched (to show that the checks notice), or
-  // "".
+  // `skipped_kernel`: one of kKernels that is never launched (to show that the checks detect it),
+  // or "".
   Network(const Shape& shape, const Digits& training, const Digits& held_out,
           const std::vector<float>& parameters, std::string skipped_kernel);
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  // Queues one step on the images order[0 .. batch). Returns at once, but for the wait until the
+  // Queues one step on the images order[0 .. batch). Returns at once, except for a wait until the
   // pinned slot that it fills is free (two slots).
   void train(const std::int32_t* order, float learning_rate, float momentum,
              bool clear_gradient = true);
-  // Loss and accuracy over the batches since the last call. Waits for them: one result read.
+  // Returns loss and accuracy over the batches since the last call. Waits for them: one result
+  // read.
   Score read_training_score();
-  // Forward pass over all whole batches of the held-out set, which is `digits`: the share of them,
-  // 0 to 1, whose greatest logit is that of the label. The host looks for it, so that no number of
-  // the GPU's own says how good it was. Waits once.
+  // Runs a forward pass over all whole batches of the held-out set `digits`. Returns the share of
+  // images, 0 to 1, with the greatest logit at their label. The host finds it, so that the GPU does
+  // not grade itself. Waits once.
   float evaluate(const Digits& digits);
-  // Everything that the last step computed. Waits.
+  // Returns all results of the last step. Waits.
   StepValues read_step();
 
  private:
@@ -58,7 +59,7 @@ class Network {
     std::uint8_t* labels = nullptr;
     int count = 0;
   };
-  struct Tally {  // What kernels add up; read by the host as one result.
+  struct Tally {  // Sums by kernels, which the host reads as one result.
     float loss_sum;
     std::int32_t correct;
   };
@@ -102,10 +103,10 @@ class Network {
   float* gradient_ = nullptr;
   Tally* tally_ = nullptr;
   Tally* host_tally_ = nullptr;   // Pinned.
-  float* host_logits_ = nullptr;  // Pinned: the held-out set's.
+  float* host_logits_ = nullptr;  // Pinned. The logits of the held-out set.
 };
 
-// Ends the program with the call, its place and CUDA's words when `result` is an error.
+// Ends the program with the call, its place and CUDA's text when `result` is an error.
 void check(cudaError_t result, const char* what, const char* file, int line);
 #define SAMPLE_CHECK(call) ::sample::check((call), #call, __FILE__, __LINE__)
 

@@ -1,4 +1,4 @@
-// The training step as plain loops.
+// Reference: the training step as plain loops.
 #include "reference.h"
 
 #include <algorithm>

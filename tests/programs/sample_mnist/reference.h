@@ -1,4 +1,4 @@
-// The same training step on the host, written plainly: what the kernels are compared with.
+// Reference: the training step on the host in plain code, for comparison with the kernels.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Protects: --seed of sample_mnist chooses which digits are held out. Else that another split learns
-as well (sample_mnist_other_split) would say nothing.
+"""Seeds of sample_mnist: --seed chooses the held-out digits. Otherwise the test with another split
+(sample_mnist_other_split) would show nothing.
 
 usage: seeds_test.py FOLDER_OF_LIBCUDA SAMPLE_MNIST
 """

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Makes a virtual environment with packages of PyPI; once it is whole, FOLDER/ready is there.
+"""Environment: makes a virtual environment with packages of PyPI. FOLDER/ready exists once it is
+complete.
 
 usage: environment.py FOLDER PACKAGE==VERSION ...
-Exit status 77: no network (said), so the tests that need it are skipped.
+Exit status 77: no network (reported), so the tests that need it are skipped.
 """
 import os
 import sys

@@ -1,8 +1,8 @@
-"""PyTorch, unmodified: what it does without kernels of its own, compared with the CPU.
+"""PyTorch, unmodified: operations without kernels of its own, compared with the CPU.
 
-PyPI's wheels hold machine code only, which the emulated device cannot run; what they ask NVIDIA's
-libraries for, it can. So a check copies its operands in, has one call of a library made, and compares
-what it copies out. usage: torch_checks.py GROUP...   (the last line is PASSED or FAILED)
+PyPI's wheels have only machine code, which the emulated device cannot run. It can run their calls
+to NVIDIA's libraries. A check therefore copies its operands in, makes one library call, and
+compares the copied output. usage: torch_checks.py GROUP...   (the last line is PASSED or FAILED)
 """
 import os
 import subprocess
@@ -28,7 +28,8 @@ def normal(*shape, dtype=torch.float32):
 
 
 def near(got, expected):
-    """Whether they differ by no more than the type's rounding in sums of a few hundred terms."""
+    """Returns whether they differ by no more than the type's rounding in sums of a few hundred
+    terms."""
     bound = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 2e-2}[got.dtype]
     expected = expected.to(torch.float64)
     return bool((got.cpu().to(torch.float64) - expected).abs().max() <= bound * expected.abs().max())
@@ -226,7 +227,7 @@ def graphs():
     a.copy_(changed)
     second.replay()
     yield "again", near(between, changed.double() @ b.cpu().double())
-    del between, twice  # The graph's own memory, given back while there is the graph.
+    del between, twice  # Frees the graph's own memory while the graph lives.
     cuda.synchronize()
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs PyTorch's wheel of PyPI (torch_checks.py, one process for each group) natively on the emulated
-device and through gpurun, compares, and writes a table. The wheels (about 3 GB to fetch, 5.5 GB on the
-disk) go into the build folder, once, and only with GPURUN_LARGE_DOWNLOADS=1.
+"""Torch table: runs PyTorch's wheel of PyPI (torch_checks.py, one process for each group) natively
+on the emulated device and through gpurun, compares, and writes a table. The wheels (about 3 GB to
+fetch, 5.5 GB on the disk) go into the build folder, once, and only with GPURUN_LARGE_DOWNLOADS=1.
 
 usage: torch_table.py BUILD_FOLDER [TABLE]          (docs/results/torch.txt is the table of a run)
 GPURUN_TORCH_GROUPS picks groups. Exit status 0: all was right and the same both ways; 1: not; 77: not
@@ -23,7 +23,7 @@ GROUPS = ["queries", "visible_devices", "streams", "allocation", "copies", "matm
 ALLOCATORS = ["backend:cudaMallocAsync", "expandable_segments:True"]
 WITH_EACH_ALLOCATOR = ["streams", "allocation", "copies", "graphs", "own_kernels"]
 OF_SEVERAL_PROCESSES = ["visible_devices", "processes"]
-# What the device says of a kernel that it has no code for, once.
+# The device's message about a kernel that it has no code for, printed once.
 REFUSED = "emulated device: kernel .* cannot run: the image has no PTX"
 
 
@@ -41,7 +41,8 @@ def fetch(build):
 
 
 def round_trips(build, group):
-    """Of the forwarded run, those to attach included; of one process, so groups of several have none."""
+    """Round trips of the forwarded run, including those to attach. They are of one process, so
+    groups of several have none."""
     if group in OF_SEVERAL_PROCESSES:
         return "-"
     with open(os.path.join(build, "exercised", "torch.json"), encoding="utf-8") as stream:

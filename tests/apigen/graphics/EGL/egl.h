@@ -1,3 +1,3 @@
-// egl.h: stands in for the graphics header that CUDA's headers include. Prototypes are read from
+// egl.h: stand-in for the graphics header that CUDA's headers include. Prototypes are read from
 // preprocessed text, which needs no types.
 #pragma once

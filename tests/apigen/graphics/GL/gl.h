@@ -1,3 +1,3 @@
-// gl.h: stands in for the graphics header that CUDA's headers include. Prototypes are read from
+// gl.h: stand-in for the graphics header that CUDA's headers include. Prototypes are read from
 // preprocessed text, which needs no types.
 #pragma once
