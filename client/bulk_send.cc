@@ -11,6 +11,7 @@
 
 #include "client/bulk.h"
 #include "client/core_time.h"
+#include "client/receiving_role.h"
 #include "client/sent_in_place.h"
 
 namespace gpurun::client {
@@ -144,11 +145,13 @@ bool Bulk::sources_are_read(std::uint64_t last) const noexcept {
 }
 
 void Bulk::await_sources_read(std::uint64_t last) noexcept {
+  const NoCancellation uncancelled;
   std::unique_lock<std::mutex> lock(mutex_);
   read_.wait(lock, [&] { return sources_are_read(last); });
 }
 
 bool Bulk::await_sources_read(std::uint64_t last, std::chrono::milliseconds at_most) noexcept {
+  const NoCancellation uncancelled;
   std::unique_lock<std::mutex> lock(mutex_);
   return read_.wait_for(lock, at_most, [&] { return sources_are_read(last); });
 }

@@ -65,6 +65,19 @@ Sound check_peer_copy(void* const* arguments) {
   return bytes == 0 ? Sound::kRight : worst;
 }
 
+// A wait or write of a kind that every driver takes. Others are left to the worker's driver.
+bool is_plain_operation(const CUstreamBatchMemOpParams& operation) {
+  const bool wide = operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
+                    operation.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  const bool writes = operation.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+                      operation.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  const std::uint64_t bytes = wide ? 8 : 4;
+  const std::uint64_t address = operation.waitValue.address;
+  const unsigned flags = operation.waitValue.flags;
+  return address % bytes == 0 && flags <= (writes ? 0u : 3u) &&
+         check_memory(address, bytes) == Sound::kRight;
+}
+
 // cuStreamBatchMemOp: stream, count, list, flags.
 Sound check_batch(void* const* arguments) {
   constexpr unsigned kOperationsMax = 256;  // Manual, cuStreamBatchMemOp.
@@ -78,7 +91,7 @@ Sound check_batch(void* const* arguments) {
       case CU_STREAM_MEM_OP_WRITE_VALUE_32:
       case CU_STREAM_MEM_OP_WAIT_VALUE_64:
       case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        if (check_memory(list[i].waitValue.address, 4) != Sound::kRight) return Sound::kUnknown;
+        if (!is_plain_operation(list[i])) return Sound::kUnknown;
         break;
       case CU_STREAM_MEM_OP_BARRIER:
         break;

@@ -66,6 +66,7 @@ bool passes_streams(std::uint16_t row) {
     case opcode::cuCtxGetLimit:
     case opcode::cuDeviceGetDefaultMemPool:
     case opcode::cuDeviceGetMemPool:
+    case opcode::cuDeviceSetGraphMemAttribute:
     case opcode::cuEventElapsedTime_v2:
     case opcode::cuGraphAddChildGraphNode:
     case opcode::cuGraphAddDependencies:
@@ -73,6 +74,7 @@ bool passes_streams(std::uint16_t row) {
     case opcode::cuGraphAddEmptyNode:
     case opcode::cuGraphAddEventRecordNode:
     case opcode::cuGraphAddEventWaitNode:
+    case opcode::cuGraphAddMemFreeNode:
     case opcode::cuGraphAddMemsetNode:
     case opcode::cuGraphChildGraphNodeGetGraph:
     case opcode::cuGraphClone:
@@ -105,6 +107,7 @@ bool passes_streams(std::uint16_t row) {
     case opcode::cuMemGetAllocationPropertiesFromHandle:
     case opcode::cuMemMap:
     case opcode::cuMemPoolCreate:
+    case opcode::cuMemPoolSetAccess:
     case opcode::cuMemRetainAllocationHandle:
     case opcode::cuMemSetAccess:
     case opcode::cuMipmappedArrayGetMemoryRequirements:
@@ -220,8 +223,9 @@ class GeneratedCall {
       if (row_.parameters[i].shape != Shape::kHandleArray) continue;
       if (const int result = check_list(row_.parameters[i], i); result != 0) return result;
     }
-    *sound =
-        context_result_ == 0 ? check_arguments(row_, program_, here_.handles()) : Sound::kRight;
+    *sound = context_result_ == 0 || needs_no_context(row_)
+                 ? check_arguments(row_, program_, here_.handles())
+                 : Sound::kRight;
     return *sound == Sound::kWrong ? int{CUDA_ERROR_INVALID_VALUE} : 0;
   }
 

@@ -23,9 +23,10 @@ int work_of(const Here& here, const Copy& copy, GraphWork* work);
 int work_of(const Here& here, const CUDA_MEMCPY3D* given, GraphWork* work);
 
 // Sends the work under the opcode of `row`, with the handles that its payload already holds.
-// `awaited`: waits, and returns the result of the worker's driver.
+// `awaited`: waits, and returns the result of the worker's driver, or an earlier call's failure.
+// `*done` (optional) tells whether the work itself was taken.
 int send_work(const Here& here, std::uint16_t row, CallSite site, GraphWork work,
-              const std::vector<Handle>& dependencies, bool awaited);
+              const std::vector<Handle>& dependencies, bool awaited, bool* done = nullptr);
 
 // Adds the work to the capture that `stream` is part of.
 int capture_work(const Here& here, Handle stream, GraphWork work);

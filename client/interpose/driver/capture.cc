@@ -7,6 +7,7 @@
 
 #include "client/interpose/custom.h"
 #include "client/interpose/device_windows.h"
+#include "client/interpose/graph_nodes.h"
 #include "protocol/captures.h"
 
 namespace gpurun::client::interpose {
@@ -172,9 +173,17 @@ CUresult cuStreamBeginCaptureToGraph(CUstream given, CUgraph graph, const CUgrap
     const int wrong = here.check(handle_of(dependencies[i]), HandleKind::kGraphNode);
     if (wrong != 0) return cuda(wrong);
   }
-  const int result = post_row(here, opcode::cuStreamBeginCaptureToGraph, here.stream_site(stream),
-                              {}, as<CUstream>(stream), graph, dependencies, edges, count,
-                              CU_STREAM_CAPTURE_MODE_RELAXED);
+  const std::span<const Handle> behind(reinterpret_cast<const Handle*>(dependencies), count);
+  const Sound sound = check_dependencies(here.handles(), handle_of(graph), behind);
+  if (sound == Sound::kWrong) return CUDA_ERROR_INVALID_VALUE;
+  const CallSite site = here.stream_site(stream);
+  constexpr std::uint16_t kRow = opcode::cuStreamBeginCaptureToGraph;
+  // Only the worker's driver knows which data an edge may have.
+  const bool posted = sound == Sound::kRight && (edges == nullptr || count == 0);
+  const int result = posted ? post_row(here, kRow, site, {}, as<CUstream>(stream), graph,
+                                       dependencies, edges, count, CU_STREAM_CAPTURE_MODE_RELAXED)
+                            : call_row(here, kRow, site, {}, as<CUstream>(stream), graph,
+                                       dependencies, edges, count, CU_STREAM_CAPTURE_MODE_RELAXED);
   if (result == 0) capture_begun(here, stream, static_cast<CaptureMode>(mode));
   return cuda(result);
 }

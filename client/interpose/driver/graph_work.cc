@@ -59,7 +59,7 @@ int work_of(const Here& here, const CUDA_MEMCPY3D* given, GraphWork* work) {
 }
 
 int send_work(const Here& here, std::uint16_t row, CallSite site, GraphWork work,
-              const std::vector<Handle>& dependencies, bool awaited) {
+              const std::vector<Handle>& dependencies, bool awaited, bool* done) {
   site.opcode = row;
   site.form = protocol::Form::kRaw;
   GraphNodePayload& payload = work.payload;
@@ -78,6 +78,7 @@ int send_work(const Here& here, std::uint16_t row, CallSite site, GraphWork work
                              : here.session().post(*here.lane, site, parts, &sequence);
   // The record was not sent, so the worker will not report the end of the operation.
   const bool sent = awaited ? reply.result != -1 : sequence != 0;
+  if (done != nullptr) *done = awaited ? reply.result == 0 : result == 0;
   if (has_operation && !sent) here.session().graphs().forget(payload.operation);
   return result;
 }

@@ -92,16 +92,18 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
   if (node.node == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const Bytes payload = protocol::pack(node);
   const CallSite site = site_of(here, opcode::cuGraphAddKernelNode_v2);
+  const bool posted = sound == Sound::kRight;
   Reply reply;
-  const int result = sound == Sound::kRight
-                         ? here.session().post(*here.lane, site, ByteView(payload))
-                         : here.session().call(*here.lane, site, ByteView(payload), &reply);
-  if (result != 0) {
+  reply.result = -1;  // Not answered.
+  const int result = posted ? here.session().post(*here.lane, site, ByteView(payload))
+                            : here.session().call(*here.lane, site, ByteView(payload), &reply);
+  // An earlier call's failure may be returned here although the node was added.
+  if ((posted ? result : reply.result) == 0) {
+    *phGraphNode = as<CUgraphNode>(node.node);
+  } else {
     here.handles().retire(node.node);
-    return cuda(result);
   }
-  *phGraphNode = as<CUgraphNode>(node.node);
-  return CUDA_SUCCESS;
+  return cuda(result);
 }
 
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,

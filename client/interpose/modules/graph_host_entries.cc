@@ -57,13 +57,14 @@ int add_node(std::uint16_t row, CUgraphNode* out, CUgraph graph, const CUgraphNo
   const bool awaited = sound == Sound::kUnknown || !work.sure;
   work.payload.graph = handle_of(graph);
   work.payload.node = node;
-  const int result = send_work(here, row, site, std::move(work), behind, awaited);
-  if (result != 0) {
+  bool added = false;
+  const int result = send_work(here, row, site, std::move(work), behind, awaited, &added);
+  if (added) {
+    *out = as<CUgraphNode>(node);
+  } else {
     here.handles().retire(node);
-    return result;
   }
-  *out = as<CUgraphNode>(node);
-  return 0;
+  return result;
 }
 
 // Without `in_exec`, changes the node in the graph itself.
@@ -73,6 +74,8 @@ int set_node(std::uint16_t row, bool in_exec, CUgraphExec exec, CUgraphNode node
   Here here;
   CallSite site;
   if (const int result = enter(here, context, &site); result != 0) return result;
+  // A graph is changed beside the device's work. An executable has launches before the change.
+  if (!in_exec) site.flags = protocol::kFlagPassesStreams;
   int result = in_exec ? here.check(handle_of(exec), HandleKind::kGraphExec) : 0;
   if (result == 0) result = here.check(handle_of(node), HandleKind::kGraphNode);
   GraphWork work;
