@@ -195,6 +195,13 @@ class GeneratedCall {
     return result;
   }
 
+  // Whether the call has all the contexts that it needs. A created stream brings its own.
+  bool has_context() const {
+    if (context_result_ == 0 || needs_no_context(row_)) return true;
+    return row_.stream_parameter != kNoParameter &&
+           here_.handles().context_of(own_[row_.stream_parameter]) != 0;
+  }
+
   // Checks handles, translates device numbers for the server, and resolves stream 0.
   int adopt_arguments() {
     for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
@@ -223,9 +230,7 @@ class GeneratedCall {
       if (row_.parameters[i].shape != Shape::kHandleArray) continue;
       if (const int result = check_list(row_.parameters[i], i); result != 0) return result;
     }
-    *sound = context_result_ == 0 || needs_no_context(row_)
-                 ? check_arguments(row_, program_, here_.handles())
-                 : Sound::kRight;
+    *sound = has_context() ? check_arguments(row_, program_, here_.handles()) : Sound::kRight;
     return *sound == Sound::kWrong ? int{CUDA_ERROR_INVALID_VALUE} : 0;
   }
 

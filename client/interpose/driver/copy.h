@@ -86,7 +86,7 @@ int run_box_copy(const Here& here, std::uint16_t code, Handle stream, const Copy
 std::optional<std::uint64_t> extent(const CopySide& side, const Copy& copy);
 
 // Whether a synchronous copy to the device may return before it is complete, because the program
-// could not notice.
+// could not notice. Waits up to 20 ms until the sources of earlier copies are read.
 bool may_return_early(const Here& here, const CallSite& site, const CopySide& destination,
                       Waiting waiting);
 

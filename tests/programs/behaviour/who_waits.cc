@@ -35,6 +35,40 @@ void questions(const Device& device) {
   }
 }
 
+void CUDA_CB do_nothing(void*) {}
+
+// A graph that no launch uses is changed beside the work of streams.
+void changes_of_graphs(const Device& device, CUdeviceptr to, CUDA_MEMSET_NODE_PARAMS memset) {
+  CUgraph graph;
+  CUgraphNode fill, host, copy;
+  CUDA_HOST_NODE_PARAMS function = {};
+  function.fn = do_nothing;
+  CUDA_MEMCPY3D box = {};
+  box.srcMemoryType = CU_MEMORYTYPE_HOST;
+  box.srcHost = device.pinned(4);
+  box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  box.dstDevice = to;
+  box.WidthInBytes = 4;
+  box.Height = box.Depth = 1;
+  MUST(cuGraphCreate(&graph, 0));
+  MUST(cuGraphAddMemsetNode(&fill, graph, nullptr, 0, &memset, device.context));
+  MUST(cuGraphAddHostNode(&host, graph, &fill, 1, &function));
+  MUST(cuGraphAddMemcpyNode(&copy, graph, nullptr, 0, &box, device.context));
+  MUST(cuGraphMemsetNodeSetParams(fill, &memset));
+  MUST(cuGraphHostNodeSetParams(host, &function));
+  MUST(cuGraphMemcpyNodeSetParams(copy, &box));
+  MUST(cuGraphAddDependencies(graph, &host, &copy, nullptr, 1));
+  MUST(cuGraphRemoveDependencies(graph, &host, &copy, nullptr, 1));
+  CUmemoryPool pool;
+  CUmemAccessDesc access = {};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device.device;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  MUST(cuDeviceGetDefaultMemPool(&pool, device.device));
+  MUST(cuMemPoolSetAccess(pool, &access, 1));
+  MUST(cuGraphDestroy(graph));
+}
+
 // First uses that a program may make while the function blocks.
 void first_uses(const Device& device, const char* image, CUstream other) {
   const CUdeviceptr small = device.memory(4), large = device.memory(100 << 20);
@@ -71,6 +105,7 @@ void first_uses(const Device& device, const char* image, CUstream other) {
   MUST(cuStreamSynchronize(other));
   EXPECT(device.read(small) == 9);
   MUST(cuMemFreeAsync(large, other));
+  changes_of_graphs(device, small, memset);
 }
 
 void other_calls(const Device& device, const char* image) {
