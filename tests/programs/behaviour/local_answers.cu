@@ -99,7 +99,7 @@ void set_dynamic(Kernel kernel, int bytes) {
 }
 
 // Not compared, because CUDA's manual does not define it (a variable's allocation, the context of a
-// pool's memory) or because forwarded host memory is not mapped (README).
+// pool's memory) or because forwarded host memory is not mapped (docs/limitations.md).
 enum class Leave { kNothing, kRange, kContext, kDevicePointer };
 
 void pointer(const char* name, const void* at, Leave leave = Leave::kNothing) {
