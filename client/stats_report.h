@@ -34,7 +34,7 @@ struct Statistics {
   // The worker was asked at the end, which cost a round trip whether or not an answer came.
   bool worker_asked = false;
   std::optional<protocol::WorkerStatistics> worker;
-  std::string no_worker;  // Why there are none. Empty: they were not asked for.
+  std::string no_worker;  // The reason why the worker sent no numbers. Empty: not requested.
 };
 inline Statistics statistics_of(const Stats& stats) {
   Statistics result;

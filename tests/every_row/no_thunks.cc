@@ -1,4 +1,4 @@
-// Direct calls on machines without a cuda.h of CUDA 13 or newer: there are none.
+// No direct calls, for machines that lack a cuda.h of CUDA 13 or newer.
 #include "tests/every_row/thunks.h"
 
 int call_by_cuda_h(std::uint16_t, void*, void* const*) { return -1; }

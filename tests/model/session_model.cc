@@ -67,8 +67,8 @@ class Run {
     session.reset();
   }
 
-  // A call of thread number `who`. Returns its sequence number. `previous` is that of an earlier
-  // call.
+  // Posts a call of client thread number `who`, and returns its sequence number. `previous` is the
+  // sequence number of an earlier call.
   std::uint64_t post(int who, std::size_t payload_bytes, std::uint64_t previous = 0,
                      int* result = nullptr) {
     const Bytes payload(payload_bytes, std::byte(who + 1));

@@ -322,9 +322,9 @@ bool EngineCore::work(Task task, BlockRunner& runner) {
 // More than one is taken only from a kernel in its fast form. Its blocks never yield. A thread that
 // took a range runs it to its end, or the grid has failed. So no taken block is left unstarted.
 //
-// No block waits in vain for a lower one. Take the lowest block that has not ended. If it is not
-// taken, a thread without blocks takes it next. If it is taken, all blocks before it in its range
-// have ended, so it runs.
+// A block that waits for a lower one always gets it. Take the lowest block that has not ended. If
+// it is not taken, a thread without blocks takes it next. If it is taken, all blocks before it in
+// its range have ended, so it runs.
 std::uint64_t EngineCore::blocks_at_once(const Grid& grid, std::uint64_t run,
                                          Clock::duration elapsed) const {
   if (grid.request.regions == nullptr || grid.cluster_blocks > 1 || run == 0) {

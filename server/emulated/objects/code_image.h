@@ -33,7 +33,7 @@ class CodeImage {
   // The contents of the image, for messages: "ptx 75, elf 120".
   const std::string& contents() const { return contents_; }
 
-  // The PTX texts to be linked into one module, decompressed. Empty when there are none.
+  // The PTX texts to be linked into one module, decompressed. May be empty.
   Result<std::vector<std::string>> texts() const;
 
  private:
