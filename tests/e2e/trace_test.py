@@ -67,7 +67,8 @@ def slices(timeline, category):
 
 
 def flows(timeline, phase):
-    return {each["id"]: each["ts"] for each in timeline["traceEvents"] if each["ph"] == phase}
+    """The places of the phase's ends of flows, by flow."""
+    return {each["id"]: (each["tid"], each["ts"]) for each in timeline["traceEvents"] if each["ph"] == phase}
 
 
 def nanoseconds(microseconds):
@@ -111,10 +112,13 @@ class Launches(Case):
         self.assertEqual(len(kernels), 2 * ROUNDS)
         (facts,) = timeline["otherData"]["processes"]
         error = facts["clock_error_us"]
-        for number in (each["args"]["call"] for each in kernels):
-            flow = f"0.{number}"
-            self.assertLessEqual(begun[flow], passed[flow] + error)
-            self.assertLessEqual(passed[flow], ended[flow])  # Times of one clock.
+        flow_of = {place: flow for flow, place in ended.items()}
+        issues = {each["args"]["call"]: (each["tid"], each["ts"]) for each in slices(timeline, "issue")}
+        for kernel in kernels:
+            flow = flow_of[kernel["tid"], kernel["ts"]]
+            self.assertEqual(passed[flow], issues[kernel["args"]["call"]])
+            self.assertLessEqual(begun[flow][1], passed[flow][1] + error)
+            self.assertLessEqual(passed[flow][1], kernel["ts"])  # Times of one clock.
         # The program's waits lie within the calls that waited.
         calls = {each["args"].get("call"): each for each in slices(timeline, "call")}
         fences = [each for each in slices(timeline, "fence")]

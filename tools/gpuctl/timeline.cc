@@ -66,9 +66,15 @@ double offset_of(const ClockSample& sample) {
   return static_cast<double>(sample.client_ns) - static_cast<double>(sample.worker_ns);
 }
 
+// Numbers of rows (tid) and flows are below 2^53, unique in the file, and no row has the number of
+// a process (pid). Perfetto takes a row with its process's number for the main thread, cuts a
+// longer number of a row, and refuses a flow with an id that is not a number.
 class Writer {
  public:
-  explicit Writer(std::FILE* to) : to_(to) {}
+  Writer(std::FILE* to, std::uint64_t first_row) : to_(to), next_row_(first_row) {}
+
+  std::uint64_t new_row() { return next_row_++; }
+  std::uint64_t new_flow() { return next_flow_++; }
 
   void raw(const std::string& text) { std::fwrite(text.data(), 1, text.size(), to_); }
   void event(const std::string& members) {
@@ -78,9 +84,15 @@ class Writer {
   static std::string place(unsigned pid, std::uint64_t tid) {
     return "\"pid\":" + std::to_string(pid) + ",\"tid\":" + std::to_string(tid);
   }
-  void name(const char* what, unsigned pid, std::uint64_t tid, const std::string& name) {
-    event("\"ph\":\"M\",\"name\":\"" + std::string(what) + "\"," + place(pid, tid) +
+  void name_process(unsigned pid, const std::string& name) {
+    event("\"ph\":\"M\",\"name\":\"process_name\",\"pid\":" + std::to_string(pid) +
           ",\"args\":{\"name\":" + json_text(name) + "}");
+  }
+  void name_row(unsigned pid, std::uint64_t tid, const std::string& name) {
+    event("\"ph\":\"M\",\"name\":\"thread_name\"," + place(pid, tid) +
+          ",\"args\":{\"name\":" + json_text(name) + "}");
+    event("\"ph\":\"M\",\"name\":\"thread_sort_index\"," + place(pid, tid) +
+          ",\"args\":{\"sort_index\":" + std::to_string(tid) + "}");
   }
   void slice(unsigned pid, std::uint64_t tid, const char* category, const Slice& slice) {
     event("\"ph\":\"X\",\"cat\":\"" + std::string(category) + "\",\"name\":" +
@@ -89,14 +101,16 @@ class Writer {
           ",\"args\":{" + slice.arguments + "}");
   }
   // `phase`: s begins, t passes, f ends. Attached to the slice at that time.
-  void flow(char phase, unsigned pid, std::uint64_t tid, std::int64_t when, const std::string& id) {
-    event("\"ph\":\"" + std::string(1, phase) + "\",\"cat\":\"call\",\"name\":\"call\",\"id\":\"" +
-          id + "\"" + (phase == 'f' ? ",\"bp\":\"e\"," : ",") + place(pid, tid) +
+  void flow(char phase, unsigned pid, std::uint64_t tid, std::int64_t when, std::uint64_t id) {
+    event("\"ph\":\"" + std::string(1, phase) + "\",\"cat\":\"call\",\"name\":\"call\",\"id\":" +
+          std::to_string(id) + (phase == 'f' ? ",\"bp\":\"e\"," : ",") + place(pid, tid) +
           ",\"ts\":" + microseconds(when));
   }
 
  private:
   std::FILE* const to_;
+  std::uint64_t next_row_;
+  std::uint64_t next_flow_ = 1;
   bool first_ = true;
 };
 
@@ -110,7 +124,6 @@ class ProcessWriter {
         client_pid_(3 * index + 1),
         worker_pid_(3 * index + 2),
         device_pid_(3 * index + 3),
-        flow_prefix_(std::to_string(index) + "."),
         writer_(*writer) {}
 
   void write() {
@@ -126,8 +139,17 @@ class ProcessWriter {
   std::int64_t worker_time(std::uint64_t nanoseconds) const {
     return clock_.client_time(nanoseconds) - zero_;
   }
-  std::string flow_id(std::uint64_t sequence) const {
-    return flow_prefix_ + std::to_string(sequence);
+  std::uint64_t flow_of(std::uint64_t sequence) {
+    std::uint64_t& flow = flows_[sequence];
+    if (flow == 0) flow = writer_.new_flow();
+    return flow;
+  }
+  std::uint64_t row_of(std::uint32_t thread) {
+    const auto [row, added] = thread_rows_.emplace(thread, 0);
+    if (!added) return row->second;
+    row->second = writer_.new_row();
+    writer_.name_row(client_pid_, row->second, "thread " + std::to_string(thread));
+    return row->second;
   }
 
   // The kernel that a call launched, by the program's name for it, else by the device's.
@@ -164,11 +186,11 @@ class ProcessWriter {
     if (within == nullptr) {
       Slice slice{function_name(event.opcode), client_time(event.begin_ns),
                   client_time(event.end_ns), arguments_of(event.sequence), 0};
-      writer_.slice(client_pid_, event.thread, "call", slice);
+      writer_.slice(client_pid_, row_of(event.thread), "call", slice);
     }
     if (issued_.count(event.sequence) == 0) return;
-    writer_.flow('s', client_pid_, event.thread, client_time(event.end_ns),
-                 flow_id(event.sequence));
+    writer_.flow('s', client_pid_, row_of(event.thread), client_time(event.end_ns),
+                 flow_of(event.sequence));
   }
 
   // Appended calls come before their entry in the thread's events, because an entry is recorded at
@@ -189,16 +211,15 @@ class ProcessWriter {
     if (within.size() > 1) {
       slice.arguments += ",\"last_call\":" + std::to_string(within.back().sequence);
     }
-    writer_.slice(client_pid_, entry.thread, "call", slice);
+    writer_.slice(client_pid_, row_of(entry.thread), "call", slice);
     for (const RecordedEvent& event : within) write_append(event, &slice);
   }
 
   void write_client() {
-    writer_.name("process_name", client_pid_, 0,
-                 traced_.file.program + " (process " + std::to_string(traced_.file.process) + ")");
-    constexpr std::uint64_t kSender = std::uint64_t{1} << 32;  // No lane has this number.
+    writer_.name_process(client_pid_, traced_.file.program + " (process " +
+                                          std::to_string(traced_.file.process) + ")");
     std::map<std::uint32_t, std::vector<RecordedEvent>> appended;
-    bool batches = false;
+    std::uint64_t batches = 0;
     for (const RecordedEvent& event : traced_.client.events) {
       Slice slice{"", client_time(event.begin_ns), client_time(event.end_ns),
                   "\"call\":" + std::to_string(event.sequence), 0};
@@ -211,19 +232,22 @@ class ProcessWriter {
           break;
         case Recorded::kFence:
           slice.name = "waits for the reply";
-          writer_.slice(client_pid_, event.thread, "fence", slice);
+          writer_.slice(client_pid_, row_of(event.thread), "fence", slice);
           break;
         case Recorded::kWait:
           slice.name = "waits for an event's end";
-          writer_.slice(client_pid_, event.thread, "wait", slice);
+          writer_.slice(client_pid_, row_of(event.thread), "wait", slice);
           break;
         case Recorded::kBatch:
-          batches = true;
+          if (batches == 0) {
+            batches = writer_.new_row();
+            writer_.name_row(client_pid_, batches, "batches sent");
+          }
           slice.name = std::to_string(event.subject - event.sequence + 1) + " calls";
           slice.arguments = "\"first_call\":" + std::to_string(event.sequence) +
                             ",\"last_call\":" + std::to_string(event.subject) +
                             ",\"bytes\":" + std::to_string(event.value);
-          writer_.slice(client_pid_, kSender, "batch", slice);
+          writer_.slice(client_pid_, batches, "batch", slice);
           break;
         case Recorded::kIssue:
         case Recorded::kRest:
@@ -231,11 +255,9 @@ class ProcessWriter {
           break;  // A client has no events of these kinds.
       }
     }
-    for (const auto& [thread, left] : appended) {
-      for (const RecordedEvent& event : left) write_append(event, nullptr);
-      writer_.name("thread_name", client_pid_, thread, "thread " + std::to_string(thread));
+    for (const auto& each : appended) {
+      for (const RecordedEvent& event : each.second) write_append(event, nullptr);
     }
-    if (batches) writer_.name("thread_name", client_pid_, kSender, "batches sent");
   }
 
   using Rows = std::map<std::string, std::vector<Slice>>;
@@ -243,29 +265,30 @@ class ProcessWriter {
   // Slices of one row must not overlap, so overlapping slices get further rows. A flow passes each
   // slice, or ends there.
   void write_rows(unsigned pid, const char* category, Rows& rows, char phase) {
-    std::uint64_t tid = 0;
     for (auto& [name, slices] : rows) {
       std::stable_sort(slices.begin(), slices.end(), [](const Slice& left, const Slice& right) {
         return left.begin < right.begin;
       });
-      std::vector<std::int64_t> ends;  // By row.
+      struct Row {
+        std::uint64_t tid;
+        std::int64_t end;
+      };
+      std::vector<Row> same_name;
       for (const Slice& slice : slices) {
-        const auto free = std::find_if(ends.begin(), ends.end(),
-                                       [&slice](std::int64_t end) { return end <= slice.begin; });
-        const auto row = static_cast<std::uint64_t>(free - ends.begin());
-        if (free == ends.end()) {
-          writer_.name("thread_name", pid, tid + row,
-                       row == 0 ? name : name + " (" + std::to_string(row + 1) + ")");
-          ends.push_back(slice.end);
-        } else {
-          *free = slice.end;
+        auto row = std::find_if(same_name.begin(), same_name.end(),
+                                [&slice](const Row& each) { return each.end <= slice.begin; });
+        if (row == same_name.end()) {
+          row = same_name.insert(row, {writer_.new_row(), 0});
+          const std::size_t count = same_name.size();
+          writer_.name_row(pid, row->tid,
+                           count == 1 ? name : name + " (" + std::to_string(count) + ")");
         }
-        writer_.slice(pid, tid + row, category, slice);
+        row->end = slice.end;
+        writer_.slice(pid, row->tid, category, slice);
         if (slice.sequence == 0) continue;
         const bool last = phase == 't' && on_device_.count(slice.sequence) == 0;
-        writer_.flow(last ? 'f' : phase, pid, tid + row, slice.begin, flow_id(slice.sequence));
+        writer_.flow(last ? 'f' : phase, pid, row->tid, slice.begin, flow_of(slice.sequence));
       }
-      tid += ends.size();
     }
   }
 
@@ -308,10 +331,10 @@ class ProcessWriter {
         issues[issue_row(event)].push_back(std::move(slice));
       }
     }
-    writer_.name("process_name", worker_pid_, 0, "worker on " + traced_.file.server);
+    writer_.name_process(worker_pid_, "worker on " + traced_.file.server);
     write_rows(worker_pid_, "issue", issues, 't');
     if (kernels.empty()) return;
-    writer_.name("process_name", device_pid_, 0, "device on " + traced_.file.server);
+    writer_.name_process(device_pid_, "device on " + traced_.file.server);
     write_rows(device_pid_, "kernel", kernels, 'f');
   }
 
@@ -319,10 +342,11 @@ class ProcessWriter {
   const ClockLine clock_;
   const std::int64_t zero_;
   const unsigned client_pid_, worker_pid_, device_pid_;
-  const std::string flow_prefix_;
   Writer& writer_;
-  std::map<std::uint64_t, std::string> kernels_;  // By call.
-  std::set<std::uint64_t> on_device_;             // Calls with a kernel on the device.
+  std::map<std::uint64_t, std::uint64_t> flows_;        // By call.
+  std::map<std::uint32_t, std::uint64_t> thread_rows_;  // By thread of the program.
+  std::map<std::uint64_t, std::string> kernels_;        // By call.
+  std::set<std::uint64_t> on_device_;                   // Calls with a kernel on the device.
   std::set<std::uint64_t> issued_;
 };
 
@@ -412,7 +436,7 @@ std::string json_text(const std::string& text) {
 }
 
 Status write_timeline(const std::vector<Traced>& processes, std::FILE* to) {
-  Writer writer(to);
+  Writer writer(to, 3 * processes.size() + 1);  // The processes have 1 to 3 * size.
   writer.raw("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"gpurun\":" +
              json_text(protocol::kRelease) + ",\"processes\":[");
   for (std::size_t i = 0; i < processes.size(); ++i) {

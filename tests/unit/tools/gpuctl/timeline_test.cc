@@ -216,12 +216,41 @@ TEST(Timeline, SaysWhatIsMissing) {
 
 TEST(Timeline, ProcessesKeepApart) {
   const json all = timeline({one_launch(), one_launch()});
-  std::set<std::string> ids;
-  for (const json& each : flows(all)) ids.insert(each["id"].get<std::string>());
+  std::set<std::uint64_t> ids;
+  for (const json& each : flows(all)) ids.insert(each["id"].get<std::uint64_t>());
   EXPECT_EQ(ids.size(), 2u);
   std::set<int> places;
   for (const json& each : slices(all, "kernel")) places.insert(each["pid"].get<int>());
   EXPECT_EQ(places.size(), 2u);
+}
+
+// Perfetto refuses a flow with an id that is not a number, keeps 32 bits of a row's number, and
+// takes a row with its process's number for the main thread.
+TEST(Timeline, NumbersOfRowsAndFlowsAreThoseThatViewersTake) {
+  Traced traced = one_launch();
+  RecordedEvent batch = event(Recorded::kBatch, 7, 22 * kMs, 22 * kMs);
+  batch.subject = 8;
+  traced.client.events.push_back(batch);
+  const json all = timeline({traced, traced, one_launch()});
+  std::set<std::uint64_t> processes;
+  std::map<std::uint64_t, std::string> names;
+  for (const json& each : all["traceEvents"]) {
+    processes.insert(each["pid"].get<std::uint64_t>());
+    if (each["ph"] != "M" || each["name"] != "thread_name") continue;
+    const auto row = each["tid"].get<std::uint64_t>();
+    EXPECT_LT(row, std::uint64_t{1} << 32);
+    EXPECT_TRUE(names.emplace(row, each["args"]["name"].get<std::string>()).second) << row;
+  }
+  EXPECT_EQ(processes.size(), 9u);
+  EXPECT_EQ(names.size(),
+            11u);  // A thread, a stream and a device of each, and two rows of batches.
+  for (const json& each : all["traceEvents"]) {
+    if (!each.contains("tid")) continue;
+    const auto row = each["tid"].get<std::uint64_t>();
+    EXPECT_EQ(names.count(row), 1u) << each;
+    EXPECT_EQ(processes.count(row), 0u) << each;
+  }
+  for (const json& each : flows(all)) EXPECT_TRUE(each["id"].is_number_unsigned()) << each;
 }
 
 class Files : public ::testing::Test {
