@@ -219,7 +219,8 @@ void Daemon::prepare_worker(LeaseBegun begun) {
 void Daemon::start_worker(Arrival& arrival) {
   if (!book_.has(arrival.lease)) return;
   const User user = arrival.order.user;
-  const std::string from = arrival.order.connections[0]->description();
+  const std::string from = (arrival.order.encrypted ? "tls 1.3 over " : "") +
+                           arrival.order.connections[0]->description();
   const std::string lease = protocol::hex_of(bytes_of(arrival.lease));
   const protocol::Id id = arrival.order.session;
   const std::string session = protocol::hex_of(bytes_of(id));

@@ -166,13 +166,15 @@ Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& c
     if (!granted.ok()) return granted.status();
     if (*granted) return claim;
   }
-  const std::string wanted = options_.devices == 1
-                                 ? "its GPU is"
-                                 : std::to_string(request.devices) + " of its " +
-                                       std::to_string(options_.devices) + " GPUs are";
-  return Status(Code::kRefused, wanted + " not free" +
-                                    (request.wait_milliseconds > 0 ? " within the time to wait"
-                                                                   : "; --timeout waits for it"));
+  std::string why = "its GPU is not free";
+  if (options_.devices > 1) {
+    const std::string all = std::to_string(options_.devices) + " GPUs";
+    why = request.devices == 1
+              ? "none of its " + all + " is free"
+              : "fewer than " + std::to_string(request.devices) + " of its " + all + " are free";
+  }
+  return Status(Code::kRefused, why + (request.wait_milliseconds > 0 ? " within the time to wait"
+                                                                     : "; --timeout waits for it"));
 }
 
 }  // namespace gpurun::server

@@ -8,9 +8,12 @@
 #include <cstring>
 
 #include "driver_abi/client_marker.h"
+#include "driver_abi/error_codes.h"
 
 namespace gpurun::server {
 namespace {
+
+constexpr int kOldestVersion = 12040;
 
 // Our client library answers this table. As a driver it would forward to itself without end.
 bool is_our_client(void* library) {
@@ -61,9 +64,23 @@ Result<std::unique_ptr<CudaDriver>> CudaDriver::open(const std::string& path) {
 
 Status CudaDriver::initialize() {
   CUresult result = GPURUN_DRIVER(*this, cuInit, 0U);
-  if (result != CUDA_SUCCESS) return Status::cuda(result, path_ + ": cuInit failed");
+  if (result != CUDA_SUCCESS) {
+    const char* name = driver_abi::error_name(result);
+    return Status::cuda(result, path_ + ": cuInit failed: " + std::to_string(result) +
+                                    (name == nullptr ? "" : std::string(", ") + name));
+  }
   result = GPURUN_DRIVER(*this, cuDriverGetVersion, &version_);
   if (result != CUDA_SUCCESS) return Status::cuda(result, path_ + ": no version");
+  // Launches need the layout of a kernel's parameters. CUDA 12.4 brought the calls that report it
+  // (release notes of CUDA 12.4).
+  const bool reports_parameters = dlsym(library_, "cuKernelGetParamInfo") != nullptr;
+  if (version_ < kOldestVersion && !reports_parameters) {
+    return Status(Code::kUnavailable,
+                  path_ + " is a driver for CUDA " + std::to_string(version_ / 1000) + "." +
+                      std::to_string(version_ % 1000 / 10) +
+                      "; gpurun needs one for CUDA 12.4 or newer, because older drivers do not "
+                      "report the parameters of kernels");
+  }
   return Status();
 }
 

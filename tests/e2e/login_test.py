@@ -77,7 +77,8 @@ class Login(unittest.TestCase):
         server.process.wait(world.SECONDS)
         done = self.run_program(world.GPURUN, "--", "true")
         self.assertEqual(done.returncode, 125)
-        self.assertRegex(done.stderr, rf"no server at {server.address}: .*{self.config}/servers, and -l none")
+        self.assertRegex(done.stderr, rf"no server at {server.address}: .*\? The servers are those of "
+                                      rf"{self.config}/servers, and -l none")
         for words in (["-l", "none"], ["--device", "emulated"]):
             done = self.run_program(world.GPURUN, *words, "--", world.ARGS.client, "once")
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -201,6 +202,18 @@ class Login(unittest.TestCase):
             done = self.run_program(world.GPURUN, "--tls", "-l", relay.address, "--", "true")
             self.assertEqual(done.returncode, 125)
             self.assertIn("shows another key than it did before", done.stderr)
+
+    def test_a_token_that_names_the_key_needs_no_question(self):
+        server = self.serve("--tls")
+        key = self.key(server)
+        token = self.token(server, "--server-fingerprint", key)
+        done = self.log_in(server, token, "--tls")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(self.kept()["known_servers"], f"{server.address} {key} pinned\n")
+        other = self.serve("--tls")
+        done = self.log_in(other, token, "--tls")
+        self.assertEqual((done.returncode, done.stdout), (125, ""))
+        self.assertIn("the token is for another server", done.stderr)
 
     def test_a_token_for_another_key_is_not_shown(self):
         server = self.serve("--tls")

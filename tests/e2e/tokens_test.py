@@ -153,6 +153,17 @@ class Users(unittest.TestCase):
             self.assertEqual(run.communicate("\n", timeout=world.SECONDS), ("", ""))
             self.assertEqual(run.returncode, 0)
 
+            # What was spared ends when the user's tokens are revoked again.
+            name, line = self.make(server, "anna")
+            self.keep(line)
+            run = self.start(server)
+            self.operate(server, "revoke", "--user", "anna", "--keep-running")
+            said = self.operate(server, "revoke", "--user", "anna").stdout
+            self.assertIn(f"token {name} of user anna is revoked; what runs ends\n", said)
+            until(lambda: not server.workers(), "the worker ends")
+            run.communicate("\n", timeout=world.SECONDS)
+            self.assertEqual(run.returncode, DEVICE_UNAVAILABLE)
+
             name, line = self.make(server, "anna")
             self.keep(line)
             run = self.start(server)

@@ -177,9 +177,9 @@ Status revoke_in(std::vector<TokenEntry>* entries, const TokenWords& words,
     found.push_back(&*place);
   }
   for (TokenEntry& entry : *entries) {
-    if (words.ids.empty() && entry.user == words.user && entry.state == TokenState::kValid) {
-      found.push_back(&entry);
-    }
+    const bool has_leases = entry.state == TokenState::kValid ||
+                            (entry.state == TokenState::kRetired && !words.keep_running);
+    if (words.ids.empty() && entry.user == words.user && has_leases) found.push_back(&entry);
   }
   if (found.empty()) {
     return Status(Code::kUnavailable, "user " + words.user + " has no valid token");

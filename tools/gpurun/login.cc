@@ -126,7 +126,8 @@ Status meet(Login* login) {
   return {};
 }
 
-// Confirms the server's key: it was named, known or signed, or the user says yes.
+// Confirms the server's key: it was named, known or signed, or the user says yes. A token that
+// names another key was refused before.
 Status confirm_key(Login* login) {
   if (!login->key) return {};
   const std::string shown = transport::tls::to_string(*login->key);
@@ -138,10 +139,9 @@ Status confirm_key(Login* login) {
   const auto known = client::look_up_server(login->known_servers(), login->server, *login->key);
   if (!known.ok()) return known.status();
   login->key_is_known = *known == client::Acquaintance::kKnown;
-  if (login->security.fingerprint || login->key_is_known ||
-      !login->security.authorities_file.empty()) {
-    return {};
-  }
+  const auto& token = login->credential.token;
+  const bool named = login->security.fingerprint || (token && token->server);
+  if (named || login->key_is_known || !login->security.authorities_file.empty()) return {};
   if (isatty(STDIN_FILENO) == 0) {
     return Status(Code::kRefused, "the server " + login->server + " shows the key " + shown +
                                       ", and there is no terminal to ask on. If its operator "
@@ -209,8 +209,11 @@ Status perform(const LoginWords& words) {
   Result<Login> login = prepare(words);
   if (!login.ok()) return login.status();
   GPURUN_RETURN_IF_ERROR(meet(&*login));
+  // A script's token may name the key, so it is read first. A person compares the key first.
+  const bool on_terminal = isatty(STDIN_FILENO) != 0;
+  if (!on_terminal) GPURUN_RETURN_IF_ERROR(take_token(&*login));
   GPURUN_RETURN_IF_ERROR(confirm_key(&*login));
-  GPURUN_RETURN_IF_ERROR(take_token(&*login));
+  if (on_terminal) GPURUN_RETURN_IF_ERROR(take_token(&*login));
   const Result<std::size_t> gpus = check(*login);
   if (!gpus.ok()) return gpus.status();
   GPURUN_RETURN_IF_ERROR(store(*login));

@@ -248,8 +248,10 @@ Status take_lease(Run* run) {
                                              "names others");
   }
   if (!lease.ok() && !run->servers_origin.empty()) {
-    return Status(lease.status().code(), lease.status().message() + "; the servers are those of " +
-                                             run->servers_origin +
+    const std::string& why = lease.status().message();
+    const bool asks = !why.empty() && why.back() == '?';  // Advice can end with a question.
+    return Status(lease.status().code(), why + (asks ? " The" : "; the") +
+                                             " servers are those of " + run->servers_origin +
                                              ", and -l none starts a private one");
   }
   if (!lease.ok()) return lease.status();

@@ -128,9 +128,10 @@ Result<std::chrono::milliseconds> parse_duration(const std::string& text) {
                                : unit == "s" ? 1000
                                : unit == "m" ? 60'000
                                : unit == "h" ? 3'600'000
+                               : unit == "d" ? 86'400'000
                                              : 0;
   if (!number || factor == 0) {
-    return wrong("'" + text + "' is no duration; write one like 30s, 5m or 2h");
+    return wrong("'" + text + "' is no duration; write one like 30s, 5m, 2h or 3d");
   }
   if (*number > kDaysMaxInMs / factor) return wrong("'" + text + "' is more than 30 days");
   return std::chrono::milliseconds(*number * factor);

@@ -22,11 +22,15 @@ set_target_properties(gpurun_failing_driver PROPERTIES CXX_VISIBILITY_PRESET def
 add_library(gpurun_heedless_driver SHARED heedless_driver.cc)
 target_link_libraries(gpurun_heedless_driver PRIVATE gpurun_options)
 set_target_properties(gpurun_heedless_driver PROPERTIES CXX_VISIBILITY_PRESET default)
+add_library(gpurun_old_driver SHARED old_driver.cc)
+target_link_libraries(gpurun_old_driver PRIVATE gpurun_options)
+set_target_properties(gpurun_old_driver PROPERTIES CXX_VISIBILITY_PRESET default)
 gpurun_test(gpurun_worker_test unit SOURCES gpurun_worker_test.cc
             LIBRARIES gpurun_server_daemon gpurun_client_attach gpurun_client_state gpurun_protocol)
 target_compile_definitions(gpurun_worker_test PRIVATE
   FAILING_DRIVER="$<TARGET_FILE:gpurun_failing_driver>"
   HEEDLESS_DRIVER="$<TARGET_FILE:gpurun_heedless_driver>"
+  OLD_DRIVER="$<TARGET_FILE:gpurun_old_driver>"
   WORKER_PATH="$<TARGET_FILE:gpurun-worker>"
   NULL_DEVICE="${CMAKE_BINARY_DIR}/tests/devices/null/libcuda.so.1")
 add_dependencies(gpurun_worker_test gpurun-worker gpurun_null_device gpurun_failing_driver

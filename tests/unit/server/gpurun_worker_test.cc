@@ -159,8 +159,11 @@ TEST(GpurunWorker, ASpareOneWhoseDriverFailsLosesNoSession) {
   server::ProcessSettings settings;
   settings.worker_path = late.path();
   for (const auto& [driver, reason] :
-       {std::pair(std::string(FAILING_DRIVER), "cuInit failed"),
+       {std::pair(std::string(FAILING_DRIVER),
+                  "cuInit failed: 803, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
         std::pair(std::string(HEEDLESS_DRIVER), "shows 2 GPUs of 1"),
+        std::pair(std::string(OLD_DRIVER),
+                  "is a driver for CUDA 12.2; gpurun needs one for CUDA 12.4"),
         std::pair(late.no_driver(), "libcuda.so.1: file too short")}) {
     SCOPED_TRACE(driver);
     settings.driver_path = driver;

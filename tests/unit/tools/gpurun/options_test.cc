@@ -134,7 +134,8 @@ TEST(OptionsTest, DurationsAreBounded) {
   EXPECT_EQ(*parse_duration("250ms"), 250ms);
   EXPECT_EQ(*parse_duration("30s"), 30s);
   EXPECT_EQ(*parse_duration("720h"), 720h);
-  for (const char* text : {"", "s", "-1s", "1.5s", "1d", "721h", "99999999999999999999s"}) {
+  EXPECT_EQ(*parse_duration("30d"), 720h);
+  for (const char* text : {"", "s", "-1s", "1.5s", "31d", "1w", "721h", "99999999999999999999s"}) {
     EXPECT_FALSE(parse_duration(text).ok()) << text;
   }
 }
