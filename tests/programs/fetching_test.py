@@ -39,7 +39,7 @@ class WithoutNetwork(unittest.TestCase):
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("ready")], [])
 
     def test_an_environment_of_pypi(self):
-        done = self.fetch("tinygrad/environment.py", self.folder, "tinygrad==0.14.0", "numpy==2.4.6")
+        done = self.fetch("environment.py", self.folder, "tinygrad==0.14.0", "numpy==2.4.6")
         self.assert_skipped(done, "tinygrad==0.14.0 numpy==2.4.6 .PyPI.")
         self.assertFalse(os.path.exists(os.path.join(self.folder, "ready")))
 

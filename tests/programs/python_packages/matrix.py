@@ -26,7 +26,7 @@ SECONDS = 2400  # Each way takes minutes on two cores, most of them in NVRTC, pt
 
 def make_environment(folder):
     packages = COMMON + [package for _, package in CLIENTS]
-    done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "../tinygrad/environment.py"), folder,
+    done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "../environment.py"), folder,
                            *packages], check=False)
     if done.returncode != 0:
         sys.exit(done.returncode)

@@ -33,7 +33,7 @@ def fetch(build):
         if os.environ.get("GPURUN_LARGE_DOWNLOADS") != "1":
             print("skipped: PyTorch (3 GB) is fetched only with GPURUN_LARGE_DOWNLOADS=1")
             sys.exit(fetching.SKIPPED)
-        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "../tinygrad/environment.py"), folder,
+        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "../environment.py"), folder,
                                *PACKAGES], env=dict(os.environ, PIP_NO_CACHE_DIR="1"))
         if done.returncode != 0:
             sys.exit(done.returncode)

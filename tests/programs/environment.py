@@ -8,7 +8,7 @@ Exit status 77: no network (reported), so the tests that need it are skipped.
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import fetching  # noqa: E402
 
 

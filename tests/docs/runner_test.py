@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""The runner of pages: it refuses a page that it cannot read whole, and fails for each way in which
+a page can be wrong.
+
+usage: runner_test.py --build BUILD
+"""
+import argparse
+import os
+import sys
+import unittest
+
+import markdown_blocks
+import two_hosts
+
+BUILD = None
+
+
+def page(*lines):
+    return markdown_blocks.commands("page.md", "\n".join(lines) + "\n")
+
+
+class Parser(unittest.TestCase):
+    def test_requests_belong_to_the_next_block(self):
+        first, second = page("text", "<!-- on server, exit 2 -->", "<!-- prints: a, b | input: c -->", "```sh", "false", "```",
+                             "```toml", "x = 1", "```", "    ```sh", "true", "    ```")
+        self.assertEqual((first.host, first.status, first.prints, first.inputs, first.text),
+                         ("server", 2, ["a, b"], ["c"], "false\n"))
+        self.assertEqual((second.host, second.status, second.prints, second.text), ("client", 0, [], "true\n"))
+
+    def test_a_page_that_cannot_be_read_whole_is_refused(self):
+        for lines in (("```", "ls", "```"), ("```sh", "ls"), ("<!-- on server -->", "text"),
+                      ("<!-- on servers -->", "```sh", "ls", "```"), ("<!-- not run: -->", "```sh", "ls", "```"),
+                      ("<!-- prints: a -->", "```text", "a", "```")):
+            with self.assertRaises(markdown_blocks.PageError, msg=lines):
+                page(*lines)
+
+    def test_other_comments_are_the_authors(self):
+        self.assertEqual(len(page("<!-- a note -->", "```sh", "true", "```")), 1)
+
+
+class Runner(unittest.TestCase):
+    def setUp(self):
+        lacking = two_hosts.missing_tools()
+        if lacking:
+            self.skipTest(f"two hosts need {lacking}")
+
+    def test_what_is_wrong_is_found(self):
+        with two_hosts.TwoHosts(BUILD, {}) as hosts:
+            for lines, wrong in (
+                    (("```sh", "false", "true", "```"), "exit status 1, not 0"),
+                    (("<!-- on client, exit 125 -->", "```sh", "true", "```"), "exit status 0, not 125"),
+                    (("<!-- prints: b -->", "```sh", "echo a", "```"), "does not print 'b'"),
+                    (("<!-- on server, keeps running -->", "```sh", "gpurund --no-such", "```"), "does not serve"),
+                    (("<!-- on server, keeps running -->", "<!-- prints: 3 GPUs -->", "```sh",
+                      "gpurund", "```"), "does not print ['3 GPUs']")):
+                found = hosts.run(page(*lines)[0])
+                self.assertIsNotNone(found, lines)
+                self.assertIn(wrong, found)
+
+    def test_the_hosts_are_two(self):
+        with two_hosts.TwoHosts(BUILD, {}) as hosts:
+            for lines in (
+                    ("<!-- prints: laptop -->", "```sh", "hostname", "```"),
+                    ("<!-- on server -->", "<!-- prints: gpu.example.org -->", "```sh", "hostname",
+                     "mkdir /etc/gpurun", "```"),
+                    ("```sh", "test ! -e /etc/gpurun", "```"),
+                    ("<!-- on server, keeps running -->", "```sh", "gpurund --listen 0.0.0.0", "```"),
+                    ("<!-- on client, exit 125 -->", "<!-- prints: wants a token -->", "```sh",
+                     "gpurun -l gpu.example.org -- true", "```"),
+                    ("<!-- input: first -->", "<!-- input: second -->", "```sh", "read -rp 'a: ' a",
+                     "read -rp 'b? ' b", "test \"$a-$b\" = first-second", "```")):
+                self.assertIsNone(hosts.run(page(*lines)[0]), lines)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True, type=os.path.abspath)
+    arguments, sys.argv[1:] = parser.parse_known_args()
+    BUILD = arguments.build
+    unittest.main(verbosity=2)
