@@ -14,7 +14,7 @@ Status not_answered(const std::string& server, std::chrono::milliseconds patienc
   return Status(Code::kDeadline, "server " + server +
                                      " has taken the connections and not answered within " +
                                      std::to_string(patience.count()) +
-                                     " ms; its log may say whether its driver starts");
+                                     " ms; its log shows whether its driver starts");
 }
 
 namespace {

@@ -55,7 +55,7 @@ void BulkOpener::run() {
     has_ended();
     if (!joined.ok()) {
       GPURUN_LOG(kInfo, "no further connection for copies' bytes: %s",
-                 joined.status().to_string().c_str());
+                 joined.status().message().c_str());
       bulk_.cannot_add();
       continue;
     }

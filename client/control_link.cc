@@ -204,9 +204,8 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     const bool direct = there.ok() && there->to_string() == grant->reached_at;
     if (direct && !data.encrypted && !grant->local.empty()) {
       if (!protocol::is_local_address(grant->local)) {
-        return Status(Code::kProtocol, "server " + address_ +
-                                           " says that it is reached at a local socket whose name "
-                                           "is none of gpurund's");
+        return Status(Code::kProtocol,
+                      "server " + address_ + " names a local socket that is not gpurund's");
       }
       data.local = grant->local;
     }

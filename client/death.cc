@@ -25,13 +25,13 @@ void Session::Impl::die(Status cause) {
   }
   died.notify_all();
   const driver_abi::Row* row = driver_abi::find_row(last_opcode.load(std::memory_order_relaxed));
-  log::write(
-      log::Level::kError,
-      "%s%s%s; the last call was %s (number %llu). Every CUDA call fails from now on with "
-      "CUDA_ERROR_DEVICE_UNAVAILABLE.",
-      channels.server_name.empty() ? "the server" : channels.server_name.c_str(),
-      how.empty() ? " is gone: " : ": ", how.empty() ? cause.to_string().c_str() : how.c_str(),
-      row == nullptr ? "none" : row->symbol, static_cast<unsigned long long>(log.last_sequence()));
+  log::write(log::Level::kError,
+             "%s%s%s; the last call was %s (number %llu). Every CUDA call fails from now on with "
+             "CUDA_ERROR_DEVICE_UNAVAILABLE.",
+             channels.server_name.empty() ? "the server" : channels.server_name.c_str(),
+             how.empty() ? " is gone: " : ": ", how.empty() ? cause.message().c_str() : how.c_str(),
+             row == nullptr ? "none" : row->symbol,
+             static_cast<unsigned long long>(log.last_sequence()));
   session->dead_.store(true, std::memory_order_release);
   channels.log->shut_down();
   for (auto& connection : channels.bulk) connection->shut_down();

@@ -76,12 +76,14 @@ Result<std::string> read_all(int fd, const std::string& path) {
 
 Status changed(const std::string& place, const std::string& server, const std::string& known,
                const std::string& shown) {
-  return Status(Code::kRefused,
-                "the server " + server + " shows another key than it did before: " + shown +
-                    " now, " + known + " in " + place +
-                    ". Either it was set up anew, or somebody stands in between. Ask its operator "
-                    "for its fingerprint (gpurund --fingerprint prints it); if it is the one that "
-                    "it shows now, remove that line and try again");
+  return Status(
+      Code::kRefused,
+      "the server " + server + " shows another key than it did before: " + shown + " now, " +
+          known + " in " + place +
+          ". Either the server was set up anew, or a third party intercepts the link. Ask its "
+          "operator "
+          "for its fingerprint (gpurund --fingerprint prints it); if that is the key that "
+          "it shows now, remove that line and try again");
 }
 
 struct Entry {

@@ -15,10 +15,10 @@ Status check_key(const tls::Fingerprint& shown, const std::string& server,
                  const LinkSecurity& security) {
   if (security.fingerprint) {
     if (*security.fingerprint == shown) return {};
-    return Status(Code::kRefused, "the server " + server + " shows the key " +
-                                      tls::to_string(shown) + ", not the one that was told, " +
-                                      tls::to_string(*security.fingerprint) +
-                                      ": it is another server, or somebody stands in between");
+    return Status(Code::kRefused,
+                  "the server " + server + " shows the key " + tls::to_string(shown) +
+                      ", not the expected key " + tls::to_string(*security.fingerprint) +
+                      ": it is another server, or a third party intercepts the link");
   }
   const std::string path =
       security.known_servers.empty() ? default_known_servers() : security.known_servers;

@@ -131,7 +131,7 @@ Status Session::Impl::receive_held() {
 
 Status Session::Impl::check_silence() const {
   if (Clock::now() - last_heard < options.silence_deadline) return {};
-  return Status(Code::kDeadline, "nothing was heard for " +
+  return Status(Code::kDeadline, "the server has sent nothing for " +
                                      std::to_string(options.silence_deadline.count()) + " ms");
 }
 

@@ -154,7 +154,7 @@ void append_worker(std::string* text, const Statistics& statistics) {
   append(text, "batches that came: %llu, of %llu calls; replies: %llu in %llu frames, %llu bytes\n",
          Number{totals.batches}, Number{totals.batch_records}, Number{totals.reply_items},
          Number{totals.reply_frames}, Number{totals.reply_bytes});
-  append(text, "ends of events told unasked: %llu\n", Number{totals.events_told});
+  append(text, "pushed completions of events: %llu\n", Number{totals.events_told});
 }
 
 std::string json_batches(const protocol::WorkerTotals& totals) {

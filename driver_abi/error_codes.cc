@@ -30,7 +30,7 @@ constexpr ErrorCode kErrorCodes[] = {
                  "the profiler is running already (deprecated)"),
     GPURUN_ERROR(CUDA_ERROR_PROFILER_ALREADY_STOPPED,
                  "the profiler is stopped already (deprecated)"),
-    GPURUN_ERROR(CUDA_ERROR_STUB_LIBRARY, "a stub library stands in the place of the CUDA driver"),
+    GPURUN_ERROR(CUDA_ERROR_STUB_LIBRARY, "a stub library is loaded in place of the CUDA driver"),
     GPURUN_ERROR(CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, "this call needs a newer driver"),
     GPURUN_ERROR(CUDA_ERROR_DEVICE_UNAVAILABLE, "the device is busy or unavailable"),
     GPURUN_ERROR(CUDA_ERROR_MULTICAST_RESOURCE_FULL,

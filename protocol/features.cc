@@ -20,7 +20,7 @@ std::string feature_name(unsigned bit) {
     case static_cast<unsigned>(Feature::kImagesByHash):
       return "loading code images by their hash";
     case static_cast<unsigned>(Feature::kPushedCompletions):
-      return "completions told unasked";
+      return "pushed completions";
     case static_cast<unsigned>(Feature::kDeviceWindows):
       return "windows of device addresses";
     case static_cast<unsigned>(Feature::kResume):

@@ -24,7 +24,7 @@ Status check_launch(const RecordHeader& header, ByteView payload) {
   }
   const std::size_t wanted = launch_attributes_offset(launch.parameter_bytes) +
                              launch.attribute_count * sizeof(LaunchAttribute);
-  if (payload.size() != wanted) return malformed(header, "launch of another size than it says");
+  if (payload.size() != wanted) return malformed(header, "launch of another size than stated");
   return {};
 }
 
@@ -35,7 +35,7 @@ Status check_box(const RecordHeader& header, ByteView payload) {
   std::uint64_t bytes = 0;
   if (__builtin_mul_overflow(box.width, box.lines, &bytes) ||
       __builtin_mul_overflow(bytes, box.slices, &bytes) || bytes == 0 || bytes != box.copy.bytes) {
-    return malformed(header, "box of another size than it says");
+    return malformed(header, "box of another size than stated");
   }
   return {};
 }
@@ -51,7 +51,7 @@ Status check_copy(const RecordHeader& header, ByteView payload) {
   switch (header.form) {
     case Form::kCopyInline:
       if (copy.bytes > limits::kInlineCopyInBytesMax || inline_bytes != copy.bytes) {
-        return malformed(header, "inline copy of another size than it says");
+        return malformed(header, "inline copy of another size than stated");
       }
       return {};
     case Form::kCopyIn:
@@ -123,7 +123,7 @@ Result<RecordView> parse_record(ByteView bytes) {
   if (hot && header.order != Order::kStream) return malformed(header, "ordered in no stream");
   if ((header.flags & ~kFlagsKnown) != 0) return malformed(header, "unknown flags");
   if ((header.flags & kFlagTell) != 0 && header.form != Form::kEventRecord) {
-    return malformed(header, "nothing to tell");
+    return malformed(header, "nothing to report");
   }
   const bool on_demand = header.order == Order::kOrderedHost || header.form == Form::kCopyIn;
   if ((header.flags & kFlagBulkOnDemand) != 0 && (!on_demand || header.bulk == 0)) {
@@ -134,7 +134,7 @@ Result<RecordView> parse_record(ByteView bytes) {
   if ((header.flags & kFlagBox) != 0 && !copies) return malformed(header, "no copy of a box");
   const bool gates = header.order == Order::kContext || header.order == Order::kOrderedHost;
   if ((header.flags & kFlagPassesStreams) != 0 && (!gates || (header.flags & kFlagBarrier) != 0)) {
-    return malformed(header, "passes streams, but stands in no context's order");
+    return malformed(header, "passes streams, but has no context's order");
   }
   if (header.reserved != 0) return malformed(header, "reserved field is used");
   if (header.lane >= limits::kLanesMax) return malformed(header, "lane over the bound");

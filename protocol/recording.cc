@@ -110,7 +110,7 @@ Result<Recording> parse_recording(ByteView bytes) {
   if (!reader.take(&head) || head.magic != kRecordingMagic) return wrong("this is no recording");
   recording.dropped = head.dropped;
   if (!reader.take(head.event_count, &recording.events)) {
-    return wrong("a recording of fewer events than it says");
+    return wrong("a recording of fewer events than stated");
   }
   for (const RecordedEvent& event : recording.events) {
     if (!is_sound(event)) return wrong("a recorded event that makes no sense");
@@ -121,7 +121,7 @@ Result<Recording> parse_recording(ByteView bytes) {
     std::string text;
     if (!reader.take(&name) || name.bytes > kRecordedNameBytesMax ||
         !reader.take(name.bytes, &text)) {
-      return wrong("a recording of fewer names than it says");
+      return wrong("a recording of fewer names than stated");
     }
     recording.names[name.subject] = std::move(text);
   }

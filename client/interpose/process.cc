@@ -34,7 +34,7 @@ std::atomic<int> g_driver_version{0};  // Of the last session, of this process o
 std::mutex g_connecting;
 
 int failed(const Status& status, int result) {
-  GPURUN_LOG(kError, "no CUDA device can be used: %s", status.to_string().c_str());
+  GPURUN_LOG(kError, "no CUDA device can be used: %s", status.message().c_str());
   return result;
 }
 

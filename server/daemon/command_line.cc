@@ -41,7 +41,7 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
   app.add_option("--ready-fd", config.ready_fd,
                  "descriptor to write the address to, once this server listens");
   app.add_flag("--insecure-plaintext", config.insecure_plaintext,
-               "let clients beyond this machine do without TLS, if they say so, too");
+               "let clients beyond this machine do without TLS, if they have the same option");
   app.add_flag("--tls", config.tls, "speak TLS only, also within this machine");
   app.add_option("--tls-certificate", config.tls_certificate,
                  "PEM file with this server's certificate; else it makes one");

@@ -121,8 +121,8 @@ Result<std::string> in_ascii(const std::string& path, std::string_view text) {
       return Status(Code::kInvalidArgument,
                     path + ":" + std::to_string(place.line()) + ": column " +
                         std::to_string(place.column()) +
-                        (bytes == 0 ? " is no UTF-8"
-                                    : " holds a character beyond ASCII, which may stand in "
+                        (bytes == 0 ? " is not UTF-8"
+                                    : " has a character beyond ASCII, which is allowed in "
                                       "comments and in double quotes of one line only"));
     }
     char escape[16];

@@ -137,7 +137,7 @@ void leave_fingerprint_for(const Config& config, const transport::tls::Identity*
   const std::string path = token_file_of(config);
   if (path.empty()) return;
   const Status left = leave_fingerprint(path, identity);
-  if (!left.ok()) spdlog::warn("gpuctl token cannot tell the fingerprint: {}", left.message());
+  if (!left.ok()) spdlog::warn("gpuctl token cannot show the fingerprint: {}", left.message());
 }
 
 Result<std::shared_ptr<TokenStore>> open_tokens(const Config& config,

@@ -85,7 +85,7 @@ Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
   if (options_.tokens == nullptr) return no("this server knows no tokens of users");
   const Result<std::optional<TokenEntry>> entry = options_.tokens->find(*hello.token);
   if (!entry.ok()) {
-    return Status(Code::kUnavailable, "this server cannot read its tokens; its log says why");
+    return Status(Code::kUnavailable, "this server cannot read its tokens; its log has the reason");
   }
   const auto secret = shown_by(proof, *entry ? (*entry)->check : protocol::Key{}, *ours, hello);
   if (!*entry || !secret) {
@@ -104,7 +104,7 @@ Status Daemon::check_still_valid(const User& user) {
   const Result<protocol::TokenId> id = protocol::parse_token_id(user.token);
   if (!id.ok()) return id.status();
   const auto entry = options_.tokens->find(*id);
-  if (!entry.ok()) return no("this server cannot read its tokens; its log says why");
+  if (!entry.ok()) return no("this server cannot read its tokens; its log has the reason");
   if (!*entry) return no("token " + user.token + " of user " + user.name + " was revoked");
   return check_valid(**entry);
 }

@@ -273,7 +273,7 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
     const std::lock_guard lock(lease_links_mutex_);
     wake = lease_links_.find(lease)->second.wake.get();
   }
-  if (wake < 0) spdlog::warn("a client will not hear of deaths: no descriptor is free");
+  if (wake < 0) spdlog::warn("a client gets no notice of workers that end: no descriptor is free");
   // After a frame that has not gone out whole, no other may follow.
   for (bool heard = true;;) {
     pollfd all[] = {{connection.fd(), POLLIN | POLLRDHUP, 0},

@@ -36,13 +36,13 @@ Result<Bytes> peek_waiting(int fd, std::size_t bytes, Deadline deadline) {
     if (got < 0 && errno != EAGAIN && errno != EINTR) return Status::from_errno(errno, "peek");
     const ssize_t has = std::max<ssize_t>(got, 0);
     if (got == 0 || (told && left)) {
-      return Status(Code::kPeerGone, "the peer left before it said who it is");
+      return Status(Code::kPeerGone, "the peer left before it identified itself");
     }
     if (told && has <= told_of) {
       return Status(Code::kProtocol, "the peer sent urgent data where its first words belong");
     }
     if (told) told_of = has;
-    if (deadline.passed()) return Status(Code::kDeadline, "it does not say who it is");
+    if (deadline.passed()) return Status(Code::kDeadline, "it does not identify itself");
     pollfd ready = {fd, POLLIN | POLLRDHUP, 0};
     told = poll(&ready, 1, deadline.poll_timeout_ms()) > 0;
     left = told && (ready.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
@@ -85,9 +85,9 @@ Status Daemon::check_plaintext(const transport::Connection& connection) const {
   const bool within = connection.capabilities().same_host;
   if (!options_.tls_only && (within || live()->insecure_plaintext)) return {};
   return Status(Code::kRefused,
-                within ? "this server speaks TLS only; say --tls"
-                       : "this server speaks TLS beyond its machine; without it both sides would "
-                         "have to say --insecure-plaintext");
+                within ? "this server speaks TLS only; use --tls"
+                       : "this server speaks TLS beyond its machine; without it both sides need "
+                         "--insecure-plaintext");
 }
 
 // Reads and drops what has come before it closes. A close with unread bytes would discard the

@@ -174,7 +174,7 @@ int ledger_file(int ordinal) {
   }
   GPURUN_LOG(kWarning,
              "GPURUN_EMULATED: ledger: descriptor %d is no file open for reading and writing; "
-             "device %d shares its memory with nobody",
+             "device %d shares its memory with no other process",
              file, ordinal);
   return -1;
 }

@@ -278,7 +278,7 @@ std::optional<Bytes> ImageFolder::find(const Sha256Digest& digest) {
   const UniqueFd image = open_image(digest);
   if (!image.valid()) return std::nullopt;
   std::optional<Bytes> bytes = read_image(image.get(), digest);
-  if (!bytes.has_value()) remove(name_of(digest), "is not what its name says");
+  if (!bytes.has_value()) remove(name_of(digest), "does not match its name");
   return bytes;
 }
 
@@ -288,7 +288,7 @@ void ImageFolder::remove_if_damaged(const Sha256Digest& digest) {
   if (!image.valid() || fstat(image.get(), &about) != 0) return;
   const auto bytes = static_cast<std::uint64_t>(about.st_size);
   if (!walk(image.get(), bytes, digest, [](ByteView) { return true; })) {
-    remove(name_of(digest), "is not what its name says");
+    remove(name_of(digest), "does not match its name");
   }
 }
 

@@ -41,7 +41,7 @@ Status Decoder::run() {
     Result<std::size_t> received = receive();
     if (!received.ok()) {
       if (received.status().code() != Code::kDeadline) return received.status();
-      return Status(Code::kPeerGone, "nothing was heard of the client for " +
+      return Status(Code::kPeerGone, "the client has sent nothing for " +
                                          std::to_string(silence_deadline_.count()) + " ms");
     }
     reader_.filled(*received);

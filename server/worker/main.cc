@@ -159,7 +159,7 @@ Status check_gpus(const CudaDriver& driver, std::uint32_t leased) {
   if (shown >= 0 && static_cast<std::uint32_t>(shown) <= leased) return {};
   return Status(Code::kUnavailable, "the driver shows " + std::to_string(shown) + " GPUs of " +
                                         std::to_string(leased) +
-                                        ": it does not heed CUDA_VISIBLE_DEVICES");
+                                        ": it ignores CUDA_VISIBLE_DEVICES");
 }
 
 Result<Started> start(const std::string& path, std::unique_ptr<CudaDriver> mapped,

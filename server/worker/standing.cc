@@ -124,10 +124,10 @@ void ExecutorState::tell_standing() {
                              : is_early_wait(standing.copy) ? "wait for a stream or an event"
                                                             : "synchronous copy to the device";
     const std::string words =
-        "of one thread has stood for " + std::to_string(options.standing_after.count()) +
+        "of one thread has waited for " + std::to_string(options.standing_after.count()) +
         " ms behind a " + kind +
-        " of another, which was answered early and "
-        "stands behind unfinished work. If that work waits for this very call, neither ends: "
+        " of another thread, which was answered early and "
+        "waits for unfinished work. If that work waits for this call, neither ends: "
         "GPURUN_SYNC=1 makes such calls wait before they return, as on a local GPU";
     protocol::ReplyHeader item;
     item.kind = protocol::ReplyKind::kOutput;

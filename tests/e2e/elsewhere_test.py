@@ -105,7 +105,7 @@ class Elsewhere(unittest.TestCase):
             self.assertEqual(encrypted.returncode, 0, encrypted.stderr)
             alone = self.client(*server.options(), "--insecure-plaintext", "--", *where)
             self.assertEqual(alone.returncode, 125)
-            self.assertIn("both sides would have to say", alone.stderr)
+            self.assertIn("both sides need", alone.stderr)
         print(done.stdout)
 
 

@@ -72,7 +72,7 @@ class Cache(unittest.TestCase):
             self.assertGreater(bytes_sent(server), IMAGE_BYTES)
             await_image(self.cache)
             self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
-        self.assertIn("is not what its name says", server.errors)
+        self.assertIn("does not match its name", server.errors)
 
     def test_an_image_is_sent_once(self):
         self.check_sent_once("--worker-uids", "none")

@@ -264,7 +264,7 @@ class Login(unittest.TestCase):
         self.assertEqual(self.kept(), {})
 
     def test_wrong_words(self):
-        for words, said in (((), "server is required"), (("gpurun1_" + "0" * 90,), "a token stands where"), (("a", "gpurun1_" + "0" * 90), "gpurun1_.hidden"), (("a", "b"), "login: "), (("::1",), "in brackets"),
+        for words, said in (((), "server is required"), (("gpurun1_" + "0" * 90,), "a token is in the place of"), (("a", "gpurun1_" + "0" * 90), "gpurun1_.hidden"), (("a", "b"), "login: "), (("::1",), "in brackets"),
                             (("a", "--fingreprint", "x"), "did you mean --fingerprint"),
                             (("a", "--fingerprint", "x"), "fingerprint: ")):
             done = self.run_program(world.GPURUN, "login", *words)

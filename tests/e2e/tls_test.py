@@ -277,7 +277,7 @@ class Tls(unittest.TestCase):
             self.assertFalse(os.listdir(self.home.name), "nobody is met")
             done = self.run_program(server, "--server-fingerprint", NO_FINGERPRINT)
             self.assertEqual(done.returncode, 125)
-            self.assertIn("not the one that was told", done.stderr)
+            self.assertIn("not the expected key", done.stderr)
             done = self.run_program(server, "--server-fingerprint", "sha256:12")
             self.assertIn("is no fingerprint", done.stderr)
             own = os.path.join(server.state.name, "server-certificate.pem")
@@ -296,7 +296,7 @@ class Tls(unittest.TestCase):
             done = self.run_program(server, "--server-fingerprint", right, tls=())
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             for target, words, said in (
-                    (server, ("--server-fingerprint", NO_FINGERPRINT), "not the one that was told"),
+                    (server, ("--server-fingerprint", NO_FINGERPRINT), "not the expected key"),
                     (server, ("--tls-ca", own), "certificate is not trusted"),
                     (plain, ("--server-fingerprint", right), "it has no certificate"),
                     (plain, ("--tls-ca", own), "it has no certificate")):
@@ -439,7 +439,7 @@ class Tls(unittest.TestCase):
                 done = gpurun("--tls", "--token-file", token, "-l", one.address, "--",
                               world.ARGS.client, "once", env=environment(XDG_CONFIG_HOME=self.home.name))
                 self.assertEqual(done.returncode, status, done.stderr)
-            self.assertIn("not the one that was told", done.stderr)
+            self.assertIn("not the expected key", done.stderr)
             self.assertFalse(os.path.exists(os.path.join(self.home.name, "gpurun")), "nobody is met")
 
     def test_who_makes_a_token_is_told_the_key_of_the_server(self):
@@ -464,7 +464,7 @@ class Tls(unittest.TestCase):
         with Server() as server, Plain() as plain:
             done = self.run_program(server, tls=())
             self.assertEqual(done.returncode, 125)
-            self.assertIn("this server speaks TLS only; say --tls", done.stderr)
+            self.assertIn("this server speaks TLS only; use --tls", done.stderr)
             done = self.run_program(plain)
             self.assertEqual(done.returncode, 125)
             self.assertIn("it has no certificate", done.stderr)

@@ -146,7 +146,7 @@ class WithoutTimes(Case):
         timeline = self.timeline()
         self.assertEqual(slices(timeline, "kernel"), [])
         (facts,) = timeline["otherData"]["processes"]
-        self.assertIn("does not tell", facts["kernels"])
+        self.assertIn("does not report", facts["kernels"])
         for category in ("call", "issue"):
             launches = sorted((each["args"]["call"], each["args"]["kernel"])
                               for each in slices(timeline, category) if each["name"] == "cuLaunchKernel")

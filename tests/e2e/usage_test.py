@@ -61,8 +61,8 @@ class WrongWords(unittest.TestCase):
                 (["--secret-file", secret], "--secret-file takes", {}),
                 (["--token=" + token], "there is no option", {}),
                 (["-s", token], "-s: cannot read", {}),
-                (["-l", token + ":x"], "a token stands where a server", {}),
-                ([], "GPURUN_SERVERS: a token stands", {"GPURUN_SERVERS": token}),
+                (["-l", token + ":x"], "a token is in the place of a server", {}),
+                ([], "GPURUN_SERVERS: a token is in the place", {"GPURUN_SERVERS": token}),
                 (["--tls-ca", token, "-l", "127.0.0.1:1"], "no server at|no certificates", {})):
             with self.subTest(words=words, changes=changes):
                 self.refused(words, said, **changes)

@@ -12,7 +12,7 @@ import world  # noqa: E402
 from both import PROGRAM  # noqa: E402
 
 MIB = 1 << 20
-NO_DEVICE = "^gpurun: error: no CUDA device can be used: resources exhausted: "
+NO_DEVICE = "^gpurun: error: no CUDA device can be used: "
 THREADS = 200 if world.ARGS.sanitizer else 2_500  # Four times.
 LARGE_STORAGE = os.path.join(both.FOLDER, "process_large_storage")
 

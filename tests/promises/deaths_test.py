@@ -38,7 +38,7 @@ DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 WORKER = r"the worker of (this|a) process died: signal 9 \(Killed\)"
 SERVER = r"the private server has ended \(signal 9, Killed\)|it ended the lease: |server \S+ ended the lease: "
 NO_SERVER = r"^gpurun: (server \S+ hung up: |no server at |.* did not start |.*is a private server on this)"
-LOST = r"no CUDA device can be used: |is gone: peer gone: "
+LOST = r"no CUDA device can be used: |is gone: "
 LAST_CALL = r"; the last call was \w+ \(number \d+\)\. Every CUDA call fails from now on with "
 
 

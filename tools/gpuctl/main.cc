@@ -88,7 +88,9 @@ Result<ServerChoice> choose(const Words& words) {
 
 CLI::App* add_token_command(CLI::App* app, const char* name, const char* what, TokenWords* words) {
   CLI::App* command = app->add_subcommand(name, what);
-  command->add_option("--tokens", words->file, "gpurund's file of tokens, if it is told another")
+  command
+      ->add_option("--tokens", words->file,
+                   "gpurund's file of tokens, if it is not the default one")
       ->type_name("FILE");
   return command;
 }
@@ -104,8 +106,9 @@ std::vector<std::pair<CLI::App*, TokenCommand>> add_token_commands(CLI::App* tok
       ->type_name("DURATION");
   create->add_option("--note", words->note, "a line about it, for the list")->type_name("TEXT");
   create
-      ->add_option("--server-fingerprint", words->fingerprint,
-                   "this server's (own: as it says), so that the user's first link need not trust")
+      ->add_option(
+          "--server-fingerprint", words->fingerprint,
+          "the server's key (own: that of this machine's gpurund), for the user's first link")
       ->type_name("sha256:HEX|own");
   create->add_option("-o", words->output, "a new file for it (mode 0600), instead of stdout")
       ->type_name("FILE");

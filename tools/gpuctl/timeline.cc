@@ -367,7 +367,7 @@ std::string facts_of(const Traced& traced) {
           (clock.known() ? microseconds(signed_time(clock.error_ns())) : std::string("null"));
   text += ",\"kernels\":";
   text += kernels ? "\"as the device's driver timed them\""
-                  : "\"none: the driver does not tell when they ran\"";
+                  : "\"none: the driver does not report when they ran\"";
   return text + "}";
 }
 

@@ -132,8 +132,8 @@ void say_fingerprint(const std::optional<Sha256Digest>& named,
   }
   std::fprintf(
       stderr,
-      "gpuctl: this server's key is %s; tell the user, for gpurun --server-fingerprint, or "
-      "make the token name it: --server-fingerprint own\n",
+      "gpuctl: this server's key is %s; give it to the user, for gpurun --server-fingerprint, "
+      "or name it in the token: --server-fingerprint own\n",
       text.c_str());
 }
 

@@ -99,7 +99,7 @@ Status advised(const Status& status, const std::string& server, const Credential
       break;
     case Code::kPeerGone:
       advice = "server " + server + " hung up: " + status.message() +
-               "; is it a gpurund? Then its log may say why";
+               "; is it a gpurund? Then its log has the reason";
       if (status.message().find("TLS handshake") != std::string::npos) {
         advice += ", or it is one that speaks no TLS";
       }

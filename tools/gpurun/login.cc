@@ -134,7 +134,7 @@ Status confirm_key(Login* login) {
   if (login->security.fingerprint && *login->security.fingerprint != *login->key) {
     return Status(Code::kRefused, "the server " + login->server + " shows the key " + shown +
                                       ", not the one of --fingerprint: it is another server, or "
-                                      "somebody stands in between");
+                                      "a third party intercepts the link");
   }
   const auto known = client::look_up_server(login->known_servers(), login->server, *login->key);
   if (!known.ok()) return known.status();
@@ -145,7 +145,7 @@ Status confirm_key(Login* login) {
   if (isatty(STDIN_FILENO) == 0) {
     return Status(Code::kRefused, "the server " + login->server + " shows the key " + shown +
                                       ", and there is no terminal to ask on. If its operator "
-                                      "names the same (gpurund --fingerprint), say --fingerprint " +
+                                      "names the same (gpurund --fingerprint), use --fingerprint " +
                                       shown);
   }
   say("the server " + login->server + " shows the key " + shown);
@@ -222,7 +222,7 @@ Status perform(const LoginWords& words) {
               login->token_file().c_str(), user_servers_file().c_str());
   const char* variable = getenv(kServersVariable);
   if (variable != nullptr && *variable != '\0') {
-    say(std::string(kServersVariable) + " is set and stands over the default server");
+    say(std::string(kServersVariable) + " is set and overrides the default server");
   }
   return std::fflush(stdout) == 0 ? Status() : Status::from_errno(errno, "stdout");
 }

@@ -165,7 +165,7 @@ Result<std::unique_ptr<PrivateServer>> PrivateServer::start(const Places& places
         Code::kUnavailable,
         "the private server did not start (" + places.daemon + ")" +
             (device == Device::kReal && own_driver.empty()
-                 ? "; if NVIDIA's driver is not installed here, say --device emulated, or "
+                 ? "; if NVIDIA's driver is not installed here, use --device emulated, or "
                    "name a server with -l"
                  : ""));
   }

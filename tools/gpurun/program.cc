@@ -158,7 +158,7 @@ Status check_elf(const std::string& path, int fd, const std::string& asan_option
     if (library.compare(0, 7, "libasan") == 0 &&
         asan_options.find("verify_asan_link_order=0") == std::string::npos) {
       return refused(path +
-                     " is built with AddressSanitizer, which must be loaded first; say "
+                     " is built with AddressSanitizer, which must be loaded first; set "
                      "ASAN_OPTIONS=verify_asan_link_order=0");
     }
   }

@@ -74,7 +74,7 @@ Status add(const std::string& text, ServerList* list) {
     if (!address.ok()) return address.status();
     list->servers.push_back(*address);
   }
-  if (list->none && !list->servers.empty()) return wrong("'none' stands beside servers");
+  if (list->none && !list->servers.empty()) return wrong("'none' and servers are in one list");
   if (list->servers.size() > kServersMax) return wrong("more than 256 servers are named");
   return {};
 }
@@ -139,7 +139,7 @@ Result<Address> parse_address(const std::string& text) {
   // So that no resolver and no log gets it.
   if (protocol::holds_token_prefix(text)) {
     return wrong(
-        "a token stands where a server's HOST[:PORT] belongs; it is not looked up and not shown. "
+        "a token is in the place of a server's HOST[:PORT]; it is not looked up and not shown. "
         "Write gpurun login HOST, which asks for the token or reads it from stdin");
   }
   Address address;

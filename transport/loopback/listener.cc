@@ -11,7 +11,7 @@ Result<std::unique_ptr<Connection>> LoopbackListener::accept(Deadline deadline) 
   if (deadline.is_never()) {
     changed_.wait(lock, ready);
   } else if (!changed_.wait_until(lock, deadline.when(), ready)) {
-    return Status(Code::kDeadline, "nobody came to the loopback listener");
+    return Status(Code::kDeadline, "no connection came to the loopback listener");
   }
   if (stopped_) return Status(Code::kPeerGone, "the loopback listener was shut down");
   std::unique_ptr<Connection> connection = std::move(waiting_.front());

@@ -69,7 +69,7 @@ Result<std::unique_ptr<Connection>> TcpListener::accept(Deadline deadline) {
     const int ready = poll(entries, 2, deadline.poll_timeout_ms());
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "waiting on " + address_);
     if (ready <= 0) {
-      if (deadline.passed()) return Status(Code::kDeadline, "nobody came to " + address_);
+      if (deadline.passed()) return Status(Code::kDeadline, "no connection came to " + address_);
       continue;
     }
     if ((entries[0].revents & POLLIN) == 0) continue;
@@ -84,7 +84,7 @@ Result<std::unique_ptr<Connection>> TcpListener::accept(Deadline deadline) {
     }
     // The peer has left already. A series of such peers must not hold the caller beyond its
     // deadline.
-    if (deadline.passed()) return Status(Code::kDeadline, "nobody stayed at " + address_);
+    if (deadline.passed()) return Status(Code::kDeadline, "no connection stayed at " + address_);
   }
 }
 

@@ -34,8 +34,7 @@ int accept_any(int, X509_STORE_CTX*) { return 1; }
 std::string meaning(int alert) {
   switch (alert) {
     case static_cast<int>(Alert::kHandshakeFailure):
-      return "the other end will not speak TLS with us: it has no certificate, or no cipher of "
-             "ours";
+      return "the other end refuses TLS: it has no certificate, or none of our ciphers";
     case static_cast<int>(Alert::kAccessDenied):
       return "the other end refuses this connection: its user's token was revoked, the session has "
              "attached before, or there are "
@@ -43,7 +42,7 @@ std::string meaning(int alert) {
     case static_cast<int>(Alert::kDecryptError):
       return "the other end has another key for this ticket: the ticket is not proved";
     case static_cast<int>(Alert::kInternalError):
-      return "the other end failed; its log says why";
+      return "the other end failed; its log has the reason";
     case static_cast<int>(Alert::kUnknownKey):
       return "the lease is over, or that server never granted it";
     case SSL_AD_PROTOCOL_VERSION:
@@ -54,8 +53,8 @@ std::string meaning(int alert) {
       return "the other end does not trust our certificate";
     default: {
       const char* name = SSL_alert_desc_string_long(alert);
-      return "the other end says: " + std::string(name == nullptr ? "?" : name) + " (TLS alert " +
-             std::to_string(alert) + ")";
+      return "the other end reports: " + std::string(name == nullptr ? "?" : name) +
+             " (TLS alert " + std::to_string(alert) + ")";
     }
   }
 }

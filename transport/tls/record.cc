@@ -101,8 +101,8 @@ Result<Protection::Opened> Protection::open(ByteView record, MutableBytes first,
   const auto altered = [] {
     static_cast<void>(take_openssl_error());
     return Status(Code::kProtocol,
-                  "a record is not as the peer sealed it: it was altered on the way, or somebody "
-                  "else has sent it");
+                  "a record is not as the peer sealed it: it was altered on the way, or another "
+                  "party has sent it");
   };
   if (record.size() < kRecordHeaderBytes + 1 + kTagBytes) return altered();
   if (!choose_cipher(record.size()) || !begin_record(record.data())) return broken();

@@ -119,7 +119,7 @@ int PackedParameters::pack(const Kernel& kernel, void* const* parameters, void* 
   }
   if (!kernel.layout_known) {
     if (parameters == nullptr) return 0;
-    GPURUN_LOG(kWarning, "kernel %s: the server's driver does not tell its parameters",
+    GPURUN_LOG(kWarning, "kernel %s: the server's driver does not report its parameters",
                kernel.name.c_str());
     return CUDA_ERROR_NOT_SUPPORTED;
   }

@@ -349,7 +349,7 @@ class Stderr {
     EXPECT(!"the copy came to its turn");
   }).detach();
   const std::string line = said.line();
-  EXPECT(line.find("cuMemsetD32Async of one thread has stood for 100 ms") != std::string::npos);
+  EXPECT(line.find("cuMemsetD32Async of one thread has waited for 100 ms") != std::string::npos);
   EXPECT(line.find("GPURUN_SYNC=1") != std::string::npos);
   std::printf("PASSED\n");
   std::fflush(stdout);

@@ -209,8 +209,7 @@ TEST(GpurunWorker, WhoseDriverShowsMoreGpusThanItsLeaseHasServesNobody) {
   Session session;
   ASSERT_TRUE((*worker)->hand_over(session.order).ok());
   const std::string said = refusal_on(*session.log);
-  EXPECT_NE(said.find("shows 2 GPUs of 1: it does not heed CUDA_VISIBLE_DEVICES"),
-            std::string::npos)
+  EXPECT_NE(said.find("shows 2 GPUs of 1: it ignores CUDA_VISIBLE_DEVICES"), std::string::npos)
       << said;
   EXPECT_TRUE(ends(**worker));
   EXPECT_EQ((*worker)->how_it_failed(), "exit status 1");

@@ -59,7 +59,7 @@ TEST_F(ServerListTest, OneServerALine) {
   EXPECT_EQ(read("# nothing\n"), "");
   EXPECT_EQ(read(" none # here\n"), "none");
   EXPECT_EQ(read("none:4790\n"), "none:4790");
-  EXPECT_EQ(read("a\nnone\n"), ":2: 'none' stands beside servers");
+  EXPECT_EQ(read("a\nnone\n"), ":2: 'none' and servers are in one list");
   EXPECT_EQ(read("a\nb,c\n"), ":2: write one server a line, no commas");
   EXPECT_EQ(read("a\n\nb:x\n"), ":3: 'b:x': the port is a number from 1 to 65535");
   EXPECT_EQ(read("servers:4790\n"), "servers:4790");  // A host with that name.
@@ -73,10 +73,11 @@ TEST_F(ServerListTest, ATokenIsNoServerAndIsNotShown) {
         std::string("GPURUN1_0123"), std::string("gpurun1_")}) {
     const Result<ServerList> list = parse_server_list(text);
     ASSERT_FALSE(list.ok()) << text;
-    EXPECT_NE(list.status().message().find("a token stands where"), std::string::npos) << text;
+    EXPECT_NE(list.status().message().find("a token is in the place of"), std::string::npos)
+        << text;
     EXPECT_EQ(list.status().message().find("0123"), std::string::npos) << text;
   }
-  EXPECT_EQ(read("a\n" + token + "\n").find(":2: a token stands where"), 0u);
+  EXPECT_EQ(read("a\n" + token + "\n").find(":2: a token is in the place of"), 0u);
   EXPECT_EQ(read("gpurun1\ngpurun1.example:7\n"), "gpurun1:4790 gpurun1.example:7");
 }
 
