@@ -403,7 +403,7 @@ Bytes control_frame(ByteView payload, const std::optional<Tag>& tag) {
 
 Result<ControlHeader> parse_control_header(ByteView bytes, std::size_t payload_bytes_max) {
   if (bytes.size() < kControlHeaderBytes || load_little(bytes.data()) != kMagic) {
-    return Status(Code::kProtocol, "the peer does not speak gpurun's protocol");
+    return Status(Code::kProtocol, "what the peer sends is not gpurun's protocol");
   }
   const ControlHeader header{load_little(bytes.data() + 4), load_little(bytes.data() + 8)};
   if (header.payload_bytes == 0 || header.payload_bytes > payload_bytes_max) {

@@ -157,8 +157,11 @@ bool TcpConnection::seems_taken_away() const noexcept {
 Result<std::unique_ptr<Connection>> TcpConnection::adopt(UniqueFd fd, const Options& options) {
   Result<SocketAddress> near = local_address(fd.get());
   Result<SocketAddress> far = peer_address(fd.get());
+  if (near.ok() && !far.ok() && far.status().code() == Code::kPeerGone) {
+    return Status(Code::kPeerGone, "closed by the peer at once");
+  }
   if (!near.ok() || !far.ok()) {
-    return Status(Code::kInvalidArgument, "the descriptor is no connected socket");
+    return Status(Code::kInvalidArgument, "the descriptor is not a connected socket");
   }
   fd = kept(options.keeper, [&] { return move_up(std::move(fd), options.fd_min); });
   const bool same_host = far->is_loopback();
@@ -353,7 +356,9 @@ Result<std::unique_ptr<Connection>> connect(const SocketAddress& address, Deadli
     });
     return connected;
   }
-  return TcpConnection::adopt(std::move(fd), options);
+  auto adopted = TcpConnection::adopt(std::move(fd), options);
+  if (adopted.ok() || adopted.status().code() != Code::kPeerGone) return adopted;
+  return Status(Code::kPeerGone, "tcp " + address.to_string() + ": " + adopted.status().message());
 }
 
 Result<std::unique_ptr<Connection>> connect(const HostPort& address, Deadline deadline,

@@ -25,7 +25,8 @@ class TcpConnection final : public Connection {
  public:
   // Takes over a connected stream socket, made here or passed on by another process. Sets
   // close-on-exec, no delay and keep-alive, and moves it to options.fd_min or above.
-  // kInvalidArgument: `fd` is not a connected stream socket.
+  // kInvalidArgument: `fd` is not a stream socket. kPeerGone: it has no peer, which may have left
+  // since the socket was connected (getpeername(2), ENOTCONN).
   static Result<std::unique_ptr<Connection>> adopt(UniqueFd fd, const Options& options);
 
   const Capabilities& capabilities() const override { return capabilities_; }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -131,6 +132,29 @@ TEST(TcpConnectionTest, RefusesToAdoptWhatIsNoConnectedSocket) {
   auto adopted = tcp::TcpConnection::adopt(UniqueFd(open("/dev/null", O_RDONLY)), {});
   ASSERT_FALSE(adopted.ok());
   EXPECT_EQ(adopted.status().code(), Code::kInvalidArgument);
+}
+
+// A server that closes at once is one that has hung up, and no fault of the descriptor.
+TEST(TcpConnectionTest, APeerThatHasResetTheConnectionIsGone) {
+  const UniqueFd listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  ASSERT_EQ(bind(listening.get(), reinterpret_cast<sockaddr*>(&address), bytes), 0);
+  ASSERT_EQ(::listen(listening.get(), 1), 0);
+  ASSERT_EQ(getsockname(listening.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  UniqueFd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), bytes), 0);
+  UniqueFd peer(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const linger reset{1, 0};
+  ASSERT_EQ(setsockopt(peer.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+  peer.reset();
+  pollfd gone = {client.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&gone, 1, 10'000), 1);
+  auto adopted = tcp::TcpConnection::adopt(std::move(client), {});
+  ASSERT_FALSE(adopted.ok());
+  EXPECT_EQ(adopted.status().code(), Code::kPeerGone) << adopted.status().to_string();
 }
 
 // Programs use low numbers themselves (select(), dup2 onto 3). Ours stay away from them, also if
