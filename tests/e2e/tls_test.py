@@ -446,7 +446,7 @@ class Tls(unittest.TestCase):
         with Server() as server, Plain() as plain:
             right = fingerprint_of(server.state.name)
             for one, words, status, told in (
-                    (server, (), 0, f"this server's key is {right}; tell the user"),
+                    (server, (), 0, f"this server's key is {right}; give it to the user"),
                     (server, ("--server-fingerprint", right.upper()[len("SHA256:"):]), 0, ""),
                     (server, ("--server-fingerprint", NO_FINGERPRINT), 0,
                      f"warning: this server's key is {right}, not the one that the token names"),
