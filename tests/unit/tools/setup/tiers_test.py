@@ -43,6 +43,19 @@ class Tiers(unittest.TestCase):
                     ran |= set(chosen.choose(self.tests, tiers.today())[0])
             self.assertEqual(ran, self.wanted(chosen), preset)
 
+    def test_each_test_of_tsan_has_a_turn_with_the_emulated_device(self):
+        """Any of them may need the device, and then exists in these turns only."""
+        chosen, ran = tiers.Tiers("tsan"), set()
+        printed = subprocess.run([PROGRAM, "--emulated-under-tsan"], capture_output=True, text=True, check=True).stdout
+        for turn in map(int, printed.split()):
+            ran |= set(chosen.choose(self.tests, turn)[0])
+        self.assertEqual(ran, self.wanted(chosen))
+
+    def test_a_test_that_this_build_lacks_is_named_with_its_turn(self):
+        chosen = tiers.Tiers("tsan")
+        for turn in range(1, tiers.TURNS + 1):
+            self.assertIn(turn, chosen.turns_at(chosen.device_turn(turn)))
+
     def test_each_turn_names_what_it_skips(self):
         for preset in PRESETS:
             chosen = tiers.Tiers(preset)
