@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
@@ -92,6 +93,11 @@ class Unit(unittest.TestCase):
                              with_secret=False, before=before,
                              env=environment(CACHE_DIRECTORY="/var/cache/gpurun",
                                              STATE_DIRECTORY="/var/lib/gpurun"))
+
+    def test_the_installed_settings_bound_each_user(self):
+        with open(os.path.join(self.source, "gpurund.toml"), "rb") as file:
+            bounds = tomllib.load(file)["every-user"]
+        self.assertEqual((bounds["max-leases"], bounds["max-sessions"]), (32, 256))
 
     def test_a_worker_attaches_to_a_daemon_that_may_write_what_the_unit_lets_it(self):
         self.assertEqual(self.unit["ProtectSystem"], "strict")

@@ -147,6 +147,22 @@ class SeveralServers(unittest.TestCase):
             self.assertEqual(self.finish(run)[:2], (125, ""))
 
 
+class Precedence(unittest.TestCase):
+    def test_named_servers_override_the_default_ones(self):
+        with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "servers")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(server.address + "\n")
+            gone = f"127.0.0.1:{unused_port()}"
+            env = environment(GPURUN_SERVERS=gone)
+            for words in (["-l", server.address], ["-s", path]):
+                done = world.gpurun(*server.secret_options, *words, "--", "echo", "ran", env=env)
+                self.assertEqual((done.returncode, done.stdout), (0, "ran\n"), done.stderr)
+            done = world.gpurun(*server.secret_options, "--", "echo", "ran", env=env)
+            self.assertEqual((done.returncode, done.stdout), (125, ""))
+            self.assertRegex(done.stderr, f"no server at {gone}: .* The servers are those of GPURUN_SERVERS")
+
+
 class NoToken(unittest.TestCase):
     def test_a_user_without_a_token_is_told_what_the_server_wants(self):
         with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
