@@ -39,6 +39,18 @@ if __name__ == "__main__":
     with context.Pool(2) as pool: print("children", pool.map(work, [2, 3], chunksize=1))
     if sys.argv[2] != "parent-first": print("parent", work(1))
 """
+# No GPU is visible to the parent, and one to its child.
+FAILED_START = """
+import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+parent = cuda.cuInit(0)
+child = os.fork()
+if child == 0:
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+    os._exit(cuda.cuInit(0))
+print("parent %d, child %d" % (parent, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+"""
 
 
 class Forks(both.Case):
@@ -100,6 +112,14 @@ class Forks(both.Case):
                           ("forkserver", "parent-first"), ("fork", "parent-asks"),
                           ("forkserver", "parent-asks"), ("spawn", "parent-asks")):
                 self.both(sys.executable, path, *words, said=r"children \[8192, 12288\]")
+
+    def test_a_parent_whose_start_of_cuda_failed(self):
+        """Only a successful cuInit keeps CUDA from a child."""
+        if world.ARGS.sanitizer:
+            self.skipTest(both.NOT_INSTRUMENTED)
+        with both.script(FAILED_START) as path:
+            done = self.forwarded(sys.executable, path)
+            self.judge(done, done, said="parent 100, child 0")
 
     def test_services(self):
         self.both(PROGRAM, "daemon_of_its_own", said="the daemon has computed\nPASSED")

@@ -96,6 +96,12 @@ class Tiers(unittest.TestCase):
         for folder in given["folders"]:
             self.assertTrue(os.path.isdir(os.path.join(tiers.known_tests.ROOT, folder)), folder)
 
+    @unittest.skipUnless(WHOLE, "this build has not every test")
+    def test_the_costs_of_each_test_are_known(self):
+        """tools/setup/costs --measure BUILD TEST writes them."""
+        known = tiers.known_tests.costs()
+        self.assertEqual(sorted(set(self.tests) - set(known)), [])
+
     def test_waiting_tests_run_beside_each_other_and_lone_ones_do_not(self):
         known = {"waits": (10.0, 1.0), "computes": (10.0, 9.0), "short": (0.2, 0.0)}
         self.assertTrue(tiers.is_waiting("waits", {}, known))
