@@ -211,7 +211,7 @@ class File(unittest.TestCase):
                 ('log = "info"\n [ [=]]\n', 2, "a table's name must follow '['"),
                 ('log = [[ [[[}', 1, "could not determine value type"),
                 ('listen = "127.0.0.1\n', 1, ""),
-                ('# a comment: \u00e4\ndriver = \u00e4\n', 2, "column 10 holds a character beyond"),
+                ('# a comment: \u00e4\ndriver = \u00e4\n', 2, "column 10 has a character beyond"),
                 ('lis\u0416ten = "x"\n', 1, "column 4 has a character beyond ASCII"),
                 ('log = "info"\u3042\n', 1, "column 13 has a character beyond ASCII"),
                 ('driver = "/\\"\u00e4\\\\" \u00e4\n', 1, "column 19 holds"),
