@@ -214,8 +214,8 @@ class File(unittest.TestCase):
                 ('# a comment: \u00e4\ndriver = \u00e4\n', 2, "column 10 has a character beyond"),
                 ('lis\u0416ten = "x"\n', 1, "column 4 has a character beyond ASCII"),
                 ('log = "info"\u3042\n', 1, "column 13 has a character beyond ASCII"),
-                ('driver = "/\\"\u00e4\\\\" \u00e4\n', 1, "column 19 holds"),
-                ("driver = '/\\'\u00e4\n", 1, "column 14 holds"),
+                ('driver = "/\\"\u00e4\\\\" \u00e4\n', 1, "column 19 has"),
+                ("driver = '/\\'\u00e4\n", 1, "column 14 has"),
                 ("cache = '/\u00e4'\n", 1, "in double quotes"),
                 ('driver = """/\\\n\n \u00e4"""\n', 3, "quotes of one line only"),
                 (" " * (1 << 20) + "\n", "", "more than 1 MiB")):
