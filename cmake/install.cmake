@@ -5,6 +5,7 @@
 #   bin/gpurun, gpuctl, gpurund     libexec/gpurun/gpurun-worker
 #   lib/gpurun/client/              what programs load: libcuda.so.1, libnvidia-ml.so.1, libgpurun-nvjitlink.so
 #   lib/gpurun/emulated/            the emulated device under the same names
+#   share/man/                      the manual, where go-md2man is installed
 include(GNUInstallDirs)
 
 # Every install rule for a target goes through this function, so that gpurun_install_set builds all
@@ -29,8 +30,28 @@ gpurun_install_targets(RUNTIME bin server gpurund)
 gpurun_install_targets(RUNTIME libexec/gpurun server gpurun-worker)
 gpurun_install_targets(LIBRARY lib/gpurun/client client gpurun_client_library gpurun_client_nvml gpurun_nvjitlink)
 gpurun_install_targets(LIBRARY lib/gpurun/emulated server gpurun_emulated_cuda gpurun_emulated_nvml)
+
+# Manual pages of docs/man, where go-md2man is installed.
+find_program(GPURUN_MD2MAN go-md2man)
+set(man_pages "")
+function(gpurun_man_page name section component)
+  set(page "${CMAKE_BINARY_DIR}/packaging/man/${name}.${section}")
+  add_custom_command(OUTPUT "${page}"
+    COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/site/man_page
+            ${CMAKE_SOURCE_DIR}/docs/man/${name}.${section}.md "${page}"
+    DEPENDS docs/man/${name}.${section}.md tools/site/man_page VERBATIM)
+  install(FILES "${page}" DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT ${component})
+  set(man_pages ${man_pages} "${page}" PARENT_SCOPE)
+endfunction()
+if(GPURUN_MD2MAN AND Python3_EXECUTABLE)
+  gpurun_man_page(gpurun 1 client)
+  gpurun_man_page(gpuctl 1 client)
+  gpurun_man_page(gpurund 8 server)
+  gpurun_man_page(gpurun-emulated 7 server)
+endif()
+add_custom_target(gpurun_man_pages ALL DEPENDS ${man_pages})
 get_property(installed GLOBAL PROPERTY gpurun_installed)
-add_custom_target(gpurun_install_set DEPENDS ${installed})
+add_custom_target(gpurun_install_set DEPENDS ${installed} gpurun_man_pages)
 
 # The unit names the prefix of `cmake --install --prefix`, which is known only at installation.
 install(CODE "

@@ -4,6 +4,7 @@ into one folder, moves it, and runs from there without naming the parts.
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,23 @@ from world import environment  # noqa: E402
 
 
 class Install(unittest.TestCase):
+    def check_manual(self, folder):
+        """Each page names itself and has its whole source's last heading."""
+        if shutil.which("go-md2man") is None:
+            print("SKIPPED: the manual is not made without go-md2man")
+            return
+        for page, section, heading in (("gpurun", 1, "ENVIRONMENT"), ("gpuctl", 1, "DESCRIPTION"),
+                                       ("gpurund", 8, "DESCRIPTION"), ("gpurun-emulated", 7, "DESCRIPTION")):
+            with open(f"{folder}/man{section}/{page}.{section}", encoding="utf-8") as file:
+                text = file.read()
+            self.assertRegex(text, rf"(?m)^\.TH {page} {section}$")
+            self.assertRegex(text, rf"(?m)^\.SH {heading}$")
+            self.assertNotIn("](", text)  # A link is its words.
+        if shutil.which("man"):
+            shown = subprocess.run(["man", "-M", folder, "gpurun"], capture_output=True, text=True,
+                                   timeout=world.SECONDS)
+            self.assertIn("gpurun - run a CUDA program on GPUs of another machine", shown.stdout)
+
     def test_an_installed_and_moved_tree_runs(self):
         with tempfile.TemporaryDirectory() as folder:
             first, second = os.path.join(folder, "first"), os.path.join(folder, "second")
@@ -33,6 +51,7 @@ class Install(unittest.TestCase):
                          "lib/gpurun/client/libnvidia-ml.so.1",
                          "lib/systemd/system/gpurund.service", "share/gpurun/gpurund.toml"):
                 self.assertTrue(os.path.exists(os.path.join(second, path)), path)
+            self.check_manual(os.path.join(second, "share/man"))
             env = environment(GPURUN_CLIENT_DIR=None, GPURUN_DRIVER=None)
             if not os.path.exists("/dev/nvidiactl"):
                 self.assertTrue(os.path.exists(f"{second}/lib/gpurun/emulated/libcuda.so.1"))
