@@ -98,9 +98,10 @@ class Tiers(unittest.TestCase):
 
     @unittest.skipUnless(WHOLE, "this build has not every test")
     def test_the_costs_of_each_test_are_known(self):
-        """tools/setup/costs --measure BUILD TEST writes them."""
+        """tools/setup/costs --measure BUILD TEST writes them. What a machine must fetch differs."""
         known = tiers.known_tests.costs()
-        self.assertEqual(sorted(set(self.tests) - set(known)), [])
+        self.assertEqual([name for name, properties in self.tests.items()
+                          if name not in known and not properties.get("FIXTURES_SETUP")], [])
 
     def test_waiting_tests_run_beside_each_other_and_lone_ones_do_not(self):
         known = {"waits": (10.0, 1.0), "computes": (10.0, 9.0), "short": (0.2, 0.0)}
