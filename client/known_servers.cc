@@ -81,8 +81,7 @@ Status changed(const std::string& place, const std::string& server, const std::s
       "the server " + server + " shows another key than it did before: " + shown + " now, " +
           known + " in " + place +
           ". Either the server was set up anew, or a third party intercepts the link. Ask its "
-          "operator "
-          "for its fingerprint (gpurund --fingerprint prints it); if that is the key that "
+          "operator for its fingerprint (gpurund --fingerprint prints it); if that is the key that "
           "it shows now, remove that line and try again");
 }
 

@@ -13,7 +13,9 @@
 namespace gpurun::server {
 namespace {
 
-constexpr int kOldestVersion = 12040;
+// CUDA 12.4 brought the calls that report the layout of a kernel's parameters (cuda.h of 12.4,
+// cuKernelGetParamInfo). Launches need it.
+constexpr int kReportsParameters = 12040;
 
 // Our client library answers this table. As a driver it would forward to itself without end.
 bool is_our_client(void* library) {
@@ -71,10 +73,8 @@ Status CudaDriver::initialize() {
   }
   result = GPURUN_DRIVER(*this, cuDriverGetVersion, &version_);
   if (result != CUDA_SUCCESS) return Status::cuda(result, path_ + ": no version");
-  // Launches need the layout of a kernel's parameters. CUDA 12.4 brought the calls that report it
-  // (release notes of CUDA 12.4).
-  const bool reports_parameters = dlsym(library_, "cuKernelGetParamInfo") != nullptr;
-  if (version_ < kOldestVersion && !reports_parameters) {
+  // An emulated device of an older version reports it all the same.
+  if (version_ < kReportsParameters && dlsym(library_, "cuKernelGetParamInfo") == nullptr) {
     return Status(Code::kUnavailable,
                   path_ + " is a driver for CUDA " + std::to_string(version_ / 1000) + "." +
                       std::to_string(version_ % 1000 / 10) +

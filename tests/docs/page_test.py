@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs every block of commands of a page, in order, on two hosts (markdown_blocks.py, two_hosts.py).
-A page with a command that fails, or that does not print what the page promises, fails.
+A page with a command that fails, or that does not print what the page promises, fails. So does a page of
+which nothing can be run.
 
 usage: page_test.py --root ROOT --build BUILD PAGE
 """
@@ -41,6 +42,9 @@ def main():
         return SKIPPED
     with open(os.path.join(args.root, args.page), encoding="utf-8") as file:
         every = markdown_blocks.commands(args.page, file.read())
+    if all(block.not_run for block in every):
+        print(f"FAILED: no block of {args.page} is run")
+        return 1
     built = os.path.join(args.build, "programs")
     programs = {"program": f"{built}/reuse", "sample_mnist": f"{built}/sample_mnist",
                 "sample_mnist_data": f"{built}/sample_mnist_data",

@@ -2,9 +2,12 @@
 """The runner of pages: it refuses a page that it cannot read whole, and fails for each way in which
 a page can be wrong.
 
-usage: runner_test.py --build BUILD
+Each block of commands in the docs is on a page that is run, or says why no test runs it.
+
+usage: runner_test.py --root ROOT --build BUILD --pages PAGE ...
 """
 import argparse
+import glob
 import os
 import sys
 import unittest
@@ -12,7 +15,7 @@ import unittest
 import markdown_blocks
 import two_hosts
 
-BUILD = None
+ARGUMENTS = None
 
 
 def page(*lines):
@@ -38,6 +41,17 @@ class Parser(unittest.TestCase):
         self.assertEqual(len(page("<!-- a note -->", "```sh", "true", "```")), 1)
 
 
+class Pages(unittest.TestCase):
+    def test_no_commands_are_left_out(self):
+        every = ["README.md", *sorted(glob.glob("docs/*.md", root_dir=ARGUMENTS.root))]
+        self.assertLess(len(ARGUMENTS.pages), len(every))
+        for name in every:
+            with open(os.path.join(ARGUMENTS.root, name), encoding="utf-8") as file:
+                blocks = markdown_blocks.commands(name, file.read())  # Refuses a block without a language.
+            left_out = [block.where() for block in blocks if not block.not_run]
+            self.assertEqual(bool(left_out), name in ARGUMENTS.pages, left_out or name)
+
+
 class Runner(unittest.TestCase):
     def setUp(self):
         lacking = two_hosts.missing_tools()
@@ -45,7 +59,7 @@ class Runner(unittest.TestCase):
             self.skipTest(f"two hosts need {lacking}")
 
     def test_what_is_wrong_is_found(self):
-        with two_hosts.TwoHosts(BUILD, {}) as hosts:
+        with two_hosts.TwoHosts(ARGUMENTS.build, {}) as hosts:
             for lines, wrong in (
                     (("```sh", "false", "true", "```"), "exit status 1, not 0"),
                     (("<!-- on client, exit 125 -->", "```sh", "true", "```"), "exit status 0, not 125"),
@@ -58,7 +72,7 @@ class Runner(unittest.TestCase):
                 self.assertIn(wrong, found)
 
     def test_the_hosts_are_two(self):
-        with two_hosts.TwoHosts(BUILD, {}) as hosts:
+        with two_hosts.TwoHosts(ARGUMENTS.build, {}) as hosts:
             for lines in (
                     ("<!-- prints: laptop -->", "```sh", "hostname", "```"),
                     ("<!-- on server -->", "<!-- prints: gpu.example.org -->", "```sh", "hostname",
@@ -74,7 +88,9 @@ class Runner(unittest.TestCase):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
+    parser.add_argument("--root", required=True, type=os.path.abspath)
     parser.add_argument("--build", required=True, type=os.path.abspath)
-    arguments, sys.argv[1:] = parser.parse_known_args()
-    BUILD = arguments.build
+    parser.add_argument("--pages", required=True, nargs="+")
+    ARGUMENTS = parser.parse_args()
+    sys.argv[1:] = []
     unittest.main(verbosity=2)

@@ -71,6 +71,7 @@ class TwoHosts:
     def __init__(self, build, programs):
         self.build, self.programs = build, programs
         self.folder = tempfile.TemporaryDirectory()
+        self.log = os.path.join(self.folder.name, "served.log")
         self.served, self.token, self.hosts = None, None, {}
 
     def __enter__(self):
@@ -171,7 +172,6 @@ class TwoHosts:
 
     def _serve(self, block):
         self.stop_serving()
-        self.log = os.path.join(self.folder.name, "served.log")
         with open(self.log, "wb") as log:
             self.served = self.hosts[block.host].start(block.text, stdin=subprocess.DEVNULL,
                                                        stdout=log, stderr=subprocess.STDOUT)
@@ -187,7 +187,7 @@ class TwoHosts:
             select.select([], [], [], 0.02)
 
     def stop_serving(self):
-        """Returns what is wrong with the end of what served."""
+        """Ends what a block left running. A server that does not end in time is an error."""
         served, self.served = self.served, None
         if served is None or served.poll() is not None:
             return

@@ -30,8 +30,8 @@ def place_of(path):
     """Where the site has that path, from the site's root as mkdocs names its sources."""
     if path.startswith("docs/"):
         return path[len("docs/"):]
-    return f"{PLACE}/{path}" if path.endswith(".md") else f"{PLACE}/{path}.txt" if not path.endswith(
-        (".txt", ".json", ".svg", ".png")) else f"{PLACE}/{path}"
+    shown = path.endswith((".md", ".txt", ".json", ".svg", ".png"))
+    return f"{PLACE}/{path}" if shown else f"{PLACE}/{path}.txt"  # A browser shows text, and saves a .toml.
 
 
 def on_files(files, config):
