@@ -137,7 +137,7 @@ Result<std::optional<int>> read_command_line(int argc, char** argv, Config* conf
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return std::optional<int>(app.exit(error));
-    std::fprintf(stderr, "gpurund: %s%s; gpurund --help shows what there is\n",
+    std::fprintf(stderr, "gpurund: %s%s; gpurund --help lists the options\n",
                  protocol::hide_tokens(error.what()).c_str(),
                  did_you_mean(app, argc, argv).c_str());
     return std::optional<int>(kExitWrongUsage);

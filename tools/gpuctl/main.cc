@@ -152,7 +152,7 @@ int run_gpuctl(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version.
-    complain(error.what() + did_you_mean(app, argc, argv) + "; gpuctl --help shows what there is");
+    complain(error.what() + did_you_mean(app, argc, argv) + "; gpuctl --help lists the options");
     return kExitWrongUsage;
   }
   for (const auto& [command, run] : token_commands) {

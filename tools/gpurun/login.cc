@@ -76,7 +76,7 @@ Result<LoginWords> parse_words(int argc, const char* const* argv) {
     words.help = app.help();
   } catch (const CLI::ParseError& error) {
     return wrong(std::string("login: ") + error.what() + did_you_mean(app, argc - 1, argv + 1) +
-                 "; gpurun login --help shows what there is");
+                 "; gpurun login --help lists the options");
   }
   return words;
 }

@@ -195,7 +195,7 @@ Result<Options> parse_options(int argc, const char* const* argv) {
     return wrong(later_option(own_count, argv,
                               "there is no option " + behind_colon(error.what()) +
                                   did_you_mean(app, own_count, argv) +
-                                  "; gpurun --help shows those there are"));
+                                  "; gpurun --help lists the options"));
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string_view sentence = error.what();
     const bool twice = sentence.find("At Most") != std::string_view::npos;
