@@ -1,5 +1,5 @@
-"""TLS ends: servers with TLS, strangers that say anything, programs between whose ends a relay alters a
-hello, and programs that attach with given values."""
+"""TLS ends: servers with TLS, strangers that say anything, programs that attach with given values, and
+programs with a relay before the server that alters a hello."""
 import os
 import socket
 import subprocess
