@@ -2,7 +2,7 @@
 
 from emit_header import prototype
 
-# Math libraries of NVIDIA get another answer than other callers (server/emulated/api/caller.h).
+# Math libraries of NVIDIA get another answer than other callers (emulated/api/caller.h).
 ASKED_BY_CALLER = {"cuDeviceGetAttribute", "cuDeviceComputeCapability"}
 # Refused by a function of its own, which needs these parameters for its message.
 REFUSED_BY = {"cuLibraryGetManaged": ("refuse_managed_variable", ["name"])}
@@ -124,7 +124,7 @@ def unnamed(row, but=()):
 
 # --- emulated device --------------------------------------------------------------------------
 
-EMULATED_HEAD = """// What the emulated device may implement; server/emulated/implemented.list says what it does.
+EMULATED_HEAD = """// What the emulated device may implement; emulated/implemented.list says what it does.
 %s#pragma once
 
 #include <cstdint>
@@ -152,11 +152,11 @@ EMULATED_TOP = """
 #include <iterator>
 
 #include "base/log.h"
-#include "server/emulated/api.h"
-#include "server/emulated/api/borrowed_context.h"
-#include "server/emulated/api/caller.h"
-#include "server/emulated/objects/capture.h"
-#include "server/emulated/objects/thread_state.h"
+#include "emulated/api.h"
+#include "emulated/api/borrowed_context.h"
+#include "emulated/api/caller.h"
+#include "emulated/objects/capture.h"
+#include "emulated/objects/thread_state.h"
 
 namespace {
 // Said once for each function: some programs ask thousands of times.

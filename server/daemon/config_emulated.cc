@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "emulated/setting_words.h"
 #include "server/daemon/config_values.h"
-#include "server/emulated/setting_words.h"
 
 namespace gpurun::server {
 namespace {

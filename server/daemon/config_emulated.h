@@ -10,7 +10,7 @@
 namespace gpurun::server {
 
 // Reads the table into `words`, in the form of GPURUN_EMULATED. The emulated device's own rules
-// check the values (server/emulated/setting_words.h).
+// check the values (emulated/setting_words.h).
 Status read_emulated(const ConfigPlace& place, const toml::node& node, std::string* words);
 
 }  // namespace gpurun::server

@@ -1,5 +1,5 @@
 // DeviceLedgers: one file for each device of an emulated driver, by which its workers share the
-// device's memory (server/emulated/memory_ledger.h, docs/adr/0012). The daemon only makes the files
+// device's memory (emulated/memory_ledger.h, docs/adr/0012). The daemon only makes the files
 // and passes them on. It reads nothing in them.
 //
 // Any thread.

@@ -1,4 +1,4 @@
-// TileAssembler: builds images of Tile IR by hand, after server/emulated/tile/operations.h and
+// TileAssembler: builds images of Tile IR by hand, after emulated/tile/operations.h and
 // driver_abi/tile_ir_layout.h. For tests and programs alike (C++17).
 #pragma once
 

@@ -2,7 +2,7 @@
 // where they overflow, floating point with NaN and infinities, and conversions.
 #include <cmath>
 
-#include "server/emulated/tile/operations.h"
+#include "emulated/tile/operations.h"
 #include "tests/emulated/tile_sheet.h"
 
 namespace gpurun::test {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/emulated/tile/operations.h"
+#include "emulated/tile/operations.h"
 #include "tests/emulated/tile_assembler.h"
 
 namespace gpurun::test {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "server/emulated/tile/operations.h"
+#include "emulated/tile/operations.h"
 #include "tests/emulated/tile_assembler.h"
 #include "tests/emulated/tile_world.h"
 

@@ -1,7 +1,7 @@
 // PTX text, which anyone may write: the index of a module, and every function of it.
 #include <string>
 
-#include "server/emulated/ptx/index.h"
+#include "emulated/ptx/index.h"
 #include "tests/fuzz/fuzz_target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -2,8 +2,8 @@
 // emulated device's translation, which must be PTX.
 #include "driver_abi/image_length.h"
 #include "driver_abi/tile_ir_layout.h"
-#include "server/emulated/ptx/index.h"
-#include "server/emulated/tile/translate.h"
+#include "emulated/ptx/index.h"
+#include "emulated/tile/translate.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {

@@ -18,8 +18,9 @@ INCLUDES = {
     "transport": ["transport", "base"],
     "client": ["client", "protocol", "transport", "driver_abi", "base"],
     "client/interpose": ["client", "protocol", "transport", "driver_abi", "base"],
+    # The server opens drivers at run time. The emulated one is a driver like any.
     "server": ["server", "protocol", "transport", "driver_abi", "base"],
-    "server/emulated": ["server/emulated", "driver_abi", "base"],
+    "emulated": ["emulated", "driver_abi", "base"],
     "tools": ["tools", "client", "protocol", "transport", "driver_abi", "base"],
 }
 # The only file of both layers: it writes the messages of the control connection as the schema has
@@ -28,7 +29,7 @@ EXCEPTIONS = {
     "protocol": {"transport/transport.h": re.compile(r"^protocol/control\.(h|cc)$")},
     # The emulated device's own rules check gpurund's file. They are text, and contain nothing of
     # the driver.
-    "server": {"server/emulated/setting_words.h": re.compile(r"^server/daemon/config_emulated\.cc$")},
+    "server": {"emulated/setting_words.h": re.compile(r"^server/daemon/config_emulated\.cc$")},
 }
 LINES_MAX = 600
 COLUMNS_MAX = 100
@@ -59,8 +60,6 @@ def may_include(path, rule, header):
     exception = EXCEPTIONS.get(rule, {}).get(header)
     if exception and exception.match(path):
         return True
-    if rule == "server" and header.startswith("server/emulated/"):
-        return False  # The server opens drivers at run time. The emulated one is a driver like any.
     return any(header.startswith(f + "/") for f in allowed)
 
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include "server/emulated/engine/engine.h"
+#include "emulated/engine/engine.h"
 
 namespace {
 

@@ -24,7 +24,7 @@ def names(path):
 def main():
     types = cuda_types.CudaTypes(os.path.join(ROOT, "driver_abi/cuda_types.toml"))
     rows = table.load(os.path.join(ROOT, "driver_abi/cuda_driver.toml"), types,
-                      names("server/emulated/implemented.list"))
+                      names("emulated/implemented.list"))
     cuda = ctypes.CDLL("libcuda.so.1")
     context, graph = ctypes.c_void_p(), ctypes.c_void_p()
     if cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0):

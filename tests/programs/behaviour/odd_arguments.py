@@ -164,7 +164,7 @@ def is_drawn(row):
 def main():
     types = cuda_types.CudaTypes(os.path.join(ROOT, "driver_abi/cuda_types.toml"))
     rows = table.load(os.path.join(ROOT, "driver_abi/cuda_driver.toml"), types,
-                      names("server/emulated/implemented.list"))
+                      names("emulated/implemented.list"))
     cuda = ctypes.CDLL("libcuda.so.1")
     if cuda.cuInit(0):
         return "no device"

@@ -1,0 +1,296 @@
+// Graphs: nodes, edges, and queries about them.
+#include <algorithm>
+
+#include "emulated/api.h"
+#include "emulated/api/entry.h"
+#include "emulated/api/graph_nodes.h"
+#include "emulated/objects/graph_exec.h"
+
+namespace gpurun::emulated {
+namespace {
+
+// Adds `operation` after the nodes of the list.
+CUresult add_node(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dependencies,
+                  std::size_t count, OperationPtr operation) {
+  const auto graph = handles().find<Graph>(graph_handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<GraphNodePtr> before;
+  GPURUN_TRY(find_nodes(*graph, dependencies, count, &before));
+  std::vector<GraphNodePtr> sorted = before;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    return CUDA_ERROR_INVALID_VALUE;  // "May not have any duplicate entries" (manual).
+  }
+  *out = graph->add(std::move(operation), std::move(before))->as<CUgraphNode>();
+  return CUDA_SUCCESS;
+}
+
+// Fills `list` with up to `*count` nodes, sets the rest to null, and sets `*count` to the number
+// written. Without a list sets `*count` to the number of nodes (manual, cuGraphGetNodes).
+CUresult list_nodes(const std::vector<GraphNodePtr>& nodes, CUgraphNode* list, std::size_t* count) {
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (list == nullptr) {
+    *count = nodes.size();
+    return CUDA_SUCCESS;
+  }
+  const std::size_t room = *count;
+  for (std::size_t i = 0; i < room; ++i) {
+    list[i] = i < nodes.size() ? nodes[i]->as<CUgraphNode>() : nullptr;
+  }
+  *count = std::min(room, nodes.size());
+  return CUDA_SUCCESS;
+}
+
+CUresult change_edges(CUgraph graph_handle, const CUgraphNode* from, const CUgraphNode* to,
+                      std::size_t count,
+                      bool (Graph::*change)(const GraphNodePtr&, const GraphNodePtr&)) {
+  GPURUN_ENTER_DRIVER();
+  const auto graph = handles().find<Graph>(graph_handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<GraphNodePtr> starts, ends;
+  GPURUN_TRY(find_nodes(*graph, from, count, &starts));
+  GPURUN_TRY(find_nodes(*graph, to, count, &ends));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!((*graph).*change)(starts[i], ends[i])) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+// The node and its graph.
+CUresult enter_node(CUgraphNode handle, GraphNodePtr* node, GraphPtr* graph) {
+  GPURUN_ENTER_DRIVER();
+  *node = handles().find<GraphNode>(handle);
+  if (*node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *graph = (*node)->graph();
+  return *graph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+void clear_edges(CUgraphEdgeData* edges, std::size_t count) {
+  for (std::size_t i = 0; edges != nullptr && i < count; ++i) edges[i] = CUgraphEdgeData{};
+}
+
+}  // namespace
+}  // namespace gpurun::emulated
+
+namespace gpurun::emulated::api {
+
+CUresult cuGraphCreate(CUgraph* out, unsigned int flags) {
+  GPURUN_ENTER_DRIVER();
+  if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  *out = handles().add(std::make_shared<Graph>())->as<CUgraph>();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph handle) {
+  GPURUN_ENTER_DRIVER();
+  return handles().remove<Graph>(handle) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuGraphClone(CUgraph* out, CUgraph handle) {
+  GPURUN_ENTER_DRIVER();
+  const auto graph = handles().find<Graph>(handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = handles().add(graph->clone())->as<CUgraph>();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                                 size_t count, const CUDA_KERNEL_NODE_PARAMS* parameters) {
+  GPURUN_ENTER_DRIVER();
+  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  OperationPtr operation;
+  GPURUN_TRY(make_kernel(*parameters, &operation));
+  return add_node(out, graph, dependencies, count, std::move(operation));
+}
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                              size_t count, const CUDA_MEMCPY3D* parameters, CUcontext) {
+  GPURUN_ENTER_DRIVER();
+  OperationPtr operation;
+  GPURUN_TRY(make_copy(parameters, &operation));
+  return add_node(out, graph, dependencies, count, std::move(operation));
+}
+
+CUresult cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                              size_t count, const CUDA_MEMSET_NODE_PARAMS* parameters, CUcontext) {
+  GPURUN_ENTER_DRIVER();
+  OperationPtr operation;
+  GPURUN_TRY(make_fill(parameters, &operation));
+  return add_node(out, graph, dependencies, count, std::move(operation));
+}
+
+CUresult cuGraphAddHostNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                            size_t count, const CUDA_HOST_NODE_PARAMS* parameters) {
+  GPURUN_ENTER_DRIVER();
+  OperationPtr operation;
+  GPURUN_TRY(make_host(parameters, &operation));
+  return add_node(out, graph, dependencies, count, std::move(operation));
+}
+
+CUresult cuGraphAddEmptyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                             size_t count) {
+  GPURUN_ENTER_DRIVER();
+  return add_node(out, graph, dependencies, count, std::make_shared<EmptyOperation>());
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                                  size_t count, CUgraph child) {
+  GPURUN_ENTER_DRIVER();
+  OperationPtr operation;
+  GPURUN_TRY(make_child(child, &operation));
+  return add_node(out, graph, dependencies, count, std::move(operation));
+}
+
+CUresult cuGraphAddEventRecordNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                                   size_t count, CUevent event) {
+  GPURUN_ENTER_DRIVER();
+  OperationPtr operation;
+  GPURUN_TRY(make_event(event, true, &operation));
+  return add_node(out, graph, dependencies, count, std::move(operation));
+}
+
+CUresult cuGraphAddEventWaitNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                                 size_t count, CUevent event) {
+  GPURUN_ENTER_DRIVER();
+  OperationPtr operation;
+  GPURUN_TRY(make_event(event, false, &operation));
+  return add_node(out, graph, dependencies, count, std::move(operation));
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                           const CUgraphEdgeData* edges, size_t count,
+                           CUgraphNodeParams* parameters) {
+  GPURUN_ENTER_DRIVER();
+  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(check_edges(edges, count));
+  OperationPtr operation;
+  GPURUN_TRY(make_operation(*parameters, &operation));
+  return add_node(out, graph, dependencies, count, std::move(operation));
+}
+
+// Also accepts nodes of green contexts, which do not exist here.
+CUresult cuGraphAddNode_v3(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                           const CUgraphEdgeData* edges, size_t count,
+                           CUgraphNodeParams* parameters) {
+  return api::cuGraphAddNode_v2(out, graph, dependencies, edges, count, parameters);
+}
+
+CUresult cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                        size_t count, CUgraphNodeParams* parameters) {
+  return api::cuGraphAddNode_v2(out, graph, dependencies, nullptr, count, parameters);
+}
+
+CUresult cuGraphDestroyNode(CUgraphNode handle) {
+  GraphNodePtr node;
+  GraphPtr graph;
+  GPURUN_TRY(enter_node(handle, &node, &graph));
+  return graph->remove(node) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                   const CUgraphEdgeData* edges, size_t count) {
+  GPURUN_TRY(check_edges(edges, count));
+  return change_edges(graph, from, to, count, &Graph::add_edge);
+}
+CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                size_t count) {
+  return change_edges(graph, from, to, count, &Graph::add_edge);
+}
+CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                      const CUgraphEdgeData* edges, size_t count) {
+  GPURUN_TRY(check_edges(edges, count));
+  return change_edges(graph, from, to, count, &Graph::remove_edge);
+}
+CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                   size_t count) {
+  return change_edges(graph, from, to, count, &Graph::remove_edge);
+}
+
+CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* list, size_t* count) {
+  GPURUN_ENTER_DRIVER();
+  const auto graph = handles().find<Graph>(handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return list_nodes(graph->nodes(), list, count);
+}
+
+CUresult cuGraphGetRootNodes(CUgraph handle, CUgraphNode* list, size_t* count) {
+  GPURUN_ENTER_DRIVER();
+  const auto graph = handles().find<Graph>(handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  auto nodes = graph->nodes();
+  std::erase_if(nodes, [&graph](const auto& node) { return !graph->dependencies(*node).empty(); });
+  return list_nodes(nodes, list, count);
+}
+
+CUresult cuGraphGetEdges_v2(CUgraph handle, CUgraphNode* from, CUgraphNode* to,
+                            CUgraphEdgeData* edges, size_t* count) {
+  GPURUN_ENTER_DRIVER();
+  const auto graph = handles().find<Graph>(handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (count == nullptr || (from == nullptr) != (to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<GraphNodePtr> starts, ends;
+  for (const GraphNodePtr& node : graph->nodes()) {
+    for (const GraphNodePtr& before : graph->dependencies(*node)) {
+      starts.push_back(before);
+      ends.push_back(node);
+    }
+  }
+  std::size_t written = *count;
+  GPURUN_TRY(list_nodes(starts, from, &written));
+  if (to != nullptr) clear_edges(edges, *count);
+  GPURUN_TRY(list_nodes(ends, to, count));
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode* from, CUgraphNode* to, size_t* count) {
+  return api::cuGraphGetEdges_v2(graph, from, to, nullptr, count);
+}
+
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode handle, CUgraphNode* list,
+                                       CUgraphEdgeData* edges, size_t* count) {
+  GraphNodePtr node;
+  GraphPtr graph;
+  GPURUN_TRY(enter_node(handle, &node, &graph));
+  if (count != nullptr && list != nullptr) clear_edges(edges, *count);
+  return list_nodes(graph->dependencies(*node), list, count);
+}
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* list, size_t* count) {
+  return api::cuGraphNodeGetDependencies_v2(node, list, nullptr, count);
+}
+
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode handle, CUgraphNode* list,
+                                         CUgraphEdgeData* edges, size_t* count) {
+  GraphNodePtr node;
+  GraphPtr graph;
+  GPURUN_TRY(enter_node(handle, &node, &graph));
+  if (count != nullptr && list != nullptr) clear_edges(edges, *count);
+  return list_nodes(graph->dependents(*node), list, count);
+}
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* list, size_t* count) {
+  return api::cuGraphNodeGetDependentNodes_v2(node, list, nullptr, count);
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
+  GraphNodePtr node;
+  GraphPtr graph;
+  GPURUN_TRY(enter_node(handle, &node, &graph));
+  if (type == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *type = node->operation()->graph_node_type();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeFindInClone(CUgraphNode* out, CUgraphNode original, CUgraph clone_handle) {
+  GPURUN_ENTER_DRIVER();
+  const auto clone = handles().find<Graph>(clone_handle);
+  if (clone == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || original == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (const GraphNodePtr& node : clone->nodes()) {
+    if (node->original() != reinterpret_cast<std::uintptr_t>(original)) continue;
+    *out = node->as<CUgraphNode>();
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace gpurun::emulated::api

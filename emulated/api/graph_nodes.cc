@@ -1,0 +1,162 @@
+// Conversion of node parameters to operations and back.
+#include "emulated/api/graph_nodes.h"
+
+#include "emulated/api.h"
+#include "emulated/api/copies.h"
+#include "emulated/api/launch_kernel.h"
+#include "emulated/objects/graph_exec.h"
+#include "emulated/objects/host_operation.h"
+
+namespace gpurun::emulated {
+
+CUresult find_nodes(const Graph& graph, const CUgraphNode* list, std::size_t count,
+                    std::vector<GraphNodePtr>* nodes) {
+  if (count > kGraphNodesMax || (count != 0 && list == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto node = handles().find<GraphNode>(list[i]);
+    if (node == nullptr || node->graph().get() != &graph) return CUDA_ERROR_INVALID_VALUE;
+    nodes->push_back(std::move(node));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult check_edges(const CUgraphEdgeData* edges, std::size_t count) {
+  if (edges == nullptr) return CUDA_SUCCESS;
+  if (count > kGraphNodesMax) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (edges[i].type != 0 || edges[i].from_port != 0 || edges[i].to_port != 0) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS& parameters, OperationPtr* operation) {
+  GPURUN_ENTER(current);
+  LaunchCall call;
+  ContextPtr context = current;
+  call.function = parameters.func;
+  if (parameters.func == nullptr) {
+    call.function = reinterpret_cast<CUfunction>(parameters.kern);
+    if (parameters.ctx != nullptr) context = handles().find<Context>(parameters.ctx);
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  } else if (const auto function = handles().find<Function>(parameters.func)) {
+    const auto module = function->module();
+    if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    context = module->context();
+  }
+  call.grid[0] = parameters.gridDimX;
+  call.grid[1] = parameters.gridDimY;
+  call.grid[2] = parameters.gridDimZ;
+  call.block[0] = parameters.blockDimX;
+  call.block[1] = parameters.blockDimY;
+  call.block[2] = parameters.blockDimZ;
+  call.dynamic_shared_bytes = parameters.sharedMemBytes;
+  call.parameters = parameters.kernelParams;
+  call.extra = parameters.extra;
+  KernelLaunch launch;
+  LaunchEvents events;
+  GPURUN_TRY(prepare_launch(context, call, &launch, &events));
+  *operation = std::make_shared<LaunchOperation>(std::move(launch));
+  return CUDA_SUCCESS;
+}
+
+CUresult make_copy(const CUDA_MEMCPY3D* parameters, OperationPtr* operation) {
+  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CopyBox box;
+  GPURUN_TRY(make_copy_box(*parameters, &box));
+  *operation = std::make_shared<CopyOperation>(box, array_description(*parameters));
+  return CUDA_SUCCESS;
+}
+
+CUresult make_fill(const CUDA_MEMSET_NODE_PARAMS* parameters, OperationPtr* operation) {
+  if (parameters == nullptr || parameters->width == 0 || parameters->height == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const unsigned size = parameters->elementSize;
+  if (size != 1 && size != 2 && size != 4) return CUDA_ERROR_INVALID_VALUE;
+  Fill what;
+  what.address = parameters->dst;
+  what.row_pitch = parameters->pitch;
+  what.width = parameters->width;
+  what.height = parameters->height;
+  what.element_bytes = size;
+  what.value = parameters->value;
+  GPURUN_TRY(check_fill(what));
+  *operation = std::make_shared<FillOperation>(what);
+  return CUDA_SUCCESS;
+}
+
+CUresult make_host(const CUDA_HOST_NODE_PARAMS* parameters, OperationPtr* operation) {
+  if (parameters == nullptr || parameters->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *operation = std::make_shared<HostOperation>(parameters->fn, parameters->userData);
+  return CUDA_SUCCESS;
+}
+
+CUresult make_event(CUevent handle, bool record, OperationPtr* operation) {
+  auto event = handles().find<Event>(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *operation = std::make_shared<GraphEventOperation>(std::move(event), record);
+  return CUDA_SUCCESS;
+}
+
+CUresult make_child(CUgraph handle, OperationPtr* operation) {
+  const auto graph = handles().find<Graph>(handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *operation = std::make_shared<ChildGraphOperation>(handles().add(graph->clone()));
+  return CUDA_SUCCESS;
+}
+
+CUresult make_operation(const CUgraphNodeParams& parameters, OperationPtr* operation) {
+  switch (parameters.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: {
+      // The same fields under another name.
+      static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS_v3) == sizeof(CUDA_KERNEL_NODE_PARAMS));
+      CUDA_KERNEL_NODE_PARAMS kernel{};
+      kernel.func = parameters.kernel.func;
+      kernel.gridDimX = parameters.kernel.gridDimX;
+      kernel.gridDimY = parameters.kernel.gridDimY;
+      kernel.gridDimZ = parameters.kernel.gridDimZ;
+      kernel.blockDimX = parameters.kernel.blockDimX;
+      kernel.blockDimY = parameters.kernel.blockDimY;
+      kernel.blockDimZ = parameters.kernel.blockDimZ;
+      kernel.sharedMemBytes = parameters.kernel.sharedMemBytes;
+      kernel.kernelParams = parameters.kernel.kernelParams;
+      kernel.extra = parameters.kernel.extra;
+      kernel.kern = parameters.kernel.kern;
+      kernel.ctx = parameters.kernel.ctx;
+      return make_kernel(kernel, operation);
+    }
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return make_copy(&parameters.memcpy.copyParams, operation);
+    case CU_GRAPH_NODE_TYPE_MEMSET: {
+      CUDA_MEMSET_NODE_PARAMS fill{};
+      fill.dst = parameters.memset.dst;
+      fill.pitch = parameters.memset.pitch;
+      fill.value = parameters.memset.value;
+      fill.elementSize = parameters.memset.elementSize;
+      fill.width = parameters.memset.width;
+      fill.height = parameters.memset.height;
+      return make_fill(&fill, operation);
+    }
+    case CU_GRAPH_NODE_TYPE_HOST: {
+      CUDA_HOST_NODE_PARAMS host{};
+      host.fn = parameters.host.fn;
+      host.userData = parameters.host.userData;
+      return make_host(&host, operation);
+    }
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      return make_child(parameters.graph.graph, operation);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      *operation = std::make_shared<EmptyOperation>();
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return make_event(parameters.eventWait.event, false, operation);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      return make_event(parameters.eventRecord.event, true, operation);
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,240 @@
+// Memory: allocation of device, pinned, registered and managed memory.
+#include <sys/mman.h>
+
+#include <cstring>
+#include <limits>
+
+#include "emulated/api/entry.h"
+#include "emulated/objects/graph_memory.h"
+#include "emulated/objects/memory_registry.h"
+#include "emulated/objects/ownership.h"
+
+namespace gpurun::emulated::api {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+CUresult allocate_device(const ContextPtr& context, MemoryKind kind, std::uint64_t bytes,
+                         unsigned flags, CUdeviceptr* out) {
+  const std::uint64_t address = context->device().arena().allocate(bytes);
+  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  MemoryRange range;
+  range.base = address;
+  range.bytes = bytes;
+  range.kind = kind;
+  range.device = context->device().ordinal();
+  range.context_handle = context->handle();
+  range.flags = flags;
+  memory_registry().add(range);
+  *out = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult allocate_host(const ContextPtr& context, std::uint64_t bytes, unsigned flags, void** out) {
+  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned kKnown =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if ((flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > std::numeric_limits<std::uint64_t>::max() / 2) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::uint64_t span = round_up(bytes, kPage);
+  void* memory = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  MemoryRange range;
+  range.base = reinterpret_cast<std::uint64_t>(memory);
+  range.bytes = bytes;
+  range.kind = MemoryKind::kHost;
+  range.device = context->device().ordinal();
+  range.context_handle = context->handle();
+  range.flags = flags;
+  if (!memory_registry().add(range)) {
+    munmap(memory, span);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *out = memory;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
+  GPURUN_ENTER(context);
+  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  return allocate_device(context, MemoryKind::kDevice, bytes, 0, out);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width_bytes, size_t height,
+                            unsigned int element_bytes) {
+  GPURUN_ENTER(context);
+  if (out == nullptr || pitch == nullptr || width_bytes == 0 || height == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::uint64_t row = round_up(width_bytes, 512);
+  if (row < width_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (height > std::numeric_limits<std::uint64_t>::max() / row) return CUDA_ERROR_OUT_OF_MEMORY;
+  GPURUN_TRY(allocate_device(context, MemoryKind::kDevice, row * height, 0, out));
+  *pitch = row;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned int flags) {
+  GPURUN_ENTER(context);
+  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return allocate_device(context, MemoryKind::kManaged, bytes, flags, out);
+}
+
+// Waits for all work of the context first (manual, "API synchronization behavior").
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  GPURUN_ENTER(context);
+  if (address == 0) return CUDA_SUCCESS;
+  GPURUN_TRY(check_modes(driver_abi::CaptureFamily::kFree));
+  const auto known = memory_registry().find(address);
+  if (!known || known->base != address) return CUDA_ERROR_INVALID_VALUE;
+  const auto owner = handles().find<Context>(known->context_handle);
+  GPURUN_TRY((owner == nullptr ? context : owner)->synchronize());
+  if (known->kind == MemoryKind::kGraph) {
+    GraphMemory::note_freed(address);  // The graph keeps it (GraphMemory).
+    return CUDA_SUCCESS;
+  }
+  const auto range = memory_registry().take(
+      address, {MemoryKind::kDevice, MemoryKind::kManaged, MemoryKind::kPool});
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  release_memory(*range);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
+  GPURUN_ENTER(context);
+  return allocate_host(context, bytes, flags, out);
+}
+
+CUresult cuMemAllocHost_v2(void** out, size_t bytes) {
+  GPURUN_ENTER(context);
+  return allocate_host(context, bytes, 0, out);
+}
+
+CUresult cuMemFreeHost(void* memory) {
+  GPURUN_ENTER(context);
+  const auto address = reinterpret_cast<std::uint64_t>(memory);
+  const auto known = memory_registry().find(address);
+  if (!known || known->base != address || known->kind != MemoryKind::kHost) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  GPURUN_TRY(context->synchronize());
+  if (const auto range = memory_registry().take(address, {MemoryKind::kHost})) {
+    release_memory(*range);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned int flags) {
+  GPURUN_ENTER(context);
+  constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                              CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+  if (memory == nullptr || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  MemoryRange range;
+  range.base = reinterpret_cast<std::uint64_t>(memory);
+  range.bytes = bytes;
+  range.kind = MemoryKind::kRegistered;
+  range.device = context->device().ordinal();
+  range.context_handle = context->handle();
+  range.flags = flags;
+  return memory_registry().add(range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
+CUresult cuMemHostUnregister(void* memory) {
+  GPURUN_ENTER(context);
+  if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto address = reinterpret_cast<std::uint64_t>(memory);
+  const auto known = memory_registry().find(address);
+  if (!known || known->base != address || known->kind != MemoryKind::kRegistered) {
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
+  GPURUN_TRY(context->synchronize());
+  memory_registry().take(address, {MemoryKind::kRegistered});
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned int flags) {
+  GPURUN_ENTER(context);
+  if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto address = reinterpret_cast<std::uint64_t>(memory);
+  const auto range = memory_registry().find(address);
+  if (!range || !range->on_host()) return CUDA_ERROR_INVALID_VALUE;
+  *out = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned int* flags, void* memory) {
+  GPURUN_ENTER(context);
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = memory_registry().find(reinterpret_cast<std::uint64_t>(memory));
+  if (!range || range->kind != MemoryKind::kHost) return CUDA_ERROR_INVALID_VALUE;
+  *flags = range->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // Implied by unified addressing.
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  GPURUN_ENTER(context);
+  if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *free = context->device().arena().bytes_free();
+  *total = context->device().arena().bytes_total();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
+  GPURUN_ENTER(context);
+  const auto range = memory_registry().find(address);
+  // Either output may be NULL (manual). 0 where there is no range (driver 580).
+  if (base != nullptr) *base = range ? range->base : 0;
+  if (bytes != nullptr) *bytes = range ? range->bytes : 0;
+  return range ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+// Hints only, because host and device memory are the same here.
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation, unsigned int flags,
+                               CUstream handle) {
+  GPURUN_ENTER(context);
+  if (find_stream(context, handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags != 0 || bytes == 0 || !memory_registry().covers(address, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream) {
+  CUmemLocation location{};
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  location.id = device;
+  if (device != CU_DEVICE_CPU && device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  return api::cuMemPrefetchAsync_v2(address, bytes, location, 0, stream);
+}
+
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation) {
+  GPURUN_ENTER(context);
+  if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto range = memory_registry().find(address);
+  if (!range || range->kind != MemoryKind::kManaged || bytes == 0 ||
+      !memory_registry().covers(address, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice) {
+  return api::cuMemAdvise_v2(address, bytes, advice, CUmemLocation{});
+}
+
+}  // namespace gpurun::emulated::api

@@ -1,0 +1,412 @@
+// Streams: creation, order, host functions, memory operations.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "emulated/api.h"
+#include "emulated/api/entry.h"
+#include "emulated/objects/event.h"
+#include "emulated/objects/graph_exec.h"
+#include "emulated/objects/host_operation.h"
+#include "emulated/objects/memory_registry.h"
+#include "emulated/settings.h"
+
+namespace gpurun::emulated {
+
+OperationPtr make_host_operation(CUhostFn function, void* user_data) {
+  return std::make_shared<HostOperation>(function, user_data);
+}
+
+namespace {
+
+// Waits for a value in memory, or writes one (manual, "Stream Memory Operations").
+class MemoryOperation final : public Operation {
+ public:
+  explicit MemoryOperation(const CUstreamBatchMemOpParams& what) : what_(what) {}
+  CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_BATCH_MEM_OP; }
+
+  CUresult run(Context& context) override {
+    switch (what_.operation) {
+      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        wait(context);
+        return CUDA_SUCCESS;
+      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        std::atomic_ref(*reinterpret_cast<std::uint32_t*>(what_.writeValue.address))
+            .store(what_.writeValue.value);
+        return CUDA_SUCCESS;
+      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(what_.writeValue.address))
+            .store(what_.writeValue.value64);
+        return CUDA_SUCCESS;
+      default:
+        return CUDA_SUCCESS;  // Barriers and flushes: copies are complete when they return.
+    }
+  }
+
+ private:
+  bool satisfied() const {
+    const auto& wait = what_.waitValue;
+    if (what_.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32) {
+      const std::uint32_t now = std::atomic_ref(*reinterpret_cast<std::uint32_t*>(wait.address));
+      return compare(now, wait.value, static_cast<std::int32_t>(now - wait.value) >= 0);
+    }
+    const std::uint64_t now = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(wait.address));
+    return compare(now, wait.value64, static_cast<std::int64_t>(now - wait.value64) >= 0);
+  }
+
+  template <typename T>
+  bool compare(T now, T wanted, bool at_least) const {
+    switch (what_.waitValue.flags & 3u) {
+      case CU_STREAM_WAIT_VALUE_EQ:
+        return now == wanted;
+      case CU_STREAM_WAIT_VALUE_AND:
+        return (now & wanted) != 0;
+      case CU_STREAM_WAIT_VALUE_NOR:
+        return static_cast<T>(~(now | wanted)) != 0;
+      default:
+        return at_least;
+    }
+  }
+
+  void wait(const Context& context) const {
+    auto pause = std::chrono::microseconds(1);
+    for (int round = 0; !satisfied() && context.sticky_error() == CUDA_SUCCESS; ++round) {
+      if (round < 64) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(pause);
+        pause = std::min(pause * 2, std::chrono::microseconds(500));
+      }
+    }
+  }
+
+  CUstreamBatchMemOpParams what_;
+};
+
+CUresult check_memory_operation(const CUstreamBatchMemOpParams& what) {
+  std::uint64_t bytes = 0;
+  std::uint64_t address = what.waitValue.address;
+  switch (what.operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      if ((what.waitValue.flags & ~(3u | CU_STREAM_WAIT_VALUE_FLUSH)) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      bytes = 4;
+      break;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      if ((what.waitValue.flags & ~(3u | CU_STREAM_WAIT_VALUE_FLUSH)) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      bytes = 8;
+      break;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      if ((what.writeValue.flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      bytes = what.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ? 4 : 8;
+      break;
+    case CU_STREAM_MEM_OP_BARRIER:
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (address % bytes != 0 || !memory_registry().covers(address, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace gpurun::emulated
+
+namespace gpurun::emulated::api {
+namespace {
+
+CUresult memory_operations(CUstream handle, const CUstreamBatchMemOpParams* list,
+                           unsigned int count) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if ((count != 0 && list == nullptr) || count > 256) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) GPURUN_TRY(check_memory_operation(list[i]));
+  for (unsigned i = 0; i < count; ++i) {
+    GPURUN_TRY(submit(context, stream, std::make_shared<MemoryOperation>(list[i])));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult one_operation(CUstream stream, CUstreamBatchMemOpType type, CUdeviceptr address,
+                       std::uint64_t value, unsigned int flags) {
+  CUstreamBatchMemOpParams what{};
+  what.waitValue.operation = type;
+  what.waitValue.address = address;
+  what.waitValue.value64 = value;
+  what.waitValue.flags = flags;
+  return memory_operations(stream, &what, 1);
+}
+
+}  // namespace
+
+CUresult cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int priority) {
+  GPURUN_ENTER(context);
+  if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Out-of-range priorities are clamped (manual, cuStreamCreateWithPriority).
+  const auto stream = handles().add(context->create_stream(flags, std::clamp(priority, -5, 0)));
+  context->own(*stream);
+  *out = stream->as<CUstream>();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream* out, unsigned int flags) {
+  return api::cuStreamCreateWithPriority(out, flags, 0);
+}
+
+// Returns at once. What is queued still runs (manual, cuStreamDestroy).
+CUresult cuStreamDestroy_v2(CUstream handle) {
+  ContextPtr context;
+  GPURUN_TRY(enter_context_even_failed(&context));
+  const auto stream = handles().remove<Stream>(handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  end_captures_of(*stream);
+  stream->context().disown(*stream);
+  return context->sticky_error();
+}
+
+CUresult cuStreamQuery(CUstream handle) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kLooks, *stream));
+  if (!stream->context().could_start(*stream)) return CUDA_ERROR_NOT_READY;
+  return context->sticky_error();
+}
+
+CUresult cuStreamSynchronize(CUstream handle) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kLooks, *stream));
+  Context& owner = stream->context();
+  if (stream.get() == owner.legacy_stream().get()) {
+    // The legacy stream represents all blocking streams, so an empty operation is enqueued after
+    // them.
+    if (!owner.could_start(*stream)) {
+      std::uint64_t position = 0;
+      auto nothing = std::make_shared<FunctionOperation>([] { return CUDA_SUCCESS; });
+      GPURUN_TRY(owner.issue(stream, std::move(nothing), &position));
+      stream->wait_for(position);
+    }
+  } else {
+    stream->wait_for(stream->position());
+  }
+  owner.flush_output();
+  return owner.sticky_error();
+}
+
+CUresult cuStreamGetFlags(CUstream handle, unsigned int* flags) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = stream->flags();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetPriority(CUstream handle, int* priority) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *priority = stream->priority();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *id = stream->id();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = stream->context().as<CUcontext>();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext* out, CUgreenCtx* green) {
+  if (out == nullptr || green == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(api::cuStreamGetCtx(handle, out));
+  *green = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* green) {
+  GPURUN_ENTER(context);
+  if (find_stream(context, handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (green == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *green = nullptr;  // No stream here belongs to one.
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetDevResource(CUstream handle, CUdevResource* resource, CUdevResourceType type) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return api::cuCtxGetDevResource(nullptr, resource, type);  // No stream has less.
+}
+
+CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = stream->context().device().ordinal();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  const auto event = handles().find<Event>(event_handle);
+  if (stream == nullptr || event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0) {
+    if (stream->capture() == nullptr) return CUDA_ERROR_INVALID_VALUE;  // Manual: not outside.
+    return submit(context, stream, std::make_shared<GraphEventOperation>(event, false));
+  }
+  return wait_for_event(context, stream, event);
+}
+
+CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* user_data) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return submit(context, stream, make_host_operation(function, user_data));
+}
+
+CUresult cuLaunchHostFunc_v2(CUstream handle, CUhostFn function, void* user_data,
+                             unsigned int wait) {
+  // CU_HOST_TASK_BLOCKING, CU_HOST_TASK_SPINWAIT: the way of waiting is ours to choose.
+  return wait > 1 ? CUDA_ERROR_INVALID_VALUE : api::cuLaunchHostFunc(handle, function, user_data);
+}
+
+CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* user_data,
+                             unsigned int flags) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(check_stream_use(driver_abi::CaptureFamily::kLooks, *stream));
+  // Also called after a failure, with its code (manual, cuStreamAddCallback).
+  const std::weak_ptr<Context> owner = stream->shared_context();
+  auto body = [callback, handle, user_data, owner] {
+    const auto alive = owner.lock();
+    ThreadState& thread = thread_state();
+    thread.in_callback = true;
+    callback(handle, alive == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : alive->sticky_error(),
+             user_data);
+    thread.in_callback = false;
+    return CUDA_SUCCESS;
+  };
+  return submit(context, stream, std::make_shared<FunctionOperation>(std::move(body), true));
+}
+
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                                unsigned int flags) {
+  return one_operation(stream, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags);
+}
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                unsigned int flags) {
+  return one_operation(stream, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value, flags);
+}
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                                 unsigned int flags) {
+  return one_operation(stream, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value, flags);
+}
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                 unsigned int flags) {
+  return one_operation(stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value, flags);
+}
+CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                               CUstreamBatchMemOpParams* operations, unsigned int flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return memory_operations(stream, operations, count);
+}
+
+CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t, unsigned int flags) {
+  GPURUN_ENTER(context);
+  if (find_stream(context, handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+      flags != CU_MEM_ATTACH_SINGLE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto range = memory_registry().find(address);
+  if (!range || range->kind != MemoryKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;  // Host and device see the same pages at all times.
+}
+
+CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value) {
+  GPURUN_ENTER(context);
+  const StreamPtr stream = find_stream(context, handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUstreamAttrValue filled{};
+  switch (attribute) {
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      filled.syncPolicy = CU_SYNC_POLICY_AUTO;
+      break;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      filled.priority = stream->priority();
+      break;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  *value = filled;
+  return CUDA_SUCCESS;
+}
+
+// Hints without effect, because there is no second-level cache to partition.
+CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
+                              const CUstreamAttrValue* value) {
+  GPURUN_ENTER(context);
+  if (find_stream(context, handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult cuStreamCopyAttributes(CUstream destination, CUstream source) {
+  GPURUN_ENTER(context);
+  if (find_stream(context, destination) == nullptr || find_stream(context, source) == nullptr) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpurun::emulated::api

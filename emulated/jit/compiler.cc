@@ -1,0 +1,198 @@
+// The compiler's life and counters, and the thread with a large stack on which it works.
+#include "emulated/jit/compiler.h"
+
+#include <pthread.h>
+
+#include <chrono>
+
+#include "base/log.h"
+#include "emulated/jit/backend.h"
+#include "generator_version.h"
+
+namespace gpurun::emulated {
+namespace {
+
+// LLVM recurses over the expressions of long functions.
+constexpr std::size_t kCompilerStackBytes = std::size_t{64} << 20;
+
+// Distinguishes the cache's entries of one kernel: those of regions with slices of this many lanes.
+std::string regions_form(unsigned slice_lanes) { return "regions " + std::to_string(slice_lanes); }
+
+void* run_function(void* function) {
+  (*static_cast<const std::function<void()>*>(function))();
+  return nullptr;
+}
+
+}  // namespace
+
+Status run_on_large_stack(const std::function<void()>& function) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kCompilerStackBytes);
+  pthread_t thread;
+  const int error = pthread_create(&thread, &attributes, run_function,
+                                   const_cast<std::function<void()>*>(&function));
+  pthread_attr_destroy(&attributes);
+  if (error != 0) return Status::from_errno(error, "starting a thread to compile");
+  pthread_join(thread, nullptr);
+  return Status();
+}
+
+namespace {
+
+// RuntimeFunctions::resolve_function. Runs on a CUDA thread's stack. No object with a destructor is
+// alive when trap() leaves.
+void* resolve_function(ThreadContext* thread, void* address) {
+  auto* descriptor = static_cast<FunctionDescriptor*>(address);
+  auto* resolver = static_cast<FunctionResolver*>(descriptor->module);
+  if (resolver == nullptr) return nullptr;
+  void* code = nullptr;
+  if (auto resolved = resolver->resolve(descriptor->index); resolved.ok()) {
+    code = *resolved;
+  } else {
+    GPURUN_LOG(kWarning, "a function called through a pointer cannot be compiled: %s",
+               resolved.status().message().c_str());
+  }
+  if (code == nullptr) resolver->runtime().trap(thread, 0);
+  return code;
+}
+
+RuntimeFunctions with_resolver(RuntimeFunctions runtime) {
+  runtime.resolve_function = resolve_function;
+  return runtime;
+}
+
+}  // namespace
+
+CompilerBackend::CompilerBackend(const RuntimeFunctions& runtime, const CompilerOptions& options,
+                                 std::unique_ptr<KernelJit> jit, std::unique_ptr<ObjectCache> cache)
+    : runtime_(runtime), options_(options), jit_(std::move(jit)), cache_(std::move(cache)) {}
+
+CompilerBackend::~CompilerBackend() = default;
+
+Result<std::unique_ptr<CompilerBackend>> CompilerBackend::create(const RuntimeFunctions& runtime,
+                                                                 const CompilerOptions& options) {
+  const RuntimeFunctions all = with_resolver(runtime);
+  auto jit = KernelJit::create(all);
+  if (!jit.ok()) return jit.status();
+  std::unique_ptr<ObjectCache> cache;
+  if (!options.cache_directory.empty()) {
+    auto opened = ObjectCache::open(options.cache_directory, options.cache_bytes_max);
+    if (opened.ok()) {
+      cache = std::move(*opened);
+    } else {
+      GPURUN_LOG(kWarning, "compiled kernels are not kept: %s", opened.status().message().c_str());
+    }
+  }
+  return std::unique_ptr<CompilerBackend>(
+      new CompilerBackend(all, options, std::move(*jit), std::move(cache)));
+}
+
+Result<ReadyCode> CompilerBackend::make(const CodeRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  Result<ReadyCode> result = Status(Code::kInternal, "not compiled");
+  GPURUN_RETURN_IF_ERROR(run_on_large_stack([&] { result = make_here(request); }));
+  const auto spent = std::chrono::steady_clock::now() - start;
+  microseconds_ += static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(spent).count());
+  if (result.ok()) ++kernels_;
+  return result;
+}
+
+Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
+  const bool cheap = request.source->instruction_count > options_.cheap_above_instructions;
+  std::string key;
+  if (cache_ != nullptr) {
+    key = key_of(request, cheap ? "cheap" : "");
+    if (const auto known = cache_->find(key)) {
+      // An object that cannot be linked is generated again.
+      if (auto ready = load(*known, request); ready.ok()) {
+        ++cache_hits_;
+        return ready;
+      }
+    }
+  }
+  auto generated = jit_->generate(*request.source, cheap);
+  if (!generated.ok()) return generated.status();
+  if (cache_ != nullptr) cache_->store(key, *generated);
+  return load(*generated, request);
+}
+
+std::string CompilerBackend::key_of(const CodeRequest& request, const std::string& form) const {
+  std::string key =
+      std::string(kGeneratorVersion) + "\n" + jit_->target_text() + "\n" + form + "\n";
+  key.append(request.cache_text);
+  return key;
+}
+
+std::optional<ReadyRegions> CompilerBackend::find_regions(const CodeRequest& request) {
+  if (auto wide = find_regions(request, kSliceLanes)) return wide;
+  return find_regions(request, kNarrowSliceLanes);
+}
+
+std::optional<ReadyRegions> CompilerBackend::find_regions(const CodeRequest& request,
+                                                          unsigned slice_lanes) {
+  if (cache_ == nullptr) return std::nullopt;
+  const auto known = cache_->find(key_of(request, regions_form(slice_lanes)));
+  if (!known) return std::nullopt;
+  auto ready = load_regions(*known, request);
+  if (!ready.ok()) return std::nullopt;
+  return *ready;
+}
+
+Result<ReadyRegions> CompilerBackend::make_regions(const CodeRequest& request,
+                                                   unsigned slice_lanes) {
+  if (auto known = find_regions(request, slice_lanes)) return *known;
+  auto generated = jit_->generate_regions(*request.source, slice_lanes);
+  if (!generated.ok()) return generated.status();
+  if (cache_ != nullptr) cache_->store(key_of(request, regions_form(slice_lanes)), *generated);
+  return load_regions(*generated, request);
+}
+
+Result<ReadyRegions> CompilerBackend::load_regions(const GeneratedCode& code,
+                                                   const CodeRequest& request) {
+  auto loaded = jit_->load(code.object, request.symbols);
+  if (!loaded.ok()) return loaded.status();
+  ++fast_forms_;
+  return ReadyRegions{*loaded, static_cast<const RegionProgram*>(loaded->entry), code.stack_bytes};
+}
+
+bool CompilerBackend::prepare_background() {
+  std::call_once(background_prepared_, [this] {
+    Status warm = Status(Code::kInternal, "not compiled");
+    const Status ran = run_on_large_stack([&] { warm = jit_->warm_up(); });
+    if (!ran.ok() || !warm.ok()) {
+      GPURUN_LOG(kWarning, "hot kernels stay as they are: %s",
+                 (ran.ok() ? warm : ran).message().c_str());
+      return;
+    }
+    if (options_.before_background) options_.before_background();
+    background_possible_ = true;
+  });
+  return background_possible_;
+}
+
+Result<ReadyCode> CompilerBackend::load(const GeneratedCode& code, const CodeRequest& request) {
+  auto loaded = jit_->load(code.object, request.symbols);
+  if (!loaded.ok()) return loaded.status();
+  return ReadyCode{*loaded, code.stack_bytes, code.needs_fibers};
+}
+
+CompilerCounters CompilerBackend::counters() const {
+  return {kernels_, cache_hits_, microseconds_ / 1000, fast_forms_};
+}
+
+Compiler::Compiler(std::unique_ptr<CompilerBackend> backend) : backend_(std::move(backend)) {}
+Compiler::~Compiler() = default;
+
+Result<std::unique_ptr<Compiler>> Compiler::create(const RuntimeFunctions& runtime,
+                                                   const CompilerOptions& options) {
+  auto backend = CompilerBackend::create(runtime, options);
+  if (!backend.ok()) return backend.status();
+  return std::unique_ptr<Compiler>(new Compiler(std::move(*backend)));
+}
+
+CompilerCounters Compiler::counters() const { return backend_->counters(); }
+void Compiler::stop_background() { backend_->background().stop(); }
+
+}  // namespace gpurun::emulated

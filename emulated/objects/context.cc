@@ -1,0 +1,228 @@
+// Order between streams, sticky errors, and the end of a context.
+#include "emulated/objects/context.h"
+
+#include "base/log.h"
+#include "driver_abi/context_storage.h"
+#include "emulated/objects/capture.h"
+#include "emulated/objects/device.h"
+#include "emulated/objects/execution.h"
+#include "emulated/objects/ownership.h"
+#include "emulated/runtime/context_runtime.h"
+
+namespace gpurun::emulated {
+namespace {
+
+std::uint64_t next_context_id() {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Context::Context(Device& device, unsigned flags_, bool primary)
+    : Object(kKind), flags(flags_), device_(device), primary_(primary), id_(next_context_id()) {
+  for (auto& limit : limits) limit = 0;
+  limits[CU_LIMIT_STACK_SIZE] = 1024;
+  limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
+  limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
+  limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+  limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = LaunchPool::kLaunchesDefault;
+  limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 128;
+  if (!primary) active_ = true;
+}
+
+void Context::fail(CUresult error) {
+  int expected = CUDA_SUCCESS;
+  if (sticky_error_.compare_exchange_strong(expected, error)) {
+    GPURUN_LOG(kInfo, "context %llu failed with error %d", static_cast<unsigned long long>(id()),
+               static_cast<int>(error));
+    if (Engine* const engine = device_.running_engine()) engine->cancel(runtime().get(), error);
+  }
+}
+
+std::shared_ptr<ContextRuntime> Context::runtime() {
+  const std::lock_guard lock(mutex_);
+  if (runtime_ == nullptr) {
+    runtime_ = std::make_shared<ContextRuntime>();
+    runtime_->output().set_limit(limits[CU_LIMIT_PRINTF_FIFO_SIZE]);
+    runtime_->heap().set_limit(limits[CU_LIMIT_MALLOC_HEAP_SIZE]);
+    runtime_->launches().set_limit(limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT]);
+  }
+  return runtime_;
+}
+
+void Context::flush_output() { runtime()->output().flush(); }
+
+void Context::set_limit(CUlimit limit, std::size_t value) {
+  limits[limit] = value;
+  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE) runtime()->output().set_limit(value);
+  if (limit == CU_LIMIT_MALLOC_HEAP_SIZE) runtime()->heap().set_limit(value);
+  if (limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT) runtime()->launches().set_limit(value);
+}
+
+StreamPtr Context::legacy_stream() {
+  {
+    const std::shared_lock lock(streams_mutex_);
+    if (legacy_ != nullptr) return legacy_;
+  }
+  const std::unique_lock lock(streams_mutex_);
+  if (legacy_ == nullptr) legacy_ = std::make_shared<Stream>(shared_from_this(), 0, 0);
+  return legacy_;
+}
+
+StreamPtr Context::create_stream(unsigned stream_flags, int priority) {
+  auto stream = std::make_shared<Stream>(shared_from_this(), stream_flags, priority);
+  Stream::Dependency awaited;
+  {
+    const std::unique_lock lock(streams_mutex_);
+    std::erase_if(streams_, [](const auto& known) { return known.expired(); });
+    streams_.push_back(stream);
+    if (awaited_.stream != nullptr && awaited_.stream->reached(awaited_.position)) awaited_ = {};
+    awaited = awaited_;
+  }
+  if (awaited.stream != nullptr) delay(*stream, awaited);
+  return stream;
+}
+
+void Context::delay(Stream& stream, const Stream::Dependency& earlier) {
+  stream.enqueue(std::make_shared<FunctionOperation>([] { return CUDA_SUCCESS; }), {earlier});
+}
+
+void Context::wait_for(const Stream::Dependency& earlier) {
+  legacy_stream();  // Blocking streams wait for it, also those that are made later.
+  {
+    const std::unique_lock lock(streams_mutex_);
+    awaited_ = earlier;
+  }
+  for (const StreamPtr& stream : live_streams()) {
+    if (stream != earlier.stream) delay(*stream, earlier);
+  }
+}
+
+std::uint64_t issue_between(const std::vector<ContextPtr>& contexts, const StreamPtr& stream,
+                            OperationPtr operation) {
+  std::vector<Stream::Dependency> earlier;
+  for (const ContextPtr& context : contexts) {
+    for (StreamPtr& other : context->live_streams()) {
+      if (other == stream || other->is_idle()) continue;
+      const std::uint64_t position = other->position();
+      earlier.push_back({std::move(other), position});
+    }
+  }
+  const std::uint64_t position = stream->enqueue(std::move(operation), std::move(earlier));
+  for (const ContextPtr& context : contexts) context->wait_for({stream, position});
+  return position;
+}
+
+std::vector<StreamPtr> Context::live_streams() {
+  std::vector<StreamPtr> live;
+  const std::shared_lock lock(streams_mutex_);
+  if (legacy_ != nullptr) live.push_back(legacy_);
+  for (const auto& known : streams_) {
+    if (auto stream = known.lock()) live.push_back(std::move(stream));
+  }
+  return live;
+}
+
+CUresult Context::issue(const StreamPtr& stream, OperationPtr operation, std::uint64_t* position) {
+  std::vector<Stream::Dependency> dependencies;
+  if (stream->is_blocking()) {
+    const std::shared_lock lock(streams_mutex_);
+    if (stream == legacy_) {
+      for (const auto& known : streams_) {
+        auto other = known.lock();
+        if (other != nullptr && other->is_blocking() && !other->is_idle()) {
+          const std::uint64_t reached = other->position();
+          dependencies.push_back({std::move(other), reached});
+        }
+      }
+    } else if (legacy_ != nullptr && !legacy_->is_idle()) {
+      dependencies.push_back({legacy_, legacy_->position()});
+    }
+  }
+  const std::uint64_t at = stream->enqueue(std::move(operation), std::move(dependencies));
+  if (position != nullptr) *position = at;
+  return at == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+bool Context::could_start(const Stream& stream) {
+  if (!stream.is_idle()) return false;
+  if (!stream.is_blocking()) return true;
+  const std::shared_lock lock(streams_mutex_);
+  if (&stream != legacy_.get()) return legacy_ == nullptr || legacy_->is_idle();
+  for (const auto& known : streams_) {
+    const auto other = known.lock();
+    if (other != nullptr && other->is_blocking() && !other->is_idle()) return false;
+  }
+  return true;
+}
+
+CUresult Context::synchronize() {
+  for (const auto& stream : live_streams()) stream->wait_for(stream->position());
+  flush_output();
+  return sticky_error();
+}
+
+void Context::keep_while_busy(std::shared_ptr<const void> object) {
+  std::vector<Stream::Dependency> busy;
+  for (StreamPtr& stream : live_streams()) {
+    if (stream->is_idle()) continue;
+    const std::uint64_t position = stream->position();
+    busy.push_back({std::move(stream), position});
+  }
+  if (busy.empty()) return;
+  // On a stream of its own, so that nothing waits for this.
+  const auto aside = std::make_shared<Stream>(shared_from_this(), CU_STREAM_NON_BLOCKING, 0);
+  aside->enqueue(std::make_shared<FunctionOperation>(
+                     [kept = std::move(object)]() mutable {
+                       kept.reset();
+                       return CUDA_SUCCESS;
+                     },
+                     true),
+                 std::move(busy));
+}
+
+bool Context::enable_peer(const Context& peer) {
+  const std::lock_guard lock(mutex_);
+  return peers_.insert(peer.handle()).second;
+}
+
+bool Context::disable_peer(const Context& peer) {
+  const std::lock_guard lock(mutex_);
+  return peers_.erase(peer.handle()) != 0;
+}
+
+void Context::own(const Object& object) {
+  const std::lock_guard lock(mutex_);
+  owned_.insert(object.handle());
+}
+
+void Context::disown(const Object& object) {
+  const std::lock_guard lock(mutex_);
+  owned_.erase(object.handle());
+}
+
+void Context::destroy() {
+  end_captures_of(*this);
+  synchronize();
+  std::set<std::uint64_t> owned;
+  {
+    const std::lock_guard lock(mutex_);
+    owned.swap(owned_);
+    peers_.clear();
+    runtime_.reset();
+  }
+  // Without the lock, because the destructors call back into the driver.
+  driver_abi::drop_context_storage(as<CUcontext>());
+  active_.store(false, std::memory_order_release);
+  for (const std::uint64_t handle : owned) handles().drop(handle);
+  release_memory_of_context(handle());
+  const std::unique_lock lock(streams_mutex_);
+  streams_.clear();
+  legacy_.reset();
+  awaited_ = {};
+  sticky_error_ = CUDA_SUCCESS;
+  id_ = next_context_id();
+}
+
+}  // namespace gpurun::emulated

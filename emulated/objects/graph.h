@@ -1,0 +1,91 @@
+// Graph: operations and the order between them (CUgraph, CUgraphNode).
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "emulated/objects/handle_table.h"
+#include "emulated/objects/operation.h"
+
+namespace gpurun::emulated {
+
+class Graph;
+class GraphNode;
+using GraphPtr = std::shared_ptr<Graph>;
+using GraphNodePtr = std::shared_ptr<GraphNode>;
+
+// Any thread. Lives as long as its graph, or as a reference to it.
+class GraphNode final : public Object {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kGraphNode;
+  GraphNode(std::weak_ptr<Graph> graph, OperationPtr operation, std::uint64_t original)
+      : Object(kKind),
+        graph_(std::move(graph)),
+        original_(original),
+        operation_(std::move(operation)) {}
+
+  // nullptr: destroyed.
+  GraphPtr graph() const { return graph_.lock(); }
+  // Handle of the node that this one was cloned from. 0: it is not a clone.
+  std::uint64_t original() const { return original_; }
+  OperationPtr operation() const {
+    const std::lock_guard lock(mutex_);
+    return operation_;
+  }
+  void set_operation(OperationPtr operation) {
+    const std::lock_guard lock(mutex_);
+    operation_.swap(operation);
+  }
+
+ private:
+  friend class Graph;
+  const std::weak_ptr<Graph> graph_;
+  const std::uint64_t original_;
+  mutable std::mutex mutex_;
+  OperationPtr operation_;
+  std::vector<GraphNodePtr> dependencies_;  // Guarded by the graph.
+};
+
+// Any thread.
+class Graph final : public Object, public std::enable_shared_from_this<Graph> {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kGraph;
+  Graph() : Object(kKind) {}
+  ~Graph() override;
+
+  // Adds a new node with a handle of its own. `original`: see GraphNode.
+  GraphNodePtr add(OperationPtr operation, std::vector<GraphNodePtr> dependencies,
+                   std::uint64_t original = 0);
+  // In order of addition.
+  std::vector<GraphNodePtr> nodes() const;
+  std::vector<GraphNodePtr> dependencies(const GraphNode& node) const;
+  std::vector<GraphNodePtr> dependents(const GraphNode& node) const;
+  // False, and nothing is done: a node is not of this graph, or both are the same. Also when the
+  // edge exists (add_edge) or does not exist (remove_edge).
+  bool add_edge(const GraphNodePtr& from, const GraphNodePtr& to);
+  bool remove_edge(const GraphNodePtr& from, const GraphNodePtr& to);
+  // False: not of this graph.
+  bool remove(const GraphNodePtr& node);
+
+  // The nodes, dependencies before dependents. Empty when there is a cycle.
+  std::vector<GraphNodePtr> in_order() const;
+
+  GraphPtr clone() const;
+
+  // Keeps `thing` alive as long as this graph, its clones and their executables live. give_up()
+  // finds it by `key`, unless that is nullptr.
+  void keep(std::shared_ptr<void> thing, const void* key = nullptr);
+  // Removes one thing with that key and returns it. nullptr: no such thing.
+  std::shared_ptr<void> give_up(const void* key);
+  std::vector<std::shared_ptr<void>> kept() const;
+
+ private:
+  bool holds(const GraphNode& node) const { return node.graph_.lock().get() == this; }
+
+  mutable std::mutex mutex_;
+  std::vector<GraphNodePtr> nodes_;
+  std::vector<std::pair<std::shared_ptr<void>, const void*>> kept_;
+};
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,24 @@
+// Allocation and accounting of pools.
+#include "emulated/objects/memory_pool.h"
+
+#include "emulated/objects/device.h"
+
+namespace gpurun::emulated {
+
+std::uint64_t MemoryPool::allocate(std::uint64_t bytes) {
+  if (bytes_max != 0 && used.load() + bytes > bytes_max) return 0;
+  const std::uint64_t address = device_.arena().allocate(bytes);
+  if (address == 0) return 0;
+  const std::uint64_t now = used.fetch_add(bytes) + bytes;
+  std::uint64_t high = used_high.load();
+  while (high < now && !used_high.compare_exchange_weak(high, now)) {
+  }
+  return address;
+}
+
+void MemoryPool::free(std::uint64_t address, std::uint64_t bytes) {
+  device_.arena().free(address, bytes);
+  used.fetch_sub(bytes);
+}
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,43 @@
+// MemoryPool: the pool of cuMemAllocAsync. A call takes memory from the device's arena, and the
+// memory returns to it when the stream reaches the free.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "emulated/objects/handle_table.h"
+
+namespace gpurun::emulated {
+
+class Device;
+
+// Any thread.
+class MemoryPool final : public Object {
+ public:
+  static constexpr ObjectKind kKind = ObjectKind::kMemoryPool;
+
+  MemoryPool(Device& device, bool is_default)
+      : Object(kKind), device_(device), is_default_(is_default) {}
+
+  Device& device() const { return device_; }
+  bool is_default() const { return is_default_; }
+
+  // 0: the device's memory or the pool's own maximum is used up.
+  std::uint64_t allocate(std::uint64_t bytes);
+  void free(std::uint64_t address, std::uint64_t bytes);
+
+  std::uint64_t bytes_max = 0;  // 0: the device's memory. Fixed at creation.
+  unsigned handle_types = 0;    // As in the pool's properties. Fixed at creation.
+  std::atomic<int> reuse_follow_event_dependencies{1};
+  std::atomic<int> reuse_allow_opportunistic{1};
+  std::atomic<int> reuse_allow_internal_dependencies{1};
+  std::atomic<std::uint64_t> release_threshold{0};
+  std::atomic<std::uint64_t> used{0};
+  std::atomic<std::uint64_t> used_high{0};
+
+ private:
+  Device& device_;
+  const bool is_default_;
+};
+
+}  // namespace gpurun::emulated

@@ -1,0 +1,201 @@
+// Object cache: it saves compilations, stays within its bound, and may be shared by processes.
+// Damage and other users cannot harm it.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "emulated/jit/object_cache.h"
+#include "module_harness.h"
+
+namespace gpurun::emulated {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CacheTest : public ModuleTest {
+ protected:
+  void SetUp() override {
+    char name[] = "gpurun-cache-XXXXXX";
+    folder_ = fs::path(testing::TempDir()) / name;
+    std::string pattern = folder_.string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    cache_ = (folder_ / "a" / "cache").string();
+  }
+  void TearDown() override {
+    module_.reset();
+    fs::remove_all(folder_);
+  }
+
+  CompilerOptions options() const {
+    CompilerOptions options;
+    options.cache_directory = cache_;
+    return options;
+  }
+
+  std::vector<fs::path> objects() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(cache_)) {
+      if (entry.path().extension() == ".o") found.push_back(entry.path());
+    }
+    return found;
+  }
+
+  // Compiles and runs a kernel that stores `value`. Returns the stored value.
+  std::uint32_t store(std::uint32_t value) {
+    EXPECT_TRUE(load({".visible .global .align 4 .u32 place;\n.visible .entry k() {\n"
+                      "st.global.u32 [place], " +
+                      std::to_string(value) + ";\nret; }"})
+                    .ok());
+    const GridResult result = run("k", {1, 1, 1}, {1, 1, 1}, Parameters());
+    EXPECT_EQ(result.code, kGridOk) << result.message;
+    const auto place = module_->global("place");
+    return place.ok() ? *reinterpret_cast<const std::uint32_t*>(place->address) : 0;
+  }
+
+  fs::path folder_;
+  std::string cache_;
+};
+
+TEST_F(CacheTest, SecondCompilationComesFromDiskWithNewAddresses) {
+  start(options());
+  EXPECT_EQ(store(7), 7u);
+  EXPECT_EQ(compiler_->counters().cache_hits, 0u);
+  EXPECT_EQ(objects().size(), 1u);
+  // The first module stays loaded, so the second one's variable lies elsewhere.
+  const std::unique_ptr<Compiler> first_compiler = std::move(compiler_);
+  const std::unique_ptr<Module> first = std::move(module_);
+  start(options());
+  EXPECT_EQ(store(7), 7u);
+  EXPECT_EQ(compiler_->counters().cache_hits, 1u);
+  EXPECT_EQ(compiler_->counters().kernels, 1u);
+  EXPECT_EQ(store(8), 8u);
+  EXPECT_EQ(compiler_->counters().cache_hits, 1u);
+  struct stat facts;
+  ASSERT_EQ(stat(cache_.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777, 0700u);
+}
+
+TEST_F(CacheTest, DamageIsNoticed) {
+  start(options());
+  EXPECT_EQ(store(7), 7u);
+  ASSERT_EQ(objects().size(), 1u);
+  const fs::path object = objects()[0];
+  const auto whole = fs::file_size(object);
+  const auto damage = [&](auto&& change) {
+    change();
+    start(options());
+    EXPECT_EQ(store(7), 7u);
+    EXPECT_EQ(compiler_->counters().cache_hits, 0u);
+    EXPECT_EQ(fs::file_size(object), whole);  // Written again.
+  };
+  damage([&] {
+    std::fstream file(object, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(whole / 2));
+    file.put('\x5a');
+    file.put('\xa5');
+  });
+  damage([&] { fs::resize_file(object, whole - 1); });
+  damage([&] { fs::resize_file(object, 10); });
+  damage([&] { fs::resize_file(object, 0); });
+  damage([&] {  // Damage to the recorded stack size counts, too.
+    std::fstream file(object, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(8);
+    file.put('\x01');
+  });
+  damage([&] {
+    fs::remove(object);
+    fs::create_symlink("/dev/zero", object);
+  });
+}
+
+TEST_F(CacheTest, DirectoriesOfOthersAreNotUsed) {
+  fs::create_directories(cache_);
+  chmod(cache_.c_str(), 0777);
+  EXPECT_EQ(ObjectCache::open(cache_, 1 << 20).status().code(), Code::kRefused);
+  start(options());
+  EXPECT_EQ(store(7), 7u);
+  EXPECT_TRUE(objects().empty());
+  cache_ = (folder_ / "file").string();
+  std::ofstream(cache_) << "no directory";
+  EXPECT_FALSE(ObjectCache::open(cache_, 1 << 20).ok());
+  start(options());
+  EXPECT_EQ(store(9), 9u);
+}
+
+TEST_F(CacheTest, StaysWithinItsBound) {
+  constexpr std::uint64_t kBound = 1 << 20;
+  auto cache = ObjectCache::open(cache_, kBound);
+  ASSERT_TRUE(cache.ok()) << cache.status().to_string();
+  GeneratedCode code;
+  code.object.assign(50000, 'x');
+  code.stack_bytes = 123;
+  for (int i = 0; i < 100; ++i) {
+    (*cache)->store("key " + std::to_string(i), code);
+    (*cache)->find("key 0");  // It is used all the time, so it must stay.
+  }
+  std::uint64_t total = 0;
+  for (const fs::path& object : objects()) total += fs::file_size(object);
+  EXPECT_LE(total, kBound + kBound / 8);
+  EXPECT_GE(total, kBound / 2);
+  const auto used = (*cache)->find("key 0");
+  ASSERT_TRUE(used.has_value());
+  EXPECT_EQ(used->object, code.object);
+  EXPECT_EQ(used->stack_bytes, 123u);
+  EXPECT_FALSE((*cache)->find("key 1").has_value());
+  code.object.assign(kBound, 'y');
+  (*cache)->store("too large", code);
+  EXPECT_FALSE((*cache)->find("too large").has_value());
+}
+
+TEST_F(CacheTest, ProcessesShareIt) {
+  ASSERT_TRUE(ObjectCache::open(cache_, 1 << 20).ok());
+  const auto work = [&](int number) {
+    auto cache = ObjectCache::open(cache_, 200000);
+    if (!cache.ok()) return false;
+    bool right = true;
+    for (int i = 0; i < 300; ++i) {
+      const int which = (i * 7 + number) % 40;
+      GeneratedCode code;
+      code.object.assign(10000, static_cast<char>('a' + which % 26));
+      const std::string key = std::to_string(which);
+      if (const auto found = (*cache)->find(key)) right = right && found->object == code.object;
+      (*cache)->store(key, code);
+    }
+    return right;
+  };
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) _exit(work(i) ? 0 : 1);
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int state = 0;
+    ASSERT_EQ(waitpid(child, &state, 0), child);
+    EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+  }
+}
+
+TEST_F(CacheTest, CheapCodeIsRightToo) {
+  CompilerOptions cheap = options();
+  cheap.cheap_above_instructions = 1;
+  start(cheap);
+  EXPECT_EQ(store(11), 11u);
+  start(options());
+  EXPECT_EQ(store(11), 11u);
+  EXPECT_EQ(compiler_->counters().cache_hits, 0u);  // The optimising compiler does not use the
+                                                    // cheap code.
+  start(cheap);
+  EXPECT_EQ(store(11), 11u);
+  EXPECT_EQ(compiler_->counters().cache_hits, 1u);
+}
+
+}  // namespace
+}  // namespace gpurun::emulated
