@@ -12,9 +12,9 @@
 #include "client/death_board.h"
 #include "client/late_attach.h"
 #include "client/session_connections.h"
-#include "protocol/control.h"
-#include "protocol/rows_agreement.h"
-#include "protocol/session_identity.h"
+#include "protocol/control/control.h"
+#include "protocol/control/rows_agreement.h"
+#include "protocol/control/session_identity.h"
 #include "transport/transport.h"
 
 namespace gpurun::client {

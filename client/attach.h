@@ -17,8 +17,8 @@
 #include "client/session_data.h"
 #include "client/transports.h"
 #include "driver_abi/row.h"
-#include "protocol/device_memory.h"
-#include "protocol/features.h"
+#include "protocol/calls/device_memory.h"
+#include "protocol/control/features.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client {
@@ -37,7 +37,8 @@ struct AttachOptions {
   DeathBoard* deaths = nullptr;
   // The rows that this client calls. Tests pass another table.
   std::span<const driver_abi::Row> rows = driver_abi::rows();
-  // The features that this client offers and requires (protocol/features.h). Tests pass others.
+  // The features that this client offers and requires (protocol/control/features.h). Tests pass
+  // others.
   protocol::Features features = protocol::our_features(protocol::Sender::kClient);
   // The time for each connection to open.
   std::chrono::milliseconds connect_deadline = std::chrono::seconds(limits::kHandshakeDeadlineS);
@@ -60,7 +61,7 @@ struct Attached {
   // The first memory of the session's one device.
   std::optional<protocol::CreditGrant> credits;
   // Opcodes of our rows that the server does not know, in ascending order
-  // (protocol/rows_agreement.h).
+  // (protocol/control/rows_agreement.h).
   std::vector<std::uint16_t> lacking;
   // Opcodes of rows that the server knows and its driver cannot serve, in ascending order.
   std::vector<std::uint16_t> unserved;

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "protocol/session_identity.h"
+#include "protocol/control/session_identity.h"
 #include "transport/shm/connection.h"
 #include "transport/tls/connection.h"
 

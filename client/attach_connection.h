@@ -8,8 +8,8 @@
 
 #include "base/deadline.h"
 #include "base/result.h"
-#include "protocol/control.h"
-#include "protocol/proof.h"
+#include "protocol/auth/proof.h"
+#include "protocol/control/control.h"
 #include "transport/shm/memory.h"
 #include "transport/transport.h"
 

@@ -38,10 +38,10 @@
 #include "client/connection_count.h"
 #include "client/host_box.h"
 #include "client/thread.h"
-#include "protocol/chunk_packer.h"
-#include "protocol/chunk_wire.h"
-#include "protocol/frame.h"
-#include "protocol/receipts.h"
+#include "protocol/bulk/chunk_packer.h"
+#include "protocol/bulk/chunk_wire.h"
+#include "protocol/bulk/receipts.h"
+#include "protocol/log/frame.h"
 #include "transport/transport.h"
 
 namespace gpurun::protocol {

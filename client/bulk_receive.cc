@@ -8,7 +8,7 @@
 
 #include "client/bulk.h"
 #include "client/core_time.h"
-#include "protocol/bulk_head.h"
+#include "protocol/bulk/bulk_head.h"
 
 namespace gpurun::client {
 

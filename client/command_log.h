@@ -19,7 +19,7 @@
 #include <mutex>
 
 #include "base/bytes.h"
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::client {
 

@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "protocol/control.h"
-#include "protocol/local_address.h"
+#include "protocol/control/control.h"
+#include "protocol/control/local_address.h"
 #include "transport/tcp/address.h"
 
 namespace gpurun::client {

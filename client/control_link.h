@@ -3,8 +3,8 @@
 // and gives the GPUs to the next in the queue.
 //
 // Inside TLS the request goes out with the hello and waits for no challenge. The handshake has
-// already brought what the proofs need of the server (protocol/proof.h). The server therefore sends
-// its version, or its refusal of ours, only after the request.
+// already brought what the proofs need of the server (protocol/auth/proof.h). The server therefore
+// sends its version, or its refusal of ours, only after the request.
 //
 // Not thread-safe.
 #pragma once
@@ -23,9 +23,9 @@
 #include "base/result.h"
 #include "client/link_security.h"
 #include "client/session_data.h"
-#include "protocol/control.h"
-#include "protocol/proof.h"
-#include "protocol/token.h"
+#include "protocol/auth/proof.h"
+#include "protocol/auth/token.h"
+#include "protocol/control/control.h"
 #include "transport/transport.h"
 
 namespace gpurun::client {

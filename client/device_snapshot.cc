@@ -12,7 +12,7 @@
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/driver_release.h"
 #include "driver_abi/visible_devices.h"
-#include "protocol/snapshot.capnp.h"
+#include "protocol/calls/snapshot.capnp.h"
 
 namespace gpurun::client {
 namespace {

@@ -9,7 +9,7 @@
 #include "client/lane.h"
 #include "client/session.h"
 #include "driver_abi/opcodes.h"
-#include "protocol/graph_host.h"
+#include "protocol/calls/graph_host.h"
 
 namespace gpurun::client {
 namespace {

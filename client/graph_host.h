@@ -1,5 +1,5 @@
 // GraphHost: runs the nodes of the program's graphs that belong to this process. These are host
-// functions, and copies from and to its memory (protocol/graph_host.h).
+// functions, and copies from and to its memory (protocol/calls/graph_host.h).
 //
 // Functions run one after the other on one thread of ours, which CUDA allows. A second thread reads
 // the bytes that go out, so that no function can delay a copy. The thread that reads the session's

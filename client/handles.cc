@@ -2,7 +2,7 @@
 #include "client/handles.h"
 
 #include "base/zeroed_array.h"
-#include "protocol/handle_form.h"
+#include "protocol/calls/handle_form.h"
 
 namespace gpurun::client {
 namespace {

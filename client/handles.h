@@ -18,7 +18,7 @@
 
 #include "driver_abi/handle_errors.h"
 #include "driver_abi/row.h"
-#include "protocol/handle_form.h"
+#include "protocol/calls/handle_form.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client {

@@ -14,7 +14,7 @@
 #include "base/deadline.h"
 #include "base/result.h"
 #include "client/known_servers.h"
-#include "protocol/proof.h"
+#include "protocol/auth/proof.h"
 #include "transport/tls/certificate.h"
 #include "transport/transport.h"
 
@@ -35,7 +35,7 @@ struct LinkSecurity {
 
 struct SecuredLink {
   std::unique_ptr<transport::Connection> connection;
-  // The channel's exporter (protocol/proof.h). Empty: nothing is encrypted.
+  // The channel's exporter (protocol/auth/proof.h). Empty: nothing is encrypted.
   std::optional<protocol::Nonce> exporter = {};
 };
 

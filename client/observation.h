@@ -1,5 +1,5 @@
-// Worker observation: what the worker has counted and recorded (protocol/observation.h). Asked for
-// when the program ends.
+// Worker observation: what the worker has counted and recorded (protocol/statistics/observation.h).
+// Asked for when the program ends.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "client/session.h"
-#include "protocol/observation.h"
-#include "protocol/recording.h"
+#include "protocol/statistics/observation.h"
+#include "protocol/statistics/recording.h"
 
 namespace gpurun::client {
 

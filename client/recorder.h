@@ -1,4 +1,5 @@
-// Recorder: this process's record of its calls, for `gpurun --trace` (protocol/recording.h).
+// Recorder: this process's record of its calls, for `gpurun --trace`
+// (protocol/statistics/recording.h).
 //
 // One ring for each lane, which only its thread writes, and one for the sending thread. There is no
 // lock. Only a thread's first event allocates, for the ring. Each ring keeps the newest
@@ -15,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "protocol/recording.h"
+#include "protocol/statistics/recording.h"
 
 namespace gpurun::client {
 

@@ -33,7 +33,7 @@
 #include "client/host_box.h"
 #include "client/lane.h"
 #include "client/stream_progress.h"
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 #include "transport/transport.h"
 
 namespace gpurun::client {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/unique_fd.h"
-#include "protocol/local_address.h"
+#include "protocol/control/local_address.h"
 
 namespace gpurun::client {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "protocol/proof.h"
+#include "protocol/auth/proof.h"
 
 namespace gpurun::client {
 
@@ -29,7 +29,8 @@ struct SessionData {
   unsigned device_count = 0;    // The number that the lease granted.
   std::string deaths;           // Path of gpurun's DeathBoard. Empty: there is no board.
   bool encrypted = false;       // Connections use TLS, as the control link did.
-  // The server's address within its own machine (protocol/local_address.h). Empty: it has none.
+  // The server's address within its own machine (protocol/control/local_address.h). Empty: it has
+  // none.
   std::string local = {};
 };
 

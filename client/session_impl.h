@@ -21,8 +21,8 @@
 #include "client/session.h"
 #include "client/stats.h"
 #include "client/thread.h"
-#include "protocol/frame_reader.h"
-#include "protocol/log_packer.h"
+#include "protocol/log/frame_reader.h"
+#include "protocol/log/log_packer.h"
 
 namespace gpurun::client {
 

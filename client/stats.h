@@ -15,8 +15,8 @@
 
 #include "client/doorbell.h"
 #include "client/recorder.h"
-#include "protocol/observation.h"
-#include "protocol/record.h"
+#include "protocol/log/record.h"
+#include "protocol/statistics/observation.h"
 
 namespace gpurun::client {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "client/stats.h"
-#include "protocol/observation.h"
+#include "protocol/statistics/observation.h"
 
 namespace gpurun::client {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/zeroed_array.h"
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::client {
 namespace {

@@ -1,11 +1,11 @@
 // write_trace_file(): the file that a process leaves for `gpuctl trace` when it ends
-// (protocol/recording.h).
+// (protocol/statistics/recording.h).
 #pragma once
 
 #include <string>
 
 #include "base/status.h"
-#include "protocol/recording.h"
+#include "protocol/statistics/recording.h"
 
 namespace gpurun::client {
 

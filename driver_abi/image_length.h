@@ -24,7 +24,7 @@ inline constexpr std::size_t kWrapperContainersMax = 65'536;
 // The bound of one piece. Equal to protocol limits::kImageBytesMax, which this folder cannot see.
 inline constexpr std::uint64_t kImagePieceBytesMax = std::uint64_t{2} << 30;
 
-// The numbers travel over the wire (protocol/image_bundle.h).
+// The numbers travel over the wire (protocol/calls/image_bundle.h).
 enum class ImageForm : std::uint8_t { kWrapper, kContainer, kElf, kPtx, kTileIr };
 
 struct Image {

@@ -127,7 +127,7 @@ struct Row {
 
 // All rows, in opcode order. Immutable, safe from any thread.
 std::span<const Row> rows() noexcept;
-// SHA-256 of their opcodes and hashes, as protocol/rows_agreement.h makes it of any.
+// SHA-256 of their opcodes and hashes, as protocol/control/rows_agreement.h makes it of any.
 std::span<const std::uint8_t, 32> rows_digest() noexcept;
 // nullptr when no row has that opcode / symbol.
 const Row* find_row(std::uint16_t opcode) noexcept;

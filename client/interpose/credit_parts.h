@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "protocol/device_memory.h"
+#include "protocol/calls/device_memory.h"
 
 namespace gpurun::client::interpose {
 

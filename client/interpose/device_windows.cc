@@ -17,8 +17,8 @@
 #include "client/interpose/process.h"
 #include "client/memory_board.h"
 #include "client/thread.h"
-#include "protocol/device_memory.h"
-#include "protocol/features.h"
+#include "protocol/calls/device_memory.h"
+#include "protocol/control/features.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose {

@@ -19,7 +19,7 @@
 #include "client/stats.h"
 #include "client/stats_report.h"
 #include "client/trace.h"
-#include "protocol/features.h"
+#include "protocol/control/features.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "client/interpose/capture.h"
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 
 namespace gpurun::client::interpose {
 namespace {

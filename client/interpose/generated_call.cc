@@ -14,7 +14,7 @@
 #include "client/interpose/observed.h"
 #include "client/interpose/remembered.h"
 #include "driver_abi/handle_errors.h"
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -1,4 +1,5 @@
-// Graph work: host functions and copies as graph nodes, ready to be sent (protocol/graph_host.h).
+// Graph work: host functions and copies as graph nodes, ready to be sent
+// (protocol/calls/graph_host.h).
 #pragma once
 
 #include <vector>
@@ -6,7 +7,7 @@
 #include "client/graph_host.h"
 #include "client/interpose/driver/copy.h"
 #include "client/interpose/forward.h"
-#include "protocol/graph_host.h"
+#include "protocol/calls/graph_host.h"
 
 namespace gpurun::client::interpose {
 

@@ -2,8 +2,8 @@
 #include "client/interpose/implicit_wait.h"
 
 #include "client/interpose/capture.h"
-#include "protocol/device_memory.h"
-#include "protocol/features.h"
+#include "protocol/calls/device_memory.h"
+#include "protocol/control/features.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -15,7 +15,7 @@
 #include "client/observation.h"
 #include "client/stats.h"
 #include "driver_abi/cuda_abi.h"
-#include "protocol/features.h"
+#include "protocol/control/features.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose {

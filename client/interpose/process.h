@@ -11,7 +11,7 @@
 #include "client/attach.h"
 #include "client/device_snapshot.h"
 #include "client/session.h"
-#include "protocol/device_memory.h"
+#include "protocol/calls/device_memory.h"
 
 namespace gpurun::client::interpose {
 
@@ -33,7 +33,7 @@ struct Process {
   int driver_version = 0;                       // The server's cuDriverGetVersion.
   unsigned attach_round_trips = 0;
   std::string transport;       // Attached::transport.
-  std::uint64_t features = 0;  // Bits that both ends offer (protocol/features.h).
+  std::uint64_t features = 0;  // Bits that both ends offer (protocol/control/features.h).
   // Granted with the attach and not adopted yet (device_windows.h).
   std::optional<protocol::CreditGrant> first_credits;
 };

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "client/remembered_answers.h"
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 
 namespace gpurun::client::interpose {
 namespace {

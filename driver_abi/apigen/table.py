@@ -194,7 +194,7 @@ class Row:
             facts += [p.type, types.facts(p.base), p.direction, p.shape, str(p.count), p.pointee,
                       str(p.count_offset), str(p.fixed_count), str(p.buffer), str(p.nullable)]
             if p.handle == "kGraphNode" and p.shape == "kHandleArray" and p.direction == "out":
-                facts.append("spares")  # protocol/call.h, holds_spares().
+                facts.append("spares")  # protocol/calls/call.h, holds_spares().
         return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
 
 

@@ -18,7 +18,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "protocol/frame.h"
+#include "protocol/log/frame.h"
 #include "server/bulk/staging.h"
 #include "server/bulk/whole_payload.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/thread_name.h"
-#include "protocol/bulk_head.h"
-#include "protocol/chunk_wire.h"
+#include "protocol/bulk/bulk_head.h"
+#include "protocol/bulk/chunk_wire.h"
 
 namespace gpurun::server {
 

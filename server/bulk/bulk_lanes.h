@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocol/chunk_wire.h"
-#include "protocol/frame.h"
+#include "protocol/bulk/chunk_wire.h"
+#include "protocol/bulk/receipts.h"
 #include "protocol/limits.h"
-#include "protocol/receipts.h"
+#include "protocol/log/frame.h"
 #include "server/bulk/bulk_in.h"
 #include "server/bulk/bulk_out.h"
 #include "server/bulk/staging.h"

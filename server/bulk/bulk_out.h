@@ -21,8 +21,8 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "protocol/frame.h"
 #include "protocol/limits.h"
+#include "protocol/log/frame.h"
 #include "server/bulk/staging.h"
 
 namespace gpurun::server {

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/command_suggestion.h"
-#include "protocol/control.h"
-#include "protocol/secret_text.h"
+#include "protocol/auth/secret_text.h"
+#include "protocol/control/control.h"
 #include "server/daemon/config_values.h"
 
 namespace gpurun::server {

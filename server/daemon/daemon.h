@@ -24,9 +24,9 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "protocol/control.h"
+#include "protocol/auth/proof.h"
+#include "protocol/control/control.h"
 #include "protocol/limits.h"
-#include "protocol/proof.h"
 #include "server/daemon/audit.h"
 #include "server/daemon/connection_closer.h"
 #include "server/daemon/handshake_admission.h"
@@ -192,7 +192,7 @@ class Daemon {
   // A connection's thread (daemon_link.cc).
   void serve(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
              Deadline deadline);
-  // The exporter of the TLS channel, if there is one (protocol/proof.h).
+  // The exporter of the TLS channel, if there is one (protocol/auth/proof.h).
   using Exporter = std::optional<protocol::Nonce>;
   void serve_link(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
                   const Exporter& exporter, Deadline deadline);

@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "protocol/session_identity.h"
+#include "protocol/control/session_identity.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_half_open.h"
 #include "server/daemon/peer_source.h"

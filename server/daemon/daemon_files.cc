@@ -11,8 +11,8 @@
 
 #include "base/unique_fd.h"
 #include "base/user_folders.h"
-#include "protocol/run_secret.h"
-#include "protocol/secret_text.h"
+#include "protocol/auth/run_secret.h"
+#include "protocol/auth/secret_text.h"
 #include "transport/tcp/address.h"
 
 namespace gpurun::server {

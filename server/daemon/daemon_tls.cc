@@ -9,7 +9,7 @@
 #include <array>
 #include <utility>
 
-#include "protocol/session_identity.h"
+#include "protocol/control/session_identity.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_half_open.h"
 #include "transport/tls/client_hello.h"

@@ -14,9 +14,9 @@
 
 #include "base/deadline.h"
 #include "base/result.h"
-#include "protocol/control.h"
-#include "protocol/proof.h"
-#include "protocol/session_identity.h"
+#include "protocol/auth/proof.h"
+#include "protocol/control/control.h"
+#include "protocol/control/session_identity.h"
 #include "server/daemon/lease_queue.h"
 #include "server/daemon/spawn.h"
 #include "server/daemon/users.h"

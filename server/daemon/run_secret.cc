@@ -11,7 +11,7 @@
 
 #include "base/deadline.h"
 #include "base/write_whole.h"
-#include "protocol/run_secret.h"
+#include "protocol/auth/run_secret.h"
 #include "server/daemon/runtime_folder.h"
 
 namespace gpurun::server {

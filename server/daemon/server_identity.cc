@@ -14,7 +14,7 @@
 #include "base/lock_file.h"
 #include "base/unique_fd.h"
 #include "base/write_whole.h"
-#include "protocol/token_file.h"
+#include "protocol/auth/token_file.h"
 
 namespace gpurun::server {
 namespace {

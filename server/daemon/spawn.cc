@@ -19,7 +19,7 @@
 
 #include "base/planted_flaw.h"
 #include "base/unique_fd.h"
-#include "protocol/control.h"
+#include "protocol/control/control.h"
 #include "server/daemon/orphans.h"
 #include "server/daemon/spawn_assignment.h"
 #include "server/daemon/spawn_hand_over.h"

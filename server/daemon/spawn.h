@@ -8,8 +8,8 @@
 
 #include "base/deadline.h"
 #include "base/result.h"
-#include "protocol/features.h"
-#include "protocol/proof.h"
+#include "protocol/auth/proof.h"
+#include "protocol/control/features.h"
 #include "server/daemon/device_ledgers.h"
 #include "server/daemon/users.h"
 #include "server/daemon/worker_groups.h"
@@ -24,7 +24,7 @@ struct WorkerOrder {
   User user;
   protocol::Id session{};
   // The attach key, which tags the worker's answer. For an encrypted session the pre-shared key of
-  // its handshakes (protocol/session_identity.h).
+  // its handshakes (protocol/control/session_identity.h).
   protocol::Key key{};
   Sha256Digest rows{};  // protocol::rows_digest() of the client's table. Unknown when encrypted.
   // What the client offers and requires. Unknown when encrypted.

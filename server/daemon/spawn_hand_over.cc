@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/descriptor_message.h"
-#include "protocol/control.h"
+#include "protocol/control/control.h"
 
 namespace gpurun::server {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "protocol/features.h"
-#include "protocol/proof.h"
+#include "protocol/auth/proof.h"
+#include "protocol/control/features.h"
 #include "server/daemon/spawn.h"
 
 namespace gpurun::server {

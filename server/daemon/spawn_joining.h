@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "protocol/proof.h"
+#include "protocol/auth/proof.h"
 
 namespace gpurun::server {
 

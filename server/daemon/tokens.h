@@ -1,6 +1,6 @@
-// TokenStore: the users' tokens as their file has them now (protocol/token_file.h). The file is the
-// only source: a change by an operator's gpuctl takes effect without a message. A file that could
-// not be read is read again until it can be, so that no revocation is lost.
+// TokenStore: the users' tokens as their file has them now (protocol/auth/token_file.h). The file
+// is the only source: a change by an operator's gpuctl takes effect without a message. A file that
+// could not be read is read again until it can be, so that no revocation is lost.
 //
 // Any thread except the daemon's loop, because a disk may make a reader wait.
 #pragma once
@@ -15,7 +15,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "protocol/token_file.h"
+#include "protocol/auth/token_file.h"
 
 namespace gpurun::server {
 

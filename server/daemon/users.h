@@ -18,7 +18,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "protocol/token_file.h"
+#include "protocol/auth/token_file.h"
 
 namespace gpurun::server {
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "protocol/proof.h"
+#include "protocol/auth/proof.h"
 
 namespace gpurun::server {
 

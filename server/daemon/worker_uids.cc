@@ -12,7 +12,7 @@
 #include <array>
 #include <cstring>
 
-#include "protocol/proof.h"
+#include "protocol/auth/proof.h"
 #include "server/daemon/runtime_folder.h"
 
 namespace gpurun::server {

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "driver_abi/row.h"
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 
 namespace gpurun::server {
 

@@ -13,7 +13,7 @@
 
 #include "driver_abi/driver_release.h"
 #include "driver_abi/emulated_view.h"
-#include "protocol/snapshot.capnp.h"
+#include "protocol/calls/snapshot.capnp.h"
 
 namespace gpurun::server {
 namespace {

@@ -10,7 +10,7 @@
 #include <map>
 #include <vector>
 
-#include "protocol/proof.h"
+#include "protocol/auth/proof.h"
 #include "server/exchange/exchange_words.h"
 
 namespace gpurun::server {

@@ -13,7 +13,7 @@
 #include "base/descriptor_message.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "protocol/interprocess.h"
+#include "protocol/calls/interprocess.h"
 
 namespace gpurun::server {
 

@@ -1,12 +1,12 @@
 // Captures: the program's queries of an active capture, and the end of a capture
-// (protocol/captures.h).
-#include "protocol/captures.h"
+// (protocol/calls/captures.h).
+#include "protocol/calls/captures.h"
 
 #include <cstring>
 #include <vector>
 
 #include "driver_abi/row.h"
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 #include "server/handlers/handlers.h"
 #include "server/handlers/modules.h"
 

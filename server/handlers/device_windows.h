@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "protocol/device_memory.h"
+#include "protocol/calls/device_memory.h"
 #include "server/driver/cuda_driver.h"
 #include "server/worker/call.h"
 

@@ -1,12 +1,12 @@
 // Graph host nodes: nodes with work in the client, and copies as nodes. They are added, captured
-// and changed here (protocol/graph_host.h).
+// and changed here (protocol/calls/graph_host.h).
 #include <spdlog/spdlog.h>
 
 #include <cstring>
 #include <vector>
 
 #include "driver_abi/opcodes.h"
-#include "protocol/graph_host.h"
+#include "protocol/calls/graph_host.h"
 #include "server/handlers/graph_hosts.h"
 #include "server/handlers/graph_topology.h"
 #include "server/handlers/handlers.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 #include "server/worker/call.h"
 #include "server/worker/executor.h"
 

@@ -1,5 +1,5 @@
 // GraphHosts: the work of graph nodes in the client. It holds the operations behind the nodes and
-// the turns that launches take at them. See protocol/graph_host.h.
+// the turns that launches take at them. See protocol/calls/graph_host.h.
 //
 // A host node blocks the driver's callback thread until the client has answered. An issue queue
 // cannot hold a graph, because the driver runs it (docs/adr/0011-graphs-and-host-memory.md).
@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "protocol/graph_host.h"
+#include "protocol/calls/graph_host.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/graph_shadows.h"
 

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <vector>
 
-#include "protocol/module_calls.h"
+#include "protocol/calls/module_calls.h"
 #include "server/handlers/handlers.h"
 #include "server/handlers/modules.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "protocol/graph_host.h"
+#include "protocol/calls/graph_host.h"
 #include "server/worker/call.h"
 #include "server/worker/executor.h"
 

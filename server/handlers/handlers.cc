@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 #include "server/driver/snapshot.h"
 #include "server/handlers/device_windows.h"
 #include "server/handlers/memory_pool.h"

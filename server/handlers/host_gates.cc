@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "protocol/host_function.h"
+#include "protocol/calls/host_function.h"
 #include "server/handlers/handlers.h"
 #include "server/worker/completions.h"
 #include "server/worker/executor.h"

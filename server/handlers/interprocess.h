@@ -13,7 +13,7 @@
 #include <mutex>
 #include <utility>
 
-#include "protocol/interprocess.h"
+#include "protocol/calls/interprocess.h"
 #include "server/driver/cuda_driver.h"
 #include "server/exchange/exchange_client.h"
 #include "server/worker/call.h"

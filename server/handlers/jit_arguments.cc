@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "driver_abi/jit_options.h"
-#include "protocol/link_calls.h"
+#include "protocol/calls/link_calls.h"
 
 namespace gpurun::server {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
-#include "protocol/module_calls.h"
+#include "protocol/calls/module_calls.h"
 
 namespace gpurun::server {
 

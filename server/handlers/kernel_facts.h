@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "protocol/module_calls.h"
+#include "protocol/calls/module_calls.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/module_state.h"
 

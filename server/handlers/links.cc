@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 #include "server/handlers/handlers.h"
 #include "server/handlers/modules.h"
 

@@ -1,6 +1,6 @@
 // LinkBook: the link states of a session (cuLink*). The driver writes logs and times into memory
 // that its caller keeps for the life of the state. That memory is here, and each reply carries its
-// content (protocol/link_calls.h).
+// content (protocol/calls/link_calls.h).
 //
 // A client may name any state at any time, from several threads. Only a live state that no other
 // call uses reaches the driver. Calls of one state wait for each other. The bounds are
@@ -13,7 +13,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "protocol/link_calls.h"
+#include "protocol/calls/link_calls.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/jit_arguments.h"
 #include "server/worker/call.h"

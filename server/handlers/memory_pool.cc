@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "protocol/memory_pool.h"
+#include "protocol/calls/memory_pool.h"
 #include "server/handlers/handlers.h"
 
 namespace gpurun::server {

@@ -1,4 +1,4 @@
-// Memory pools: the handlers of pool attributes. See protocol/memory_pool.h.
+// Memory pools: the handlers of pool attributes. See protocol/calls/memory_pool.h.
 #pragma once
 
 #include "server/worker/call.h"

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "protocol/call.h"
-#include "protocol/image_bundle.h"
+#include "protocol/calls/call.h"
+#include "protocol/calls/image_bundle.h"
 #include "server/handlers/handlers.h"
 #include "server/handlers/jit_arguments.h"
 #include "server/handlers/kernel_facts.h"

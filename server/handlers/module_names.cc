@@ -1,6 +1,6 @@
 // Module names: binds handles that the client minted to objects in modules and libraries. The call
 // is posted for objects that the client knows. Otherwise it is answered with a description.
-#include "protocol/module_calls.h"
+#include "protocol/calls/module_calls.h"
 #include "server/handlers/handlers.h"
 #include "server/handlers/kernel_facts.h"
 #include "server/handlers/modules.h"

@@ -1,5 +1,5 @@
 // Observe handler: answers the client's requests for statistics of its session
-// (protocol/observation.h).
+// (protocol/statistics/observation.h).
 #pragma once
 
 #include "server/worker/call.h"

@@ -4,7 +4,7 @@
 #include "server/handlers/primary_context.h"
 
 #include "driver_abi/row.h"
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 #include "server/handlers/handlers.h"
 #include "server/worker/executor.h"
 

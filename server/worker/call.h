@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "base/bytes.h"
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 #include "server/bulk/whole_payload.h"
 #include "server/driver/driver_functions.h"
 #include "server/driver/error_numbers.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/thread_name.h"
-#include "protocol/control.h"
-#include "protocol/session_identity.h"
+#include "protocol/control/control.h"
+#include "protocol/control/session_identity.h"
 #include "transport/tls/connection.h"
 
 namespace gpurun::server {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 #include "server/worker/call.h"
 
 namespace gpurun::server {

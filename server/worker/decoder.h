@@ -11,9 +11,9 @@
 
 #include "base/brief_spin.h"
 #include "base/result.h"
-#include "protocol/frame_reader.h"
-#include "protocol/packed_records.h"
-#include "protocol/record.h"
+#include "protocol/log/frame_reader.h"
+#include "protocol/log/packed_records.h"
+#include "protocol/log/record.h"
 #include "server/worker/outbox.h"
 #include "transport/transport.h"
 

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 #include "server/driver/driver_functions.h"
 
 namespace gpurun::server {

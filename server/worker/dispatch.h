@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "driver_abi/row.h"
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 #include "server/driver/cuda_driver.h"
 #include "server/driver/foreign_call.h"
 #include "server/worker/call.h"

@@ -1,6 +1,6 @@
 // Executor: the issuer of decoded calls. It decides which call goes to the driver now, which call
 // is held, and which reply a call gets. Order comes from the record headers alone
-// (protocol/record.h, Order).
+// (protocol/log/record.h, Order).
 //
 // One thread at a time has the executor's role. The decoder has it for calls that came, and the
 // receiver of a bulk connection for bytes that came. The executor's own thread has it for other
@@ -15,7 +15,7 @@
 #include <span>
 
 #include "base/status.h"
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 #include "server/worker/call.h"
 #include "server/worker/decoder.h"
 #include "server/worker/worker.h"

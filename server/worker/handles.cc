@@ -2,7 +2,7 @@
 #include "server/worker/handles.h"
 
 #include "driver_abi/handle_errors.h"
-#include "protocol/handle_form.h"
+#include "protocol/calls/handle_form.h"
 #include "server/worker/call.h"
 
 namespace gpurun::server {

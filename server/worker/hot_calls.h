@@ -2,7 +2,7 @@
 // device copy, memset, event record and stream wait.
 #pragma once
 
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 #include "server/worker/call.h"
 
 namespace gpurun::server {

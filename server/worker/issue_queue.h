@@ -25,7 +25,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::server {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/thread_name.h"
-#include "protocol/control.h"
+#include "protocol/control/control.h"
 #include "server/bulk/bulk_lanes.h"
 #include "server/daemon/spawn_joining.h"
 #include "server/worker/channel_security.h"

@@ -1,5 +1,5 @@
 // Observer: the counters and recordings of a worker, for a client that asked for them
-// (protocol/observation.h).
+// (protocol/statistics/observation.h).
 //
 // Any thread. Other workers have no observer: they count nothing and read no clock.
 #pragma once
@@ -12,8 +12,8 @@
 #include <string>
 
 #include "driver_abi/emulated_view.h"
-#include "protocol/observation.h"
-#include "protocol/record.h"
+#include "protocol/log/record.h"
+#include "protocol/statistics/observation.h"
 #include "server/worker/recorder.h"
 
 namespace gpurun::server {

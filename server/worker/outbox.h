@@ -20,8 +20,8 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "protocol/frame.h"
-#include "protocol/record.h"
+#include "protocol/log/frame.h"
+#include "protocol/log/record.h"
 #include "transport/transport.h"
 
 namespace gpurun::server {

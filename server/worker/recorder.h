@@ -1,5 +1,5 @@
 // Recorder: the recording of calls and of the device's kernels, for a client that traces
-// (protocol/recording.h). The newest protocol::kRecordedEventsMax events are kept.
+// (protocol/statistics/recording.h). The newest protocol::kRecordedEventsMax events are kept.
 //
 // Any thread. A worker for a client that does not trace has no recorder.
 #pragma once
@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 #include "driver_abi/emulated_view.h"
-#include "protocol/recording.h"
+#include "protocol/statistics/recording.h"
 
 namespace gpurun::server {
 

@@ -2,7 +2,7 @@
 #include "server/worker/synchronize.h"
 
 #include "driver_abi/row.h"
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 #include "server/worker/event_book.h"
 #include "server/worker/executor.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocol/features.h"
+#include "protocol/control/features.h"
 #include "server/driver/driver_functions.h"
 #include "server/worker/call.h"
 #include "transport/transport.h"

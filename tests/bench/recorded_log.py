@@ -5,7 +5,7 @@ import struct
 from machine import forwarded_environment, run
 from world.relay import Relay
 
-HEADER, MAGIC = "<IHBB16x", 0x7267  # FrameHeader, protocol/frame.h.
+HEADER, MAGIC = "<IHBB16x", 0x7267  # FrameHeader, protocol/log/frame.h.
 HANDSHAKE_BYTES_MAX = 1 << 16
 RECORDS, KINDS = 1, 12
 

@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "protocol/device_memory.h"
+#include "protocol/calls/device_memory.h"
 #include "server/handlers/device_windows.h"
 #include "tests/callpath/world.h"
 

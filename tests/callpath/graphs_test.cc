@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "client/graph_host.h"
-#include "protocol/graph_host.h"
+#include "protocol/calls/graph_host.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "protocol/call.h"
-#include "protocol/host_function.h"
+#include "protocol/calls/call.h"
+#include "protocol/calls/host_function.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <thread>
 
-#include "protocol/interprocess.h"
+#include "protocol/calls/interprocess.h"
 #include "protocol/limits.h"
 #include "server/exchange/exchange_words.h"
 #include "tests/callpath/world.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/link_calls.h"
+#include "protocol/calls/link_calls.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {

@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
-#include "protocol/call.h"
-#include "protocol/image_bundle.h"
-#include "protocol/module_calls.h"
+#include "protocol/calls/call.h"
+#include "protocol/calls/image_bundle.h"
+#include "protocol/calls/module_calls.h"
 #include "server/images/image_folder.h"
 #include "tests/callpath/world.h"
 #include "tests/unit/driver_abi/tile_ir_builder.h"

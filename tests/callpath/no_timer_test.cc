@@ -4,8 +4,8 @@
 
 #include <future>
 
-#include "protocol/image_bundle.h"
-#include "protocol/module_calls.h"
+#include "protocol/calls/image_bundle.h"
+#include "protocol/calls/module_calls.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {

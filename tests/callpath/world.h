@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/session.h"
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/handlers.h"
 #include "server/worker/worker.h"

@@ -1,5 +1,5 @@
 // other_version: a peer of gpurun or gpurund of another version, for version_test.py. It sends the
-// messages that protocol/control.h documents, with the numbers in its arguments.
+// messages that protocol/control/control.h documents, with the numbers in its arguments.
 //   hello PROTOCOL ADDRESS    sends hello as such a gpurun and prints the answer.
 //   hello-tls ...             the same inside TLS, with all that follows a hello there.
 //   attach PROTOCOL ADDRESS   attaches as such a client library.
@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/control.h"
+#include "protocol/control/control.h"
 #include "transport/tls/connection.h"
 #include "transport/transport.h"
 

@@ -26,7 +26,7 @@ START_S = 8
 
 
 def our_protocol():
-    header = os.path.join(os.path.dirname(__file__), "../../protocol/control.h")
+    header = os.path.join(os.path.dirname(__file__), "../../protocol/control/control.h")
     with open(header, encoding="utf-8") as file:
         return int(re.search(r"kVersion = (\d+);", file.read()).group(1))
 

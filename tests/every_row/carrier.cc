@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 #include "tests/devices/argument.h"
 #include "tests/every_row/thunks.h"
 

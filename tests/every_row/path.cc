@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "protocol/call.h"
-#include "protocol/handle_form.h"
+#include "protocol/calls/call.h"
+#include "protocol/calls/handle_form.h"
 
 namespace gpurun::every_row {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "driver_abi/row.h"
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace gpurun {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "protocol/control/session_identity.h"
 #include "protocol/limits.h"
-#include "protocol/session_identity.h"
 #include "tests/fuzz/fuzz_target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

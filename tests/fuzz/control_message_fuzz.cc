@@ -1,7 +1,7 @@
 // Control messages: frames and messages that either end may receive before any proof, and the
 // checks that both ends apply to them.
-#include "protocol/control.h"
-#include "protocol/rows_agreement.h"
+#include "protocol/control/control.h"
+#include "protocol/control/rows_agreement.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace gpurun::protocol {

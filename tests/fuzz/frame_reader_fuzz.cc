@@ -1,13 +1,13 @@
 // Frame reader: the byte stream of a log channel, cut anywhere, with its frames and the records and
 // replies inside.
-#include "protocol/frame_reader.h"
+#include "protocol/log/frame_reader.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "protocol/packed_chunk.h"
-#include "protocol/packed_records.h"
-#include "protocol/record.h"
+#include "protocol/bulk/packed_chunk.h"
+#include "protocol/log/packed_records.h"
+#include "protocol/log/record.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace gpurun::protocol {

@@ -4,9 +4,9 @@
 #include <memory>
 #include <new>
 
-#include "protocol/image_bundle.h"
-#include "protocol/link_calls.h"
-#include "protocol/module_calls.h"
+#include "protocol/calls/image_bundle.h"
+#include "protocol/calls/link_calls.h"
+#include "protocol/calls/module_calls.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // Recordings: a server's statistics and events, and the files that gpuctl reads.
-#include "protocol/observation.h"
-#include "protocol/recording.h"
+#include "protocol/statistics/observation.h"
+#include "protocol/statistics/recording.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {

@@ -1,10 +1,10 @@
 // Tokens: a token's line as a user may paste it, and a file of tokens after a mistake, a full disk
 // or another release. The reader refuses it with a message, or writing it gives the same text.
-#include "protocol/token.h"
+#include "protocol/auth/token.h"
 
 #include <string>
 
-#include "protocol/token_file.h"
+#include "protocol/auth/token_file.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "driver_abi/row.h"
-#include "protocol/frame.h"
-#include "protocol/handle_form.h"
-#include "protocol/record.h"
+#include "protocol/calls/handle_form.h"
+#include "protocol/log/frame.h"
+#include "protocol/log/record.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/handlers.h"
 #include "server/worker/worker.h"

@@ -11,15 +11,15 @@
 
 #include "driver_abi/image_length.h"
 #include "driver_abi/row.h"
-#include "protocol/call.h"
-#include "protocol/device_memory.h"
-#include "protocol/graph_host.h"
-#include "protocol/handle_form.h"
-#include "protocol/host_function.h"
-#include "protocol/image_bundle.h"
-#include "protocol/memory_pool.h"
-#include "protocol/module_calls.h"
-#include "protocol/record.h"
+#include "protocol/calls/call.h"
+#include "protocol/calls/device_memory.h"
+#include "protocol/calls/graph_host.h"
+#include "protocol/calls/handle_form.h"
+#include "protocol/calls/host_function.h"
+#include "protocol/calls/image_bundle.h"
+#include "protocol/calls/memory_pool.h"
+#include "protocol/calls/module_calls.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::fuzz {
 namespace {

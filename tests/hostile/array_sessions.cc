@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "driver_abi/cuda_abi.h"
-#include "protocol/graph_host.h"
+#include "protocol/calls/graph_host.h"
 #include "tests/hostile/sessions.h"
 
 namespace gpurun::hostile {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "driver_abi/image_length.h"
-#include "protocol/image_bundle.h"
-#include "protocol/module_calls.h"
+#include "protocol/calls/image_bundle.h"
+#include "protocol/calls/module_calls.h"
 #include "tests/hostile/acts.h"
 #include "tests/hostile/sessions.h"
 

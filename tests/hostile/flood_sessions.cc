@@ -1,6 +1,6 @@
 // Flood sessions: more of everything than a worker can hold, and host functions that never run.
 #include "base/planted_flaw.h"
-#include "protocol/host_function.h"
+#include "protocol/calls/host_function.h"
 #include "tests/hostile/acts.h"
 #include "tests/hostile/sessions.h"
 

@@ -2,9 +2,9 @@
 #include <cstring>
 #include <limits>
 
-#include "protocol/control.h"
-#include "protocol/packed_chunk.h"
-#include "protocol/packed_records.h"
+#include "protocol/bulk/packed_chunk.h"
+#include "protocol/control/control.h"
+#include "protocol/log/packed_records.h"
 #include "tests/hostile/sessions.h"
 
 namespace gpurun::hostile {

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "driver_abi/row.h"
-#include "protocol/call.h"
-#include "protocol/memory_pool.h"
+#include "protocol/calls/call.h"
+#include "protocol/calls/memory_pool.h"
 #include "tests/hostile/acts.h"
 #include "tests/hostile/sessions.h"
 

@@ -1,7 +1,7 @@
 // Link sessions: endless links, links of other kinds, invalid inputs or inputs with a false length,
 // and images that do not exist.
 #include "driver_abi/cuda_abi.h"
-#include "protocol/link_calls.h"
+#include "protocol/calls/link_calls.h"
 #include "tests/hostile/acts.h"
 #include "tests/hostile/sessions.h"
 

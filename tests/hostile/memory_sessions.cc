@@ -1,7 +1,7 @@
 // Memory sessions: memory of others, sums that overflow, transfers used by two calls, and more
 // memory than there is.
-#include "protocol/device_memory.h"
-#include "protocol/graph_host.h"
+#include "protocol/calls/device_memory.h"
+#include "protocol/calls/graph_host.h"
 #include "tests/hostile/acts.h"
 #include "tests/hostile/sessions.h"
 

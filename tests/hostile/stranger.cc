@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "driver_abi/row.h"
-#include "protocol/call.h"
-#include "protocol/device_memory.h"
-#include "protocol/frame_reader.h"
-#include "protocol/image_bundle.h"
-#include "protocol/module_calls.h"
+#include "protocol/calls/call.h"
+#include "protocol/calls/device_memory.h"
+#include "protocol/calls/image_bundle.h"
+#include "protocol/calls/module_calls.h"
+#include "protocol/log/frame_reader.h"
 
 namespace gpurun::hostile {
 namespace {

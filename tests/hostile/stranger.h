@@ -16,9 +16,9 @@
 
 #include "base/bytes.h"
 #include "client/attach.h"
-#include "protocol/frame.h"
-#include "protocol/handle_form.h"
-#include "protocol/record.h"
+#include "protocol/calls/handle_form.h"
+#include "protocol/log/frame.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::hostile {
 

@@ -20,7 +20,7 @@
 #include <span>
 #include <utility>
 
-#include "protocol/handle_form.h"
+#include "protocol/calls/handle_form.h"
 #include "server/worker/executor.h"
 #include "server/worker/outbox.h"
 #include "tests/model/any_program.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "protocol/frame.h"
-#include "protocol/record.h"
+#include "protocol/log/frame.h"
+#include "protocol/log/record.h"
 #include "tests/model/model.h"
 #include "transport/transport.h"
 

@@ -12,7 +12,7 @@ CASES = [
     ("server/a.cc", '#include "client/session.h"\n', "may not include"),
     ("server/a.cc", '#include "emulated/api/device.h"\n', "may not include"),
     ("base/a.cc", '#include "driver_abi/row.h"\n', "may not include"),
-    ("transport/tcp/a.cc", '#include "protocol/frame.h"\n', "may not include"),
+    ("transport/tcp/a.cc", '#include "protocol/log/frame.h"\n', "may not include"),
     ("client/a.cc", "#include <infiniband/verbs.h>\n", "only in transport/rdma"),
     ("base/a.h", "// A header.\nint x;\n", "pragma once"),
     ("base/a.h", "#pragma once\nint x;\n", "first line"),
@@ -23,12 +23,12 @@ CASES = [
     ("base/a.cc", "int x;\n" * 601, "601 lines"),
     ("base/a.cc", "// " + "x" * 120 + "\n", "columns"),
     ("base/a.cc", "// TODO: later\n", "TODO(soon"),
-    ("protocol/call.capnp.h", "// x\n", "generated"),
+    ("protocol/calls/call.capnp.h", "// x\n", "generated"),
     ("docs/a.md", "see /srv/builds/other\n", "absolute path"),
     ("docs/a.md", "see /ho" + "me/ann/x\n", "absolute path"),
 ]
 GOOD = [
-    ("client/a.cc", '// A.\n#include "client/session.h"\n#include "protocol/frame.h"\n'),
+    ("client/a.cc", '// A.\n#include "client/session.h"\n#include "protocol/log/frame.h"\n'),
     ("emulated/api/a.cc", '// A.\n#include "driver_abi/row.h"\n'),
     ("base/utility_of.cc", "// Names one idea.\n"),
     ("base/a.cc", "// TODO(perf): measure this.\n"),

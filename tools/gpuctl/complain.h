@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "protocol/secret_text.h"
+#include "protocol/auth/secret_text.h"
 
 namespace gpurun::tools {
 

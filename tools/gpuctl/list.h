@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "client/link_security.h"
-#include "protocol/control.h"
+#include "protocol/control/control.h"
 #include "tools/gpurun/credential.h"
 
 namespace gpurun::tools {

@@ -24,7 +24,7 @@
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
-#include "protocol/secret_text.h"
+#include "protocol/auth/secret_text.h"
 #include "tools/gpuctl/complain.h"
 #include "tools/gpurun/lease.h"
 #include "tools/gpurun/options.h"
@@ -210,7 +210,7 @@ bool is_a_secret(std::string_view value) {
   for (const char* word : {"key=", "token=", "secret=", "password=", "passwd=", "auth="}) {
     if (lower.find(word) != std::string::npos) return true;
   }
-  // A user's token (protocol/token.h) anywhere in the text.
+  // A user's token (protocol/auth/token.h) anywhere in the text.
   for (std::size_t at = 0; (at = lower.find("gpurun1_", at)) != std::string::npos; ++at) {
     if (lower.find_first_not_of("0123456789abcdef", at + 8) >= at + 8 + 12) return true;
   }

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "driver_abi/row.h"
-#include "protocol/control.h"
-#include "protocol/record.h"
+#include "protocol/control/control.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::tools {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocol/recording.h"
+#include "protocol/statistics/recording.h"
 
 namespace gpurun::tools {
 

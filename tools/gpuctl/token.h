@@ -1,5 +1,5 @@
 // gpuctl token: decides which users may use this machine's GPUs. It changes the file that gpurund
-// reads (protocol/token_file.h), and contacts no server.
+// reads (protocol/auth/token_file.h), and contacts no server.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "protocol/token_file.h"
+#include "protocol/auth/token_file.h"
 
 namespace gpurun::tools {
 

@@ -12,8 +12,8 @@
 
 #include "base/unique_fd.h"
 #include "base/user_folders.h"
+#include "protocol/auth/secret_text.h"
 #include "protocol/limits.h"
-#include "protocol/secret_text.h"
 #include "tools/gpurun/secret.h"
 #include "transport/tcp/address.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "protocol/token.h"
+#include "protocol/auth/token.h"
 
 namespace gpurun::tools {
 

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "client/death_board.h"
-#include "protocol/control.h"
+#include "protocol/control/control.h"
 
 namespace gpurun::tools {
 

@@ -13,7 +13,7 @@
 
 #include "base/command_suggestion.h"
 #include "client/known_servers.h"
-#include "protocol/secret_text.h"
+#include "protocol/auth/secret_text.h"
 #include "tools/gpurun/credential.h"
 #include "tools/gpurun/default_servers.h"
 #include "tools/gpurun/lease.h"

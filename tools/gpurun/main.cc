@@ -20,7 +20,7 @@
 #include "base/write_whole.h"
 #include "client/transports.h"
 #include "driver_abi/visible_devices.h"
-#include "protocol/secret_text.h"
+#include "protocol/auth/secret_text.h"
 #include "tools/gpurun/credential.h"
 #include "tools/gpurun/deaths.h"
 #include "tools/gpurun/default_servers.h"

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "base/unique_fd.h"
-#include "protocol/run_secret.h"
+#include "protocol/auth/run_secret.h"
 
 namespace gpurun::tools {
 namespace {

@@ -10,8 +10,8 @@
 #include <cerrno>
 
 #include "base/unique_fd.h"
+#include "protocol/auth/run_secret.h"
 #include "protocol/limits.h"
-#include "protocol/run_secret.h"
 #include "transport/tcp/address.h"
 
 namespace gpurun::tools {

@@ -15,9 +15,9 @@ inline constexpr const char* kSecretFileVariable = "GPURUN_SECRET_FILE";
 // others may read it. kInvalidArgument: too short or too long.
 Result<Bytes> read_secret_file(const std::string& path);
 
-// The run secret of this user's gpurund on this machine (protocol/run_secret.h), for a run without
-// a named secret. Empty: `server` (HOST[:PORT]) is not a loopback address. kUnavailable: no such
-// file. kRefused: it is another user's, or others may read it. The message names the file.
+// The run secret of this user's gpurund on this machine (protocol/auth/run_secret.h), for a run
+// without a named secret. Empty: `server` (HOST[:PORT]) is not a loopback address. kUnavailable: no
+// such file. kRefused: it is another user's, or others may read it. The message names the file.
 Result<Bytes> read_run_secret(const std::string& server);
 
 }  // namespace gpurun::tools

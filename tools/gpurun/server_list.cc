@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "base/unique_fd.h"
+#include "protocol/auth/secret_text.h"
 #include "protocol/limits.h"
-#include "protocol/secret_text.h"
 #include "tools/gpurun/bitfusion_servers.h"
 
 namespace gpurun::tools {

@@ -8,7 +8,7 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/device_windows.h"
 #include "client/interpose/graph_nodes.h"
-#include "protocol/captures.h"
+#include "protocol/calls/captures.h"
 
 namespace gpurun::client::interpose {
 namespace {

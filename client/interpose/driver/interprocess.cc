@@ -9,8 +9,8 @@
 #include "client/interpose/interprocess.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/stream.h"
-#include "protocol/device_memory.h"
-#include "protocol/interprocess.h"
+#include "protocol/calls/device_memory.h"
+#include "protocol/calls/interprocess.h"
 
 namespace gpurun::client::interpose {
 namespace {

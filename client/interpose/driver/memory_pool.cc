@@ -1,5 +1,5 @@
 // Memory pools: attributes of memory pools, which have values of different sizes.
-#include "protocol/memory_pool.h"
+#include "protocol/calls/memory_pool.h"
 
 #include <cstring>
 

@@ -1,7 +1,7 @@
 // Host functions: cuLaunchHostFunc and cuStreamAddCallback (CUDA Driver API manual, "Execution
 // Control" and "Stream Management"). A gate holds the stream, a thread waits at it, runs the
-// function and releases it. See protocol/host_function.h. The functions run on our threads: one for
-// each stream with pending functions, reused by other streams.
+// function and releases it. See protocol/calls/host_function.h. The functions run on our threads:
+// one for each stream with pending functions, reused by other streams.
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -18,7 +18,7 @@
 #include "client/interpose/graph_work.h"
 #include "client/interpose/stream.h"
 #include "client/thread.h"
-#include "protocol/host_function.h"
+#include "protocol/calls/host_function.h"
 
 namespace gpurun::client::interpose {
 namespace {

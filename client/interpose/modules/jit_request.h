@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
-#include "protocol/link_calls.h"
-#include "protocol/module_calls.h"
+#include "protocol/calls/link_calls.h"
+#include "protocol/calls/module_calls.h"
 
 namespace gpurun::client::interpose::modules {
 

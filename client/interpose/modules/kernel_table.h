@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/sha256.h"
-#include "protocol/module_calls.h"
+#include "protocol/calls/module_calls.h"
 
 namespace gpurun::client::interpose::modules {
 

@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "client/interpose/modules/kernel_table.h"
 #include "driver_abi/cuda_abi.h"
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::client {
 struct Device;

@@ -10,7 +10,7 @@
 #include "client/bulk.h"
 #include "client/interpose/modules/neighbours.h"
 #include "client/interpose/modules/table_cache.h"
-#include "protocol/image_bundle.h"
+#include "protocol/calls/image_bundle.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose::modules {

@@ -19,7 +19,7 @@
 
 #include "client/interpose/modules/jit_request.h"
 #include "client/interpose/modules/objects.h"
-#include "protocol/module_calls.h"
+#include "protocol/calls/module_calls.h"
 
 namespace gpurun::client::interpose::modules {
 

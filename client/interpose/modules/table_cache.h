@@ -2,7 +2,7 @@
 // run before needs no round trip to load its code.
 //
 // Each key has one file. The file begins with a head that holds the key and the SHA-256 of the
-// rest. The packed outcome of the load follows (protocol/module_calls.h).
+// rest. The packed outcome of the load follows (protocol/calls/module_calls.h).
 //
 // A file is hostile input, like anything from a peer. It must be within its bound and owned by this
 // user. It is hashed, parsed and checked, and removed if that fails. Files appear whole: they are
@@ -19,7 +19,7 @@
 
 #include "base/sha256.h"
 #include "client/device_snapshot.h"
-#include "protocol/module_calls.h"
+#include "protocol/calls/module_calls.h"
 
 namespace gpurun::client::interpose::modules {
 

@@ -1,4 +1,4 @@
-# What a launch's record says (protocol/record.h: RecordHeader, LaunchPayload), as a message of
+# What a launch's record says (protocol/log/record.h: RecordHeader, LaunchPayload), as a message of
 # Cap'n Proto: for the bench alone, which compares both (docs/adr/0007).
 @0xa1f4c0de6b2d9e57;
 

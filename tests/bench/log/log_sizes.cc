@@ -19,8 +19,8 @@
 #include <lz4.h>
 #include <zstd.h>
 
-#include "protocol/frame.h"
-#include "protocol/record.h"
+#include "protocol/log/frame.h"
+#include "protocol/log/record.h"
 #include "tests/bench/log/record_delta.h"
 #include "tests/bench/results.h"
 

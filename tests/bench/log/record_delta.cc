@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::bench {
 namespace {

@@ -1,6 +1,6 @@
 // record_forms ROUNDS: the cost of a launch's record at either end, as the fixed layout of
-// protocol/record.h and as a message of Cap'n Proto. Each is written to existing memory, and read
-// with all checks of the library. Prints one JSON object to standard output.
+// protocol/log/record.h and as a message of Cap'n Proto. Each is written to existing memory, and
+// read with all checks of the library. Prints one JSON object to standard output.
 //
 // Both have better conditions than in a session: the same launch again and again, with everything
 // in the caches.
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 #include "tests/bench/log/launch.capnp.h"
 #include "tests/bench/results.h"
 

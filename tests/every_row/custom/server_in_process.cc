@@ -11,7 +11,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "protocol/rows_agreement.h"
+#include "protocol/control/rows_agreement.h"
 #include "server/driver/driver_functions.h"
 #include "server/handlers/handlers.h"
 #include "server/worker/worker.h"

@@ -12,7 +12,7 @@
 
 #include "base/unique_fd.h"
 #include "client/bulk.h"
-#include "protocol/frame.h"
+#include "protocol/log/frame.h"
 #include "transport/loopback/connection.h"
 
 namespace gpurun::client {

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "client/bulk.h"
-#include "protocol/packed_chunk.h"
+#include "protocol/bulk/packed_chunk.h"
 #include "tests/unit/client/fake_worker.h"
 #include "tests/unit/client/session_under_test.h"
 

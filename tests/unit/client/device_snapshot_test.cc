@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "driver_abi/cuda_abi.h"
-#include "protocol/snapshot.capnp.h"
+#include "protocol/calls/snapshot.capnp.h"
 
 namespace gpurun::client {
 namespace {

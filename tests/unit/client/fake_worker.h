@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "client/session.h"
-#include "protocol/frame_reader.h"
+#include "protocol/log/frame_reader.h"
 #include "transport/loopback/connection.h"
 
 namespace gpurun::client {

@@ -9,7 +9,7 @@
 #include "client/interpose/forward.h"
 #include "client/interpose/process.h"
 #include "driver_abi/opcodes.h"
-#include "protocol/snapshot.capnp.h"
+#include "protocol/calls/snapshot.capnp.h"
 #include "tests/unit/client/fake_worker.h"
 
 namespace gpurun::client::interpose {

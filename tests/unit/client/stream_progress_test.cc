@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 #include "tests/unit/client/session_under_test.h"
 
 namespace gpurun::client {

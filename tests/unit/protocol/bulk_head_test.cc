@@ -1,6 +1,6 @@
 // BulkHeads: the bytes behind a head stay on the connection, however much has arrived. An invalid
 // head is refused before anything behind it is read.
-#include "protocol/bulk_head.h"
+#include "protocol/bulk/bulk_head.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Call codec: the driver gets what the program passed, and nothing that a peer sends makes the
 // server read or write out of bounds. The rows are made up, so that every shape occurs.
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 
 #include <capnp/message.h>
 #include <capnp/serialize.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <random>
 
-#include "protocol/call.capnp.h"
+#include "protocol/calls/call.capnp.h"
 #include "protocol/limits.h"
 
 namespace gpurun::protocol {

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "protocol/chunk_wire.h"
+#include "protocol/bulk/chunk_wire.h"
 
 namespace gpurun::protocol {
 namespace {

@@ -1,6 +1,6 @@
 // Control frames: the only parser that untrusted peers reach. Messages round trip, and hostile
 // input gives only an error. Proofs: a key is valid for exactly one use.
-#include "protocol/control.h"
+#include "protocol/control/control.h"
 
 #include <capnp/message.h>
 #include <capnp/serialize.h>
@@ -10,8 +10,8 @@
 #include <random>
 #include <set>
 
-#include "protocol/local_address.h"
-#include "protocol/session.capnp.h"
+#include "protocol/control/local_address.h"
+#include "protocol/control/session.capnp.h"
 
 namespace gpurun::protocol {
 namespace {

@@ -1,13 +1,13 @@
 // Frames and records from a hostile peer: every length and enumeration is checked, one byte over
 // each bound is refused, and well-formed ones pass unchanged.
-#include "protocol/frame.h"
+#include "protocol/log/frame.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "protocol/frame_reader.h"
-#include "protocol/record.h"
+#include "protocol/log/frame_reader.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::protocol {
 namespace {

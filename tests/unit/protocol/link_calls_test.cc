@@ -1,6 +1,6 @@
 // Link calls: what is packed unpacks the same, and nothing is read beyond the end of a peer's
 // bytes, whatever they claim to hold.
-#include "protocol/link_calls.h"
+#include "protocol/calls/link_calls.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Module calls: a bundle from a hostile peer is accepted only if every piece ends where it says. No
 // number in a record can lead a launch or an allocation beyond its bound.
-#include "protocol/module_calls.h"
+#include "protocol/calls/module_calls.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "driver_abi/fatbin.h"
-#include "protocol/image_bundle.h"
+#include "protocol/calls/image_bundle.h"
 #include "protocol/limits.h"
 #include "tests/unit/driver_abi/tile_ir_builder.h"
 

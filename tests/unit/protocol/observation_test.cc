@@ -1,13 +1,13 @@
 // Worker statistics: a worker's counts arrive unchanged over the wire, and invalid ones are
 // detected before any of them is used.
-#include "protocol/observation.h"
+#include "protocol/statistics/observation.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "driver_abi/row.h"
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::protocol {
 namespace {

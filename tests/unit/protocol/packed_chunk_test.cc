@@ -1,13 +1,13 @@
 // Packed chunks: unpacking gives the original. A hostile chunk is refused, and fills no byte beyond
 // its end. A chunk is packed only if that makes it arrive sooner.
-#include "protocol/packed_chunk.h"
+#include "protocol/bulk/packed_chunk.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "protocol/chunk_packer.h"
-#include "protocol/features.h"
+#include "protocol/bulk/chunk_packer.h"
+#include "protocol/control/features.h"
 
 namespace gpurun::protocol {
 namespace {

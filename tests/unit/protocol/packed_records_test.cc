@@ -1,6 +1,6 @@
 // Packed records: unpacking gives the original, whatever came before. A hostile block is refused,
 // and reaches only its own bytes. On a fast link nothing is packed.
-#include "protocol/packed_records.h"
+#include "protocol/log/packed_records.h"
 
 #include <gtest/gtest.h>
 #include <lz4.h>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "protocol/features.h"
-#include "protocol/log_packer.h"
+#include "protocol/control/features.h"
+#include "protocol/log/log_packer.h"
 
 namespace gpurun::protocol {
 namespace {

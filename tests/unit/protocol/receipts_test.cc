@@ -1,5 +1,5 @@
 // Receipts: they wait for one another, go in one system call, and none is lost.
-#include "protocol/receipts.h"
+#include "protocol/bulk/receipts.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Recordings: they decode to what was encoded, and invalid bytes of a peer are refused before any
 // of them is used.
-#include "protocol/recording.h"
+#include "protocol/statistics/recording.h"
 
 #include <gtest/gtest.h>
 

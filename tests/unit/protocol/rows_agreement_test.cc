@@ -1,6 +1,6 @@
 // Rows agreement between releases: a row that one side lacks is never called, and a row with two
 // meanings is never sent.
-#include "protocol/rows_agreement.h"
+#include "protocol/control/rows_agreement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

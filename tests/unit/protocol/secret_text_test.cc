@@ -1,12 +1,12 @@
 // Secret text: a token or secret that a user gives in place of a file name is never printed. File
 // names are printed.
-#include "protocol/secret_text.h"
+#include "protocol/auth/secret_text.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "protocol/token.h"
+#include "protocol/auth/token.h"
 
 namespace gpurun::protocol {
 namespace {

@@ -1,6 +1,6 @@
 // Session identity: the name of a session's key shows what it was made of, and nothing else is
 // accepted as one. The keys that belong to it differ wherever they should.
-#include "protocol/session_identity.h"
+#include "protocol/control/session_identity.h"
 
 #include <gtest/gtest.h>
 

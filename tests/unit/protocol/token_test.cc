@@ -1,6 +1,6 @@
 // User tokens: a cut or mistyped line is detected and never echoed. A proof is valid only for its
 // own link. The file of tokens is trusted only if nobody else could have written or read it.
-#include "protocol/token.h"
+#include "protocol/auth/token.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <thread>
 
-#include "protocol/token_file.h"
+#include "protocol/auth/token_file.h"
 
 namespace gpurun::protocol {
 namespace {

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "protocol/local_address.h"
+#include "protocol/control/local_address.h"
 #include "server/daemon/handshake_admission.h"
 #include "server/daemon/peer_source.h"
 #include "tests/unit/server/daemon_under_test.h"

@@ -12,7 +12,7 @@
 
 #include "base/close_unawaited.h"
 #include "base/descriptor_message.h"
-#include "protocol/local_address.h"
+#include "protocol/control/local_address.h"
 #include "tests/unit/server/daemon_under_test.h"
 #include "transport/shm/connection.h"
 

@@ -14,7 +14,7 @@
 #include "client/attach.h"
 #include "client/control_link.h"
 #include "driver_abi/row.h"
-#include "protocol/rows_agreement.h"
+#include "protocol/control/rows_agreement.h"
 #include "server/daemon/daemon.h"
 
 namespace gpurun::server {

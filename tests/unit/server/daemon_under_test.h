@@ -19,9 +19,9 @@
 #include "client/attach.h"
 #include "client/control_link.h"
 #include "driver_abi/row.h"
-#include "protocol/control.h"
-#include "protocol/rows_agreement.h"
-#include "protocol/token_file.h"
+#include "protocol/auth/token_file.h"
+#include "protocol/control/control.h"
+#include "protocol/control/rows_agreement.h"
 #include "server/daemon/daemon.h"
 
 namespace gpurun::server {

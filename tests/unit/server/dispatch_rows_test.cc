@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "driver_abi/row.h"
-#include "protocol/call.h"
+#include "protocol/calls/call.h"
 #include "server/driver/foreign_call.h"
 
 namespace gpurun::server {

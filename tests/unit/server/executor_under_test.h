@@ -9,7 +9,7 @@
 #include <future>
 #include <thread>
 
-#include "protocol/handle_form.h"
+#include "protocol/calls/handle_form.h"
 #include "server/worker/executor.h"
 #include "server/worker/outbox.h"
 #include "transport/loopback/connection.h"

@@ -19,9 +19,9 @@
 #include "client/control_link.h"
 #include "client/device_snapshot.h"
 #include "driver_abi/row.h"
-#include "protocol/control.h"
-#include "protocol/frame.h"
+#include "protocol/control/control.h"
 #include "protocol/limits.h"
+#include "protocol/log/frame.h"
 #include "server/daemon/daemon.h"
 
 namespace gpurun {

@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "protocol/graph_host.h"
+#include "protocol/calls/graph_host.h"
 #include "tests/unit/server/executor_under_test.h"
 
 namespace gpurun::server {

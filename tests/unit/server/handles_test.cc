@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "protocol/handle_form.h"
+#include "protocol/calls/handle_form.h"
 #include "server/worker/call.h"
 
 namespace gpurun::server {

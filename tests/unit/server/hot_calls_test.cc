@@ -8,7 +8,7 @@
 #include <string>
 
 #include "driver_abi/cuda_abi.h"
-#include "protocol/handle_form.h"
+#include "protocol/calls/handle_form.h"
 #include "server/handlers/handlers.h"
 #include "server/worker/executor.h"
 #include "server/worker/outbox.h"

@@ -383,7 +383,7 @@ bool has_mark(const RecordHeader& call) {
   return call.order == Order::kOrderedHost && (call.flags & kFlagBarrier) != 0;
 }
 
-// The rules of protocol/record.h, stated again as a relation between two calls.
+// The rules of protocol/log/record.h, stated again as a relation between two calls.
 bool must_wait(const RecordHeader& later, const RecordHeader& earlier, bool blocking) {
   if ((earlier.flags & kFlagBarrier) != 0 && !has_mark(earlier)) return true;
   const auto touches = [](const RecordHeader& gate, const RecordHeader& call) {

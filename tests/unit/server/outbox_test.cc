@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "protocol/frame.h"
+#include "protocol/log/frame.h"
 #include "tests/unit/server/taking_connection.h"
 
 namespace gpurun::server {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "protocol/frame_reader.h"
+#include "protocol/log/frame_reader.h"
 #include "server/worker/worker.h"
 #include "tests/unit/server/step_device.h"
 #include "transport/loopback/connection.h"

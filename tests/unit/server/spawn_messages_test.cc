@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/descriptor_message.h"
-#include "protocol/control.h"
+#include "protocol/control/control.h"
 #include "server/daemon/spawn_assignment.h"
 #include "server/daemon/spawn_hand_over.h"
 #include "server/daemon/spawn_joining.h"

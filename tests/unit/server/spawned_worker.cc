@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "driver_abi/row.h"
-#include "protocol/control.h"
-#include "protocol/rows_agreement.h"
+#include "protocol/control/control.h"
+#include "protocol/control/rows_agreement.h"
 #include "server/daemon/spawn_assignment.h"
 #include "server/daemon/spawn_hand_over.h"
 #include "transport/shm/connection.h"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "driver_abi/row.h"
-#include "protocol/handle_form.h"
+#include "protocol/calls/handle_form.h"
 #include "tests/unit/server/raw_client.h"
 
 namespace gpurun::server {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "driver_abi/row.h"
-#include "protocol/record.h"
+#include "protocol/log/record.h"
 #include "tools/gpuctl/trace.h"
 
 namespace gpurun::tools {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
-#include "protocol/run_secret.h"
+#include "protocol/auth/run_secret.h"
 
 namespace gpurun::tools {
 namespace {
