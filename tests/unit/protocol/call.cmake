@@ -1,3 +1,3 @@
-gpurun_test(call_test unit ONE_THREAD SOURCES call_test.cc LIBRARIES gpurun_protocol_call)
-gpurun_test(link_calls_test unit ONE_THREAD SOURCES link_calls_test.cc LIBRARIES gpurun_protocol_module)
-gpurun_test(module_calls_test unit ONE_THREAD SOURCES module_calls_test.cc LIBRARIES gpurun_protocol_module)
+gpurun_test(call_test unit ONE_THREAD SOURCES calls/call_test.cc LIBRARIES gpurun_protocol_call)
+gpurun_test(link_calls_test unit ONE_THREAD SOURCES calls/link_calls_test.cc LIBRARIES gpurun_protocol_module)
+gpurun_test(module_calls_test unit ONE_THREAD SOURCES calls/module_calls_test.cc LIBRARIES gpurun_protocol_module)

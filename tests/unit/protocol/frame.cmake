@@ -1,15 +1,15 @@
-gpurun_test(protocol_frame_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/frame_test.cc"
+gpurun_test(protocol_frame_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/log/frame_test.cc"
             LIBRARIES gpurun_protocol)
-gpurun_test(protocol_observation_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/observation_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/recording_test.cc"
+gpurun_test(protocol_observation_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/statistics/observation_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/statistics/recording_test.cc"
             LIBRARIES gpurun_protocol gpurun_driver_abi)
-gpurun_test(protocol_receipts_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/receipts_test.cc"
+gpurun_test(protocol_receipts_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk/receipts_test.cc"
             LIBRARIES gpurun_protocol_packing)
-gpurun_test(protocol_chunks_to_send_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/chunks_to_send_test.cc"
+gpurun_test(protocol_chunks_to_send_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk/chunks_to_send_test.cc"
             LIBRARIES gpurun_protocol_packing)
-gpurun_test(protocol_packed_chunk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/packed_chunk_test.cc"
+gpurun_test(protocol_packed_chunk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk/packed_chunk_test.cc"
             LIBRARIES gpurun_protocol_packing)
-gpurun_test(protocol_packed_records_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/packed_records_test.cc"
+gpurun_test(protocol_packed_records_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/log/packed_records_test.cc"
             LIBRARIES gpurun_protocol_packing gpurun_lz4)
-gpurun_test(protocol_bulk_head_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk_head_test.cc"
+gpurun_test(protocol_bulk_head_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_head_test.cc"
             LIBRARIES gpurun_protocol)
