@@ -51,7 +51,7 @@ void BulkOpener::run() {
   for (;;) {
     OpeningDescriptor opening;
     if (!begins(opening)) return;
-    Result<MoreConnections::Joined> joined = from_.open(opening);
+    Result<ExtraBulkConnections::Joined> joined = from_.open(opening);
     has_ended();
     if (!joined.ok()) {
       GPURUN_LOG(kInfo, "no further connection for copies' bytes: %s",

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "client/bulk.h"
+#include "client/extra_bulk_connections.h"
 #include "client/opening_descriptor.h"
-#include "client/session.h"
 #include "client/thread.h"
 
 namespace gpurun::client {
 
 class BulkOpener {
  public:
-  BulkOpener(MoreConnections& from, Bulk& bulk) : from_(from), bulk_(bulk) {}
+  BulkOpener(ExtraBulkConnections& from, Bulk& bulk) : from_(from), bulk_(bulk) {}
   BulkOpener(const BulkOpener&) = delete;
   BulkOpener& operator=(const BulkOpener&) = delete;
 
@@ -30,7 +30,7 @@ class BulkOpener {
   bool begins(OpeningDescriptor& opening);
   void has_ended();
 
-  MoreConnections& from_;
+  ExtraBulkConnections& from_;
   Bulk& bulk_;
   std::mutex mutex_;  // Guards all below.
   bool stopping_ = false;

@@ -20,7 +20,7 @@ LateAttach::LateAttach(const AttachConnection& like) : next_(like) {
   next_.patience = kPatience;
 }
 
-Result<MoreConnections::Joined> LateAttach::open(transport::DescriptorKeeper& keeper) {
+Result<ExtraBulkConnections::Joined> LateAttach::open(transport::DescriptorKeeper& keeper) {
   if (next_.words.index >= limits::kConnectionsMax) {
     return Status(Code::kResourceExhausted, "the session has had all its connections");
   }

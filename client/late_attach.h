@@ -10,7 +10,7 @@
 
 namespace gpurun::client {
 
-class LateAttach final : public MoreConnections {
+class LateAttach final : public ExtraBulkConnections {
  public:
   // `like`: one of the session's connections. The session has opened like.words.count of them.
   explicit LateAttach(const AttachConnection& like);

@@ -29,6 +29,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "client/device_pace.h"
+#include "client/extra_bulk_connections.h"
 #include "client/handles.h"
 #include "client/host_box.h"
 #include "client/lane.h"
@@ -103,19 +104,6 @@ struct SessionOptions {
   static SessionOptions from_environment();
 };
 
-// The source of further bulk connections for a running session. One thread at a time.
-class MoreConnections {
- public:
-  struct Joined {
-    std::unique_ptr<transport::Connection> connection;
-    unsigned cores = 0;  // The worker's cores. 0: unknown.
-  };
-  virtual ~MoreConnections() = default;
-  // Opens a connection that the worker reads from now on. Fails within bounds, and at once when
-  // `keeper` no longer wants it. A failure leaves the session as it was.
-  virtual Result<Joined> open(transport::DescriptorKeeper& keeper) = 0;
-};
-
 class Session {
  public:
   // Connections over which both ends have proved their identity and exchanged hellos.
@@ -125,7 +113,7 @@ class Session {
     std::string server_name;                                   // For messages: "gpu1:4790".
     // The source of more connections, if their number is to be measured. nullptr: there is no
     // source.
-    std::unique_ptr<MoreConnections> more;
+    std::unique_ptr<ExtraBulkConnections> more;
     // Where to ask how the worker died, by `id`. nullptr: nowhere.
     DeathBoard* deaths = nullptr;
     std::array<std::uint8_t, 16> id{};

@@ -44,7 +44,7 @@ void be_done(transport::Connection& bulk) {
 }
 
 // A peer that accepts the connection and sends nothing.
-class SilentPeer final : public MoreConnections {
+class SilentPeer final : public ExtraBulkConnections {
  public:
   Result<Joined> open(transport::DescriptorKeeper& keeper) override {
     int ends[2];
