@@ -1,7 +1,7 @@
 // name_this_thread(): the name that debuggers, profilers and `top -H` show for the calling thread.
 //
-// For our own processes. client/thread.h names the threads that we start in another program's
-// process.
+// For our own processes. client/process/thread.h names the threads that we start in another
+// program's process.
 #pragma once
 
 #include <sys/prctl.h>

@@ -1,7 +1,7 @@
 # One process attached to one worker.
 add_library(gpurun_client_session STATIC
-  bulk_connections.cc bulk_opener.cc bulk_receive.cc bulk_send.cc connection_count.cc copies.cc death.cc deferred_errors.cc device_output.cc device_pace.cc
-  event_completions.cc fences.cc graph_host.cc host_box.cc observation.cc opening_descriptor.cc receiver.cc recorder.cc sender.cc session.cc
-  session_options.cc stats.cc stats_report.cc stream_progress.cc trace.cc)
+  bulk/bulk_connections.cc bulk/bulk_opener.cc bulk/bulk_receive.cc bulk/bulk_send.cc bulk/connection_count.cc session/copies.cc session/death.cc progress/deferred_errors.cc session/device_output.cc progress/device_pace.cc
+  progress/event_completions.cc session/fences.cc session/graph_host.cc bulk/host_box.cc session/observation.cc process/opening_descriptor.cc session/receiver.cc stats/recorder.cc session/sender.cc session/session.cc
+  session/session_options.cc stats/stats.cc stats/stats_report.cc progress/stream_progress.cc stats/trace.cc)
 target_link_libraries(gpurun_client_session
   PUBLIC gpurun_protocol_packing gpurun_client_death_board gpurun_client_thread gpurun_client_callpath gpurun_transport gpurun_driver_abi PRIVATE gpurun_options)

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "client/death_board.h"
+#include "client/attach/session_data.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/process.h"
-#include "client/memory_board.h"
-#include "client/recorder.h"
-#include "client/session_data.h"
+#include "client/process/memory_board.h"
+#include "client/session/death_board.h"
+#include "client/stats/recorder.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "client/handles.h"
+#include "client/log/handles.h"
 
 namespace gpurun::client::interpose {
 

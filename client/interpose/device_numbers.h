@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "client/device_snapshot.h"
+#include "client/devices/device_snapshot.h"
 #include "driver_abi/row.h"
 
 namespace gpurun::client::interpose {

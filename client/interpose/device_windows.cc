@@ -9,14 +9,14 @@
 #include <utility>
 
 #include "base/log.h"
-#include "client/credit_book.h"
-#include "client/fork_guard.h"
 #include "client/interpose/capture.h"
 #include "client/interpose/credit_parts.h"
 #include "client/interpose/implicit_wait.h"
 #include "client/interpose/process.h"
-#include "client/memory_board.h"
-#include "client/thread.h"
+#include "client/process/fork_guard.h"
+#include "client/process/memory_board.h"
+#include "client/process/thread.h"
+#include "client/session/credit_book.h"
 #include "protocol/calls/device_memory.h"
 #include "protocol/control/features.h"
 #include "protocol/limits.h"

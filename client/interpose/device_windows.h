@@ -1,6 +1,6 @@
 // DeviceWindows: device memory that this process sub-allocates itself. It lies in windows of
 // addresses that the process holds, backed by credits that the worker has granted (docs/adr/0005,
-// client/credit_book.h).
+// client/session/credit_book.h).
 //
 // An allocation that credits cover sends nothing. Without windows, each allocation is the driver's
 // own and a fence. There is no window when GPURUN_DEVICE_WINDOWS is "off", when the device has no

@@ -13,7 +13,7 @@
 #include "base/planted_flaw.h"
 #include "base/published_once.h"
 #include "client/interpose/generated_call.h"
-#include "client/stats.h"
+#include "client/stats/stats.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose {

@@ -13,12 +13,12 @@
 
 #include "base/log.h"
 #include "base/unique_fd.h"
-#include "client/bulk.h"
+#include "client/bulk/bulk.h"
 #include "client/interpose/process.h"
-#include "client/observation.h"
-#include "client/stats.h"
-#include "client/stats_report.h"
-#include "client/trace.h"
+#include "client/session/observation.h"
+#include "client/stats/stats.h"
+#include "client/stats/stats_report.h"
+#include "client/stats/trace.h"
 #include "protocol/control/features.h"
 
 namespace gpurun::client::interpose {

@@ -34,7 +34,7 @@
 #include "client/interpose/context.h"
 #include "client/interpose/entry.h"
 #include "client/interpose/process.h"
-#include "client/session.h"
+#include "client/session/session.h"
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/opcodes.h"
 #include "driver_abi/row.h"

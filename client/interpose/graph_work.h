@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "client/graph_host.h"
 #include "client/interpose/driver/copy.h"
 #include "client/interpose/forward.h"
+#include "client/session/graph_host.h"
 #include "protocol/calls/graph_host.h"
 
 namespace gpurun::client::interpose {

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "client/interpose/device_windows.h"
-#include "client/memory_board.h"
+#include "client/process/memory_board.h"
 
 namespace gpurun::client::interpose {
 namespace {

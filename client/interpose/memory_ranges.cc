@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/log.h"
-#include "client/fork_guard.h"
 #include "client/interpose/used_memory.h"
+#include "client/process/fork_guard.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "client/handles.h"
+#include "client/log/handles.h"
 
 namespace gpurun::client::interpose {
 

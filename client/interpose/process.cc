@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "base/log.h"
-#include "client/fork_guard.h"
-#include "client/memory_board.h"
-#include "client/observation.h"
-#include "client/stats.h"
+#include "client/process/fork_guard.h"
+#include "client/process/memory_board.h"
+#include "client/session/observation.h"
+#include "client/stats/stats.h"
 #include "driver_abi/cuda_abi.h"
 #include "protocol/control/features.h"
 #include "protocol/limits.h"

@@ -8,9 +8,9 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "client/attach.h"
-#include "client/device_snapshot.h"
-#include "client/session.h"
+#include "client/attach/attach.h"
+#include "client/devices/device_snapshot.h"
+#include "client/session/session.h"
 #include "protocol/calls/device_memory.h"
 
 namespace gpurun::client::interpose {
@@ -20,7 +20,7 @@ namespace gpurun::client::interpose {
 using Connector = Result<Attached> (*)();
 // For tests. Without it, connect_from_environment() is used. Call it before the first call.
 void set_connector(Connector connector) noexcept;
-// Uses the value of GPURUN_SESSION (client/session_data.h).
+// Uses the value of GPURUN_SESSION (client/attach/session_data.h).
 Result<Attached> connect_from_environment();
 
 struct Process {

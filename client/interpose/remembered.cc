@@ -6,7 +6,7 @@
 #include <cstring>
 #include <optional>
 
-#include "client/remembered_answers.h"
+#include "client/devices/remembered_answers.h"
 #include "protocol/calls/call.h"
 
 namespace gpurun::client::interpose {

@@ -7,9 +7,9 @@
 #include <new>
 #include <unordered_map>
 
-#include "client/fork_guard.h"
 #include "client/interpose/process.h"
-#include "client/memory_board.h"
+#include "client/process/fork_guard.h"
+#include "client/process/memory_board.h"
 
 namespace gpurun::client::interpose {
 namespace {

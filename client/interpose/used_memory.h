@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "client/handles.h"
 #include "client/interpose/memory_ranges.h"
+#include "client/log/handles.h"
 
 namespace gpurun::client::interpose {
 

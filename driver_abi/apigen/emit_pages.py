@@ -38,7 +38,7 @@ def version_text(version):
 
 def read_exercised(folder):
     """Symbol -> programs. The folder holds what programs wrote to GPURUN_STATS_FILE, a JSON object per
-    process and line (client/stats_report.h); tests/programs/run_both.py fills it."""
+    process and line (client/stats/stats_report.h); tests/programs/run_both.py fills it."""
     exercised = {}
     if folder is None or not os.path.isdir(folder):
         return exercised

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <thread>
 
-#include "client/bulk.h"
+#include "client/bulk/bulk.h"
 #include "server/bulk/bulk_lanes.h"
 #include "server/worker/executor.h"
 #include "tests/callpath/world.h"

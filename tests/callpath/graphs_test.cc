@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "client/graph_host.h"
+#include "client/session/graph_host.h"
 #include "protocol/calls/graph_host.h"
 #include "tests/callpath/world.h"
 

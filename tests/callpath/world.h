@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/session.h"
+#include "client/session/session.h"
 #include "protocol/calls/call.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/handlers.h"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "client/control_link.h"
+#include "client/control/control_link.h"
 #include "server/daemon/daemon.h"
 #include "tests/fuzz/fuzz_target.h"
 

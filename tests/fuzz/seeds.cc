@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "client/session_data.h"
+#include "client/attach/session_data.h"
 #include "driver_abi/row.h"
 #include "protocol/bulk/packed_chunk.h"
 #include "protocol/calls/call.h"

@@ -2,8 +2,8 @@
 // a server's devices.
 #include <string>
 
-#include "client/device_snapshot.h"
-#include "client/session_data.h"
+#include "client/attach/session_data.h"
+#include "client/devices/device_snapshot.h"
 #include "tests/fuzz/fuzz_target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

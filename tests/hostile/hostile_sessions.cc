@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "client/session_data.h"
+#include "client/attach/session_data.h"
 #include "tests/hostile/sessions.h"
 
 namespace gpurun::hostile {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "client/attach.h"
+#include "client/attach/attach.h"
 #include "protocol/calls/handle_form.h"
 #include "protocol/log/frame.h"
 #include "protocol/log/record.h"

@@ -2,7 +2,7 @@
 // and the woken thread sees what each ringer did before.
 #include <atomic>
 
-#include "client/doorbell.h"
+#include "client/process/doorbell.h"
 #include "tests/model/model.h"
 
 namespace gpurun::client {

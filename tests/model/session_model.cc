@@ -12,8 +12,8 @@
 #include <memory>
 #include <utility>
 
-#include "client/lane_registry.h"
-#include "client/session.h"
+#include "client/log/lane_registry.h"
+#include "client/session/session.h"
 #include "tests/model/model.h"
 #include "tests/model/wire.h"
 

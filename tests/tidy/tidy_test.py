@@ -9,7 +9,7 @@ MACHINE = tidy.machine_path("/srv/builds/this")
 
 CASES = [
     ("client/a.cc", '#include "server/worker/worker.h"\n', "may not include"),
-    ("server/a.cc", '#include "client/session.h"\n', "may not include"),
+    ("server/a.cc", '#include "client/session/session.h"\n', "may not include"),
     ("server/a.cc", '#include "emulated/api/device.h"\n', "may not include"),
     ("base/a.cc", '#include "driver_abi/row.h"\n', "may not include"),
     ("transport/tcp/a.cc", '#include "protocol/log/frame.h"\n', "may not include"),
@@ -28,7 +28,7 @@ CASES = [
     ("docs/a.md", "see /ho" + "me/ann/x\n", "absolute path"),
 ]
 GOOD = [
-    ("client/a.cc", '// A.\n#include "client/session.h"\n#include "protocol/log/frame.h"\n'),
+    ("client/a.cc", '// A.\n#include "client/session/session.h"\n#include "protocol/log/frame.h"\n'),
     ("emulated/api/a.cc", '// A.\n#include "driver_abi/row.h"\n'),
     ("base/utility_of.cc", "// Names one idea.\n"),
     ("base/a.cc", "// TODO(perf): measure this.\n"),

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "client/link_security.h"
+#include "client/control/link_security.h"
 #include "protocol/control/control.h"
 #include "tools/gpurun/credential.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "client/death_board.h"
+#include "client/session/death_board.h"
 #include "protocol/control/control.h"
 
 namespace gpurun::tools {

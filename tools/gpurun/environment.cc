@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kPreload = "LD_PRELOAD";
 constexpr std::string_view kLibraryPath = "LD_LIBRARY_PATH";
-// client/session_data.h and client/session.h read these.
+// client/attach/session_data.h and client/session/session.h read these.
 constexpr std::string_view kSession = "GPURUN_SESSION";
 constexpr std::string_view kStats = "GPURUN_STATS";
 constexpr std::string_view kTrace = "GPURUN_TRACE";

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "client/control_link.h"
-#include "client/session_data.h"
+#include "client/attach/session_data.h"
+#include "client/control/control_link.h"
 #include "tools/gpurun/credential.h"
 
 namespace gpurun::tools {

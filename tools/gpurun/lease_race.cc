@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "client/thread.h"
+#include "client/process/thread.h"
 
 namespace gpurun::tools {
 namespace {

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "base/command_suggestion.h"
-#include "client/known_servers.h"
+#include "client/control/known_servers.h"
 #include "protocol/auth/secret_text.h"
 #include "tools/gpurun/credential.h"
 #include "tools/gpurun/default_servers.h"

@@ -18,7 +18,7 @@
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
 #include "base/write_whole.h"
-#include "client/transports.h"
+#include "client/attach/transports.h"
 #include "driver_abi/visible_devices.h"
 #include "protocol/auth/secret_text.h"
 #include "tools/gpurun/credential.h"

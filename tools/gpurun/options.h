@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "client/link_security.h"
+#include "client/control/link_security.h"
 #include "tools/gpurun/server_list.h"
 
 namespace gpurun::tools {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "client/thread.h"
+#include "client/process/thread.h"
 
 namespace gpurun::tools {
 

@@ -4,7 +4,7 @@
 // wait for its turn goes line by line.
 #include <algorithm>
 
-#include "client/host_box.h"
+#include "client/bulk/host_box.h"
 #include "client/interpose/arrays.h"
 #include "client/interpose/driver/copy.h"
 #include "client/interpose/memory_ranges.h"

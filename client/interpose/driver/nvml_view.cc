@@ -9,7 +9,7 @@
 #include "client/interpose/driver/nvml_view.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/forward.h"
-#include "client/memory_board.h"
+#include "client/process/memory_board.h"
 #include "driver_abi/driver_release.h"
 
 namespace gpurun::client::interpose {

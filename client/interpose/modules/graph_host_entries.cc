@@ -1,6 +1,6 @@
 // Graph host entries: host nodes and memcpy nodes of graphs, and the update of executables (CUDA
-// Driver API manual, "Graph Management"). client/graph_host.h runs their part in this process at a
-// launch.
+// Driver API manual, "Graph Management"). client/session/graph_host.h runs their part in this
+// process at a launch.
 #include <cstring>
 
 #include "client/interpose/custom.h"

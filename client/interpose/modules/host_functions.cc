@@ -17,7 +17,7 @@
 #include "client/interpose/forward.h"
 #include "client/interpose/graph_work.h"
 #include "client/interpose/stream.h"
-#include "client/thread.h"
+#include "client/process/thread.h"
 #include "protocol/calls/host_function.h"
 
 namespace gpurun::client::interpose {

@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "client/interpose/modules/kernel_table.h"
-#include "client/lost_context.h"
+#include "client/session/lost_context.h"
 #include "driver_abi/cuda_abi.h"
 
 namespace gpurun::client::interpose::modules {

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "base/bytes.h"
-#include "client/handles.h"
 #include "client/interpose/memory_ranges.h"
+#include "client/log/handles.h"
 
 namespace gpurun::client::interpose::modules {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "client/bulk.h"
+#include "client/bulk/bulk.h"
 #include "client/interpose/modules/neighbours.h"
 #include "client/interpose/modules/table_cache.h"
 #include "protocol/calls/image_bundle.h"

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/modules/load.h"
-#include "client/stats.h"
+#include "client/stats/stats.h"
 
 namespace gpurun::client::interpose::modules {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "client/device_snapshot.h"
+#include "client/devices/device_snapshot.h"
 
 namespace gpurun::client::interpose::modules {
 

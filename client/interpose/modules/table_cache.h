@@ -18,7 +18,7 @@
 #include <string_view>
 
 #include "base/sha256.h"
-#include "client/device_snapshot.h"
+#include "client/devices/device_snapshot.h"
 #include "protocol/calls/module_calls.h"
 
 namespace gpurun::client::interpose::modules {

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "client/control_link.h"
+#include "client/control/control_link.h"
 #include "server/daemon/daemon.h"
 #include "server/driver/cuda_driver.h"
 

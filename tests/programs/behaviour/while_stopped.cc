@@ -5,10 +5,10 @@
 //
 // A copy to the device returns when its bytes lie in the client's window. The window holds
 // kBulkWindowBytes (64 MiB, protocol/limits.h) in slots of kBulkChunkBytes (512 KiB). Each transfer
-// begins a slot, and one transfer holds at most 16 MiB (client/bulk.h). Larger pinned sources are
-// read later, and still fill the window. Beyond the window, a copy with an immediate read waits for
-// the server, and fails after kSilenceDeadlineS of silence. The copies here therefore take 100 of
-// the 128 slots, and keep 12 of them.
+// begins a slot, and one transfer holds at most 16 MiB (client/bulk/bulk.h). Larger pinned sources
+// are read later, and still fill the window. Beyond the window, a copy with an immediate read waits
+// for the server, and fails after kSilenceDeadlineS of silence. The copies here therefore take 100
+// of the 128 slots, and keep 12 of them.
 #include <cstring>
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // attach(): opens its connections in parallel, so that together they cost one round trip. Each
 // connect() waits here until all have begun. If they were opened one after the other, the first
 // would time out.
-#include "client/attach.h"
+#include "client/attach/attach.h"
 
 #include <errno.h>
 #include <gtest/gtest.h>

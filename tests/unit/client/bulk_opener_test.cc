@@ -1,7 +1,7 @@
 // BulkOpener: a session that ends does not wait for a bulk connection that is being opened. The
 // open waits for its peer without a deadline until its descriptor is shut down. Any other wait runs
 // into the test's time limit.
-#include "client/bulk_opener.h"
+#include "client/bulk/bulk_opener.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/unique_fd.h"
-#include "client/bulk.h"
+#include "client/bulk/bulk.h"
 #include "protocol/log/frame.h"
 #include "transport/loopback/connection.h"
 

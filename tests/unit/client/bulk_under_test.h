@@ -8,7 +8,7 @@
 #include <future>
 #include <memory>
 
-#include "client/bulk.h"
+#include "client/bulk/bulk.h"
 #include "protocol/bulk/packed_chunk.h"
 #include "tests/unit/client/fake_worker.h"
 #include "tests/unit/client/session_under_test.h"

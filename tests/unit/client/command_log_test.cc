@@ -1,6 +1,6 @@
 // CommandLog: gives numbers without gaps, keeps records until they are acknowledged, sends the
 // appends of several threads in order, and reports "full" instead of overwriting.
-#include "client/command_log.h"
+#include "client/log/command_log.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/session.h"
+#include "client/session/session.h"
 
 namespace gpurun::client {
 namespace {

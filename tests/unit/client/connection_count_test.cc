@@ -1,7 +1,7 @@
 // ConnectionCount: chooses the number of connections that copies share, by the link's response to
 // each number. Link and clock are simulated. Bytes under way leave at the rate of that number of
 // connections.
-#include "client/connection_count.h"
+#include "client/bulk/connection_count.h"
 
 #include <gtest/gtest.h>
 

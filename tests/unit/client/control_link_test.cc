@@ -2,7 +2,7 @@
 // anything after the handshake, proved for this channel alone. The test plays the server. It may
 // have another version, refuse, not know the secret, or not be the named server. In each case the
 // server gets what it should, and the user gets the right message.
-#include "client/control_link.h"
+#include "client/control/control_link.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // CreditBook: the client's allocator of device memory never gives out memory that lives or may
 // still be in use. It loses nothing, merges free ranges, and returns only pieces that nothing can
 // use.
-#include "client/credit_book.h"
+#include "client/session/credit_book.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // DeathBoard: the process that lost its worker finds the death, and no other process does. gpurun
 // knows which deaths were reported. Nothing that a process writes to the page does harm.
-#include "client/death_board.h"
+#include "client/session/death_board.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 // DevicePace: waits are answered before their completion is reported only while the wire explains
 // the delay. A program must not run far ahead of a slow device.
-#include "client/device_pace.h"
+#include "client/progress/device_pace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // DeviceSnapshot: a program's view of its devices. It is the server's description without what
 // cannot hold over a wire, and only for the devices that CUDA_VISIBLE_DEVICES leaves.
-#include "client/device_snapshot.h"
+#include "client/devices/device_snapshot.h"
 
 #include <capnp/message.h>
 #include <capnp/serialize.h>

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "client/session.h"
+#include "client/session/session.h"
 #include "protocol/log/frame_reader.h"
 #include "transport/loopback/connection.h"
 

@@ -1,5 +1,5 @@
 // Handles: stale, foreign and wrong-kind values are recognised, and no handle can be a pointer.
-#include "client/handles.h"
+#include "client/log/handles.h"
 
 #include <gtest/gtest.h>
 

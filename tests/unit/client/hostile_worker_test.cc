@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/printable.h"
-#include "client/deferred_errors.h"
-#include "client/device_output.h"
-#include "client/graph_host.h"
+#include "client/progress/deferred_errors.h"
+#include "client/session/device_output.h"
+#include "client/session/graph_host.h"
 #include "driver_abi/opcodes.h"
 #include "tests/unit/client/session_under_test.h"
 

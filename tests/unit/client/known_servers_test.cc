@@ -1,6 +1,6 @@
 // Known servers: on a full disk the file of server keys never holds half a line, which could name
 // another server's key. Every pinned key is found, and a first connection pins none.
-#include "client/known_servers.h"
+#include "client/control/known_servers.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,12 +1,12 @@
 // Lanes: ten thousand short threads leave nothing behind, and a new thread inherits nothing from an
 // ended one.
-#include "client/lane.h"
+#include "client/log/lane.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "client/lane_registry.h"
+#include "client/log/lane_registry.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client {

@@ -3,7 +3,7 @@
 // wanted is given up at once, whatever it waits for. The server is a separate process that accepts
 // connections and answers nothing. Only the test's time limit, far below the limit of an opening,
 // ends a wait.
-#include "client/late_attach.h"
+#include "client/attach/late_attach.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "client/fork_guard.h"
-#include "client/opening_descriptor.h"
+#include "client/process/fork_guard.h"
+#include "client/process/opening_descriptor.h"
 
 namespace gpurun::client {
 namespace {

@@ -1,6 +1,6 @@
 // MemoryBoard: processes that share a device see the idle memory of the others and ask for it. The
 // asker waits for processes that can answer, and only for a bounded time for the others.
-#include "client/memory_board.h"
+#include "client/process/memory_board.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "client/death_board.h"
+#include "client/session/death_board.h"
 
 namespace gpurun::client {
 namespace {

@@ -1,7 +1,7 @@
 // Worker statistics and recordings: the queries at the end of a program's run are answered, or end
 // in time with a reason. The client rejects invalid answers, and stops reading an endless
 // recording.
-#include "client/observation.h"
+#include "client/session/observation.h"
 
 #include <gtest/gtest.h>
 

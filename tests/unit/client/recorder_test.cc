@@ -1,6 +1,6 @@
 // Recorder: each thread's newest events are kept in order, dropped events are counted, and a
 // recording that is taken while threads call contains only whole events.
-#include "client/recorder.h"
+#include "client/stats/recorder.h"
 
 #include <gtest/gtest.h>
 

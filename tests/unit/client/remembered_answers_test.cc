@@ -1,6 +1,6 @@
 // RememberedAnswers: the worker's answers are reused until something changes them. A stale answer
 // would be wrong, and the table must have a bound, because it uses the program's memory.
-#include "client/remembered_answers.h"
+#include "client/devices/remembered_answers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SessionData: processes read what gpurun wrote about a lease. A file that is readable by others,
 // or damaged, is refused.
-#include "client/session_data.h"
+#include "client/attach/session_data.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Unasked completions: the worker reports the completion of events unasked. A wait for such an
 // event sends nothing, and ends with the report, with its context or with the session.
-#include "client/event_completions.h"
+#include "client/progress/event_completions.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/bulk.h"
-#include "client/graph_host.h"
+#include "client/bulk/bulk.h"
+#include "client/session/graph_host.h"
 #include "driver_abi/opcodes.h"
 #include "tests/unit/client/session_under_test.h"
 

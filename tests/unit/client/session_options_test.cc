@@ -1,6 +1,6 @@
 // SessionOptions: the settings that the environment gives.
 #include "base/log.h"
-#include "client/session.h"
+#include "client/session/session.h"
 
 #include <gtest/gtest.h>
 

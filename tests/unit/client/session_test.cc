@@ -1,6 +1,6 @@
 // Session: keeps the order of all threads' calls, sends without timers, brings each reply to its
 // lane, and reports each failure once. No thread keeps waiting when the peer dies.
-#include "client/session.h"
+#include "client/session/session.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "client/fork_guard.h"
-#include "client/stats.h"
+#include "client/process/fork_guard.h"
+#include "client/stats/stats.h"
 #include "tests/unit/client/session_under_test.h"
 
 namespace gpurun::client {

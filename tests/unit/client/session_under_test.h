@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "client/session.h"
+#include "client/session/session.h"
 #include "tests/unit/client/fake_worker.h"
 
 namespace gpurun::client {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "client/attach.h"
+#include "client/attach/attach.h"
 #include "transport/transport.h"
 
 namespace gpurun::client {

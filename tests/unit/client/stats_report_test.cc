@@ -1,6 +1,6 @@
 // Statistics report: sums and names are right, and the JSON line is valid whatever the program's
 // name is. Tests of round trips read these numbers.
-#include "client/stats_report.h"
+#include "client/stats/stats_report.h"
 
 #include <gtest/gtest.h>
 

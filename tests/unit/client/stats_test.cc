@@ -1,6 +1,6 @@
 // Statistics: each number is the sum of all counts, from threads in parallel. When they are off,
 // nothing is counted and no memory is used.
-#include "client/stats.h"
+#include "client/stats/stats.h"
 
 #include <gtest/gtest.h>
 

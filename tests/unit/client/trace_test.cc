@@ -1,6 +1,6 @@
 // Trace: a process's trace file belongs to the user and is whole, or is absent. A link, a pipe or a
 // killed process's file in its place is replaced, never followed or waited for.
-#include "client/trace.h"
+#include "client/stats/trace.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

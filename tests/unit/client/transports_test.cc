@@ -1,5 +1,5 @@
 // Transports: the values that GPURUN_TRANSPORTS accepts.
-#include "client/transports.h"
+#include "client/attach/transports.h"
 
 #include <gtest/gtest.h>
 

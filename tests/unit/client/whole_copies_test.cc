@@ -9,7 +9,7 @@
 #include <memory>
 #include <mutex>
 
-#include "client/bulk.h"
+#include "client/bulk/bulk.h"
 #include "transport/loopback/connection.h"
 
 namespace gpurun::client {

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/attach.h"
-#include "client/control_link.h"
+#include "client/attach/attach.h"
+#include "client/control/control_link.h"
 #include "driver_abi/row.h"
 #include "protocol/auth/token_file.h"
 #include "protocol/control/control.h"

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "client/attach.h"
-#include "client/control_link.h"
-#include "client/device_snapshot.h"
+#include "client/attach/attach.h"
+#include "client/control/control_link.h"
+#include "client/devices/device_snapshot.h"
 #include "driver_abi/row.h"
 #include "protocol/control/control.h"
 #include "protocol/limits.h"

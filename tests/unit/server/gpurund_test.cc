@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "client/attach.h"
-#include "client/control_link.h"
+#include "client/attach/attach.h"
+#include "client/control/control_link.h"
 
 namespace gpurun {
 namespace {

@@ -5,8 +5,8 @@
 #include <future>
 #include <thread>
 
-#include "client/attach.h"
-#include "client/control_link.h"
+#include "client/attach/attach.h"
+#include "client/control/control_link.h"
 #include "driver_abi/row.h"
 #include "protocol/control/control.h"
 #include "protocol/control/rows_agreement.h"

@@ -1,0 +1,153 @@
+// attach(): the first frame of each connection already carries its proof, because the ticket
+// contains the server's challenge. An attach therefore costs one round trip and the worker's start.
+#include "client/attach/attach.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "client/attach/attach_connection.h"
+#include "client/attach/late_attach.h"
+#include "client/attach/session_connections.h"
+#include "client/session/death_board.h"
+#include "protocol/control/control.h"
+#include "protocol/control/rows_agreement.h"
+#include "protocol/control/session_identity.h"
+#include "transport/transport.h"
+
+namespace gpurun::client {
+namespace {
+
+using protocol::ControlFrame;
+using protocol::ControlMessage;
+
+// The words of all connections of one session, except for `index`.
+Result<protocol::Attach> first_words(const SessionData& session, const AttachOptions& options,
+                                     unsigned connections) {
+  Result<protocol::Id> id = protocol::random_array<protocol::Id>();
+  if (!id.ok()) return id.status();
+  Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
+  if (!nonce.ok()) return nonce.status();
+  protocol::Attach attach;
+  attach.version = protocol::our_version(protocol::Sender::kClient);
+  attach.version.features = options.features;
+  attach.rows = protocol::known_rows_digest(options.rows);
+  attach.lease = session.lease;
+  attach.ticket = session.ticket;
+  attach.session = *id;
+  attach.nonce = *nonce;
+  attach.count = static_cast<std::uint16_t>(connections);
+  return attach;
+}
+
+Result<protocol::Accept> receive_accept(transport::Connection& log, const protocol::Key& key,
+                                        const std::string& server, Deadline deadline,
+                                        std::chrono::milliseconds patience) {
+  const Result<ControlFrame> frame =
+      protocol::receive_control(log, limits::kFrameBytesMax, deadline);
+  if (frame.status().code() == Code::kDeadline) {
+    return not_answered(server, patience);
+  }
+  if (!frame.ok()) return frame.status();
+  Result<ControlMessage> message = protocol::decode(frame->payload);
+  if (!message.ok()) return message.status();
+  // The answer has no tag when the server no longer knows the lease, because then it has no key.
+  if (const auto* refused = std::get_if<protocol::Refused>(&*message)) {
+    return Status(Code::kRefused, "server " + server + ": " + refused->reason);
+  }
+  if (!protocol::proved(*frame, key, protocol::Sender::kServer, 0)) {
+    return Status(Code::kProtocol, "server " + server + " does not know our ticket");
+  }
+  auto* accept = std::get_if<protocol::Accept>(&*message);
+  if (accept == nullptr) {
+    return Status(Code::kProtocol, "server " + server + " gave an answer that does not fit");
+  }
+  return std::move(*accept);
+}
+
+// Adds how the worker died or the server ended, if gpurun reports that.
+Status explained(const Status& status, const AttachOptions& options, const protocol::Id& session) {
+  const bool ended = status.code() == Code::kPeerGone || status.code() == Code::kUnavailable;
+  if (options.deaths == nullptr || !ended) return status;
+  const std::string how = options.deaths->ask(session, kNewsPatience);
+  return how.empty() ? status : Status(Code::kPeerGone, how);
+}
+
+}  // namespace
+
+Result<Attached> attach(const SessionData& session, const AttachOptions& options) {
+  const unsigned count = options.bulk_connections + 1;
+  if (session.servers.empty() || count < 2 || count > protocol::kConnectionsMax) {
+    return Status(Code::kInvalidArgument, "attach: no server, or no such number of connections");
+  }
+  const std::string& server = session.servers.front();
+  const Deadline deadline = Deadline::in(options.deadline);
+  const Deadline connected = Deadline::in(std::min(options.connect_deadline, options.deadline));
+  Result<protocol::Attach> words = first_words(session, options, count);
+  if (!words.ok()) return words.status();
+  const protocol::Key session_key =
+      protocol::tls_session_key(session.ticket_key, session.challenge, words->session);
+  const protocol::Key key =
+      session.encrypted ? protocol::attach_key_inside(session_key, words->nonce, words->session)
+                        : protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach,
+                                             session.challenge, words->nonce, words->session);
+  const AttachConnection first{server,
+                               {},
+                               *words,
+                               key,
+                               session.encrypted ? std::optional(session_key) : std::nullopt,
+                               options.fd_min,
+                               connected,
+                               deadline,
+                               options.deadline};
+  Result<SessionConnections> opened =
+      open_session_connections(session, options.transports, first, options.door_patience);
+  if (!opened.ok()) return explained(opened.status(), options, words->session);
+  Result<protocol::Accept> accept =
+      receive_accept(*opened->all[0].connection, key, server, deadline, options.deadline);
+  if (!accept.ok()) return explained(accept.status(), options, words->session);
+  const auto no = [&server](const Status& why) {
+    return Status(why.code(), "server " + server + ": " + why.message());
+  };
+  const Result<std::uint64_t> features = protocol::agree_on_features(
+      options.features, protocol::kRelease, accept->features, accept->release, "server");
+  if (!features.ok()) return no(features.status());
+  Result<std::vector<std::uint16_t>> lacking =
+      protocol::rows_lacking(options.rows, accept->rows, protocol::kRelease, accept->release);
+  if (!lacking.ok()) return no(lacking.status());
+
+  Attached attached;
+  for (OpenedConnection& each : opened->all) {
+    auto connection = std::move(each).carry_calls();
+    if (!connection.ok()) return connection.status();
+    if (attached.channels.log == nullptr) {
+      attached.channels.log = *std::move(connection);
+    } else {
+      attached.channels.bulk.push_back(*std::move(connection));
+    }
+  }
+  attached.transport = opened->transport;
+  attached.channels.server_name = server;
+  attached.channels.deaths = options.deaths;
+  attached.channels.id = words->session;
+  attached.snapshot = std::move(accept->snapshot);
+  attached.driver_version = accept->driver_version;
+  attached.server_release = std::move(accept->release);
+  attached.lacking = *std::move(lacking);
+  attached.unserved = std::move(accept->unserved);
+  attached.features = *features;
+  if (options.more_later &&
+      (*features & protocol::feature_bit(protocol::Feature::kLateBulk)) != 0) {
+    attached.channels.more = std::make_unique<LateAttach>(opened->like);
+  }
+  if ((*features & protocol::feature_bit(protocol::Feature::kFirstCredits)) != 0) {
+    attached.credits = accept->credits;
+  }
+  // The connects, the TLS handshakes, and the worker's answer.
+  attached.round_trips = session.encrypted ? 3 : 2;
+  return attached;
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,206 @@
+// SessionData's format: a first line "gpurun session 1", then "name value" lines in any order.
+// Binary values are in hexadecimal. An unknown name is skipped, so that a newer gpurun may add one.
+#include "client/attach/session_data.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "protocol/control/local_address.h"
+
+namespace gpurun::client {
+namespace {
+
+constexpr std::string_view kFirstLine = "gpurun session 1";
+constexpr std::size_t kEntryBytesMax = 8192;
+
+template <typename Array>
+void append_hex(std::string& text, const char* name, const Array& bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  text.append(name).append(" ");
+  for (const std::uint8_t byte : bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  text += '\n';
+}
+
+int hex_digit(char character) {
+  if (character >= '0' && character <= '9') return character - '0';
+  if (character >= 'a' && character <= 'f') return character - 'a' + 10;
+  return -1;
+}
+
+template <typename Array>
+bool parse_hex(std::string_view text, Array& into) {
+  if (text.size() != 2 * into.size()) return false;
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    const int high = hex_digit(text[2 * i]);
+    const int low = hex_digit(text[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    into[i] = static_cast<std::uint8_t>(high * 16 + low);
+  }
+  return true;
+}
+
+Status malformed(const std::string& what) {
+  return Status(Code::kInvalidArgument, "session data: " + what);
+}
+
+// The names that must be present.
+enum Seen : unsigned { kLease = 1, kTicket = 2, kKey = 4, kChallenge = 8, kDevices = 16 };
+
+// Returns the name's bit, or 0 for an unknown name. `ok` is false when the value is malformed.
+unsigned parse_line(std::string_view name, std::string_view value, SessionData& data, bool& ok) {
+  if (name == "server") {
+    ok = !value.empty();
+    data.servers.emplace_back(value);
+    return 0;
+  }
+  if (name == "deaths") {
+    data.deaths = value;
+    return 0;
+  }
+  if (name == "local") {
+    ok = protocol::is_local_address(value);
+    data.local = value;
+    return 0;
+  }
+  if (name == "lease") return ok = parse_hex(value, data.lease), kLease;
+  if (name == "ticket") return ok = parse_hex(value, data.ticket), kTicket;
+  if (name == "key") return ok = parse_hex(value, data.ticket_key), kKey;
+  if (name == "challenge") return ok = parse_hex(value, data.challenge), kChallenge;
+  if (name == "security") {
+    ok = value == "tls" || value == "none";
+    data.encrypted = value == "tls";
+    return 0;
+  }
+  if (name == "devices") {
+    const auto end = value.data() + value.size();
+    const auto parsed = std::from_chars(value.data(), end, data.device_count);
+    ok = parsed.ec == std::errc() && parsed.ptr == end;
+    return kDevices;
+  }
+  return 0;
+}
+
+Status check_file(int fd, const std::string& path) {
+  struct stat about;
+  if (fstat(fd, &about) != 0) return Status::from_errno(errno, path);
+  if (about.st_uid != geteuid()) {
+    return Status(Code::kRefused, path + " belongs to another user");
+  }
+  // A memory file's mode opens it to no one: it has no name and no link.
+  if ((about.st_mode & 077) != 0 && about.st_nlink > 0) {
+    return Status(Code::kRefused, path + " may be read by others; its mode must be 0600");
+  }
+  return Status();
+}
+
+// The value that this program was started with, whatever it has done to its environment since, or
+// "".
+std::string started_with(const char* name) {
+  const UniqueFd fd(open("/proc/self/environ", O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return {};
+  const std::string wanted = std::string(name) + "=";
+  std::string entry;
+  char bytes[4096];
+  for (;;) {
+    const ssize_t count = read(fd.get(), bytes, sizeof bytes);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return {};
+    for (const char byte : std::string_view(bytes, static_cast<std::size_t>(count))) {
+      if (byte != '\0') {
+        // An entry that does not fit is not the one searched for, which is a path.
+        if (entry.size() < kEntryBytesMax) entry += byte;
+        continue;
+      }
+      if (entry.compare(0, wanted.size(), wanted) == 0) return entry.substr(wanted.size());
+      entry.clear();
+    }
+  }
+}
+
+}  // namespace
+
+std::string serialise_session_data(const SessionData& data) {
+  std::string text(kFirstLine);
+  text += '\n';
+  for (const std::string& server : data.servers) text.append("server ").append(server) += '\n';
+  if (!data.local.empty()) text.append("local ").append(data.local) += '\n';
+  append_hex(text, "lease", data.lease);
+  append_hex(text, "ticket", data.ticket);
+  append_hex(text, "key", data.ticket_key);
+  append_hex(text, "challenge", data.challenge);
+  text.append("security ").append(data.encrypted ? "tls\n" : "none\n");
+  text.append("devices ").append(std::to_string(data.device_count)) += '\n';
+  if (!data.deaths.empty()) text.append("deaths ").append(data.deaths) += '\n';
+  return text;
+}
+
+Result<SessionData> parse_session_data(std::string_view text) {
+  if (text.size() > kSessionDataBytesMax) return malformed("too long");
+  SessionData data;
+  unsigned seen = 0;
+  bool first = true;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return malformed("cut short");
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    if (first && line != kFirstLine) return malformed("it begins with another line");
+    if (std::exchange(first, false)) continue;
+    const std::size_t space = line.find(' ');
+    if (space == std::string_view::npos) return malformed("a line without a value");
+    bool ok = true;
+    seen |= parse_line(line.substr(0, space), line.substr(space + 1), data, ok);
+    if (!ok) return malformed("the value of '" + std::string(line.substr(0, space)) + "'");
+  }
+  if (data.servers.empty()) return malformed("no server");
+  if (seen != (kLease | kTicket | kKey | kChallenge | kDevices)) return malformed("incomplete");
+  return data;
+}
+
+Result<SessionData> read_session_data(const std::string& path) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return Status::from_errno(errno, path);
+  GPURUN_RETURN_IF_ERROR(check_file(fd.get(), path));
+  std::string text(kSessionDataBytesMax + 1, '\0');
+  std::size_t bytes = 0;
+  while (bytes < text.size()) {
+    // Reads from the start, because processes share the offset of a memory file.
+    const ssize_t count =
+        pread(fd.get(), text.data() + bytes, text.size() - bytes, static_cast<off_t>(bytes));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return Status::from_errno(errno, path);
+    if (count == 0) break;
+    bytes += static_cast<std::size_t>(count);
+  }
+  return parse_session_data(std::string_view(text).substr(0, bytes));
+}
+
+Result<SessionData> session_data_from_environment() {
+  const char* now = getenv(kSessionVariable);
+  const std::string path = now != nullptr ? now : started_with(kSessionVariable);
+  if (path.empty()) {
+    return Status(Code::kUnavailable,
+                  std::string(kSessionVariable) + " is not set: start this program with gpurun");
+  }
+  Result<SessionData> data = read_session_data(path);
+  if (data.status().code() != Code::kUnavailable && data.status().code() != Code::kRefused) {
+    return data;
+  }
+  // Not "no GPU": there is a server, which this process does not find.
+  return Status(Code::kPeerGone, data.status().message() +
+                                     ": gpurun's process has ended, or is another user's or out of "
+                                     "sight here (chroot, PID namespace, container); start gpurun "
+                                     "there, as the user that the program runs as");
+}
+
+}  // namespace gpurun::client

@@ -1,0 +1,125 @@
+// StreamProgress: how far each stream is known to be complete, without a round trip.
+//
+// It records the calls that were issued to each stream. It also records the call up to which all
+// are complete because a thread has waited. Waiting for a stream without any call since then costs
+// no round trip (docs/adr/0024). Nor does waiting for a stream with only quiet work since then
+// (docs/adr/0033). An upload costs none either, if the program has gone on behind it
+// (docs/adr/0036).
+//
+// Any thread. No locks except at a handle's first use. One slot per index of the handle table.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "client/log/command_log.h"
+#include "client/log/handles.h"
+#include "protocol/limits.h"
+
+namespace gpurun::client {
+
+// What a call waits for: nothing, or all earlier calls of its stream or of its context.
+enum class Waits : std::uint8_t { kNot, kForStream, kForContext };
+
+// The work that a call adds to its stream.
+enum class Work : std::uint8_t {
+  kAny,
+  // Fills and small copies in. They end soon and by themselves, and wait for nothing but their
+  // stream. The program sees them only when it reads what they wrote (docs/adr/0033).
+  kQuiet,
+  // Records of events. They are quiet in the same way.
+  kRecord,
+  // A wait for an event. It is no work itself, but later calls wait for another stream's work.
+  kStreamWait,
+  // Nothing that a later wait for the stream must know of. Without a stream: a wait for the
+  // context.
+  kNone,
+};
+
+class StreamProgress {
+ public:
+  StreamProgress() = default;
+  StreamProgress(const StreamProgress&) = delete;
+  StreamProgress& operator=(const StreamProgress&) = delete;
+  ~StreamProgress();
+
+  // Returns the places for the number of a call that may add `work` to `stream` of `context`.
+  // `stream` is as CallSite::stream, and 0 is the context's legacy stream. Only created streams
+  // distinguish kinds of work. In other streams all work counts as kAny. Pass the result to
+  // CommandLog::reserve() at once.
+  CommandLog::Marks marks(Handle context, Handle stream, Work work) noexcept;
+  // The call `sequence` may add work to any context, because a graph's nodes have their own.
+  void issued_anywhere(std::uint64_t sequence) noexcept;
+  // All calls issued there before `sequence` are complete. The call `sequence` waited for them.
+  void complete(Waits waits, Handle context, Handle stream, std::uint64_t sequence) noexcept;
+  // Returns whether all calls issued to `context` are complete. A context without calls is
+  // complete.
+  bool complete(Handle context) const noexcept;
+  // Returns whether nothing was issued there since it was complete.
+  bool idle(Waits waits, Handle context, Handle stream) const noexcept;
+  // Returns whether a wait for the created `stream` of `context` may be answered early. Since the
+  // stream was complete, it must have had only quiet work, and at most kQuietMax pieces. No other
+  // lane may have a synchronous copy that was answered early and may be incomplete: the work may be
+  // queued behind it.
+  bool may_wait_early(std::uint32_t lane, Handle context, Handle stream) const noexcept;
+  // Returns whether an event that is recorded in `stream` now marks the end of an upload. It does
+  // if quiet work follows the last call that may be other work.
+  bool ends_upload(Handle stream) const noexcept;
+  // The worker has reported the end of an event's record, the call `record`, in `stream`.
+  void told(Handle stream, std::uint64_t record) noexcept;
+  // As may_wait_early(), for a wait for the call `record`, which ends_upload(). The stream may wait
+  // for other streams' work, but the program must have issued more to it since.
+  bool may_wait_for_upload(std::uint32_t lane, Handle context, Handle stream,
+                           std::uint64_t record) const noexcept;
+  // The call `sequence` of `lane` is a synchronous copy that is answered early.
+  void copied_early(std::uint32_t lane, std::uint64_t sequence) noexcept;
+  static constexpr std::uint32_t kQuietMax = 64;
+
+ private:
+  // For a created stream: its own numbers. For a context: those of its legacy stream. Begins as
+  // zero bytes (make_zeroed()).
+  struct Slot {
+    std::atomic<Handle> owner{0};
+    std::atomic<std::uint64_t> issued{0};
+    std::atomic<std::uint64_t> done{0};
+    // For a created stream: the last call of each kind of work that `issued` leaves out. Also the
+    // number of pieces since a thread last waited: quiet work, records and early waits.
+    std::atomic<std::uint64_t> quiet_issued{0};
+    std::atomic<std::uint64_t> record_issued{0};
+    std::atomic<std::uint64_t> wait_issued{0};
+    std::atomic<std::uint32_t> quiet_pieces{0};
+    // The stream is complete up to here, as reported ends of records show. Output that kernels
+    // printed by then may not have arrived.
+    std::atomic<std::uint64_t> told_done{0};
+    // For a context: the last call to its created and per-thread streams, and the call up to which
+    // all of it is complete.
+    std::atomic<std::uint64_t> others_issued{0};
+    std::atomic<std::uint64_t> all_done{0};
+  };
+  static constexpr std::size_t kChunkSlots = 1024;
+  static constexpr std::size_t kChunks = limits::kHandlesMax / kChunkSlots;
+
+  // Returns whether no other lane has a copy that was answered early and may be incomplete.
+  bool no_others_copy(std::uint32_t lane) const noexcept;
+  static std::uint64_t last_of(const Slot& own) noexcept;
+  // nullptr: nothing is known of the handle.
+  Slot* find(Handle handle) const noexcept;
+  // Returns the handle's slot, and makes it if needed. nullptr: there is no memory, and then
+  // nothing is known to be idle.
+  Slot* claim(Handle handle) noexcept;
+
+  std::array<std::atomic<Slot*>, kChunks> chunks_{};
+  std::mutex claiming_;
+  std::atomic<std::uint64_t> anywhere_issued_{0};
+  std::atomic<std::uint64_t> waited_{0};  // The last wait for a stream that succeeded.
+  // The last copy that was answered early: its number and lane, in one word.
+  static constexpr int kLaneBits = 17;
+  static_assert(limits::kLanesMax < std::size_t{1} << kLaneBits);
+  std::atomic<std::uint64_t> early_copy_{0};
+  std::atomic<bool> forgetful_{false};  // Some call has found no memory.
+};
+
+}  // namespace gpurun::client

@@ -1,0 +1,92 @@
+// GraphHost: runs the nodes of the program's graphs that belong to this process. These are host
+// functions, and copies from and to its memory (protocol/calls/graph_host.h).
+//
+// Functions run one after the other on one thread of ours, which CUDA allows. A second thread reads
+// the bytes that go out, so that no function can delay a copy. The thread that reads the session's
+// log writes the bytes that come in, before it handles later items from the worker.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "client/bulk/host_box.h"
+#include "client/process/thread.h"
+
+namespace gpurun::client {
+
+class Session;
+
+class GraphHost {
+ public:
+  struct Operation {
+    void (*function)(void*) = nullptr;  // A host function, or
+    void* user = nullptr;
+    HostBox from, to;  // a copy. `from`: out. `to`: in. Both: within this process.
+  };
+
+  // Turns that wait for their thread. In an honest worker each one holds a thread of the driver.
+  static constexpr std::size_t kTurnsMax = 65'536;
+
+  explicit GraphHost(Session*& session) noexcept : session_(session) {}
+  GraphHost(const GraphHost&) = delete;
+  GraphHost& operator=(const GraphHost&) = delete;
+
+  // Any thread. Returns the operation's number, or 0 when there is no memory or thread for it. The
+  // operation lives until the worker reports it gone.
+  std::uint64_t add(const Operation& operation);
+  // Removes an operation that the worker never learned of.
+  void forget(std::uint64_t number) noexcept;
+  // The number of live operations.
+  std::size_t operations();
+  // True while there are functions, or copies into the program's memory. Graphs may then write
+  // there at any time.
+  bool may_write() const noexcept { return writers_.load(std::memory_order_acquire) != 0; }
+  // True while a graph lives that reads or writes the program's memory, which it may do at any
+  // time.
+  bool may_touch() const noexcept { return living_.load(std::memory_order_acquire) != 0; }
+
+  // For the thread that reads the log. kProtocol: there is no such operation, or it is of another
+  // kind, or the bytes go beyond its end, or more than kTurnsMax turns wait.
+  Status turn(std::uint64_t number, ByteView payload);
+  Status bytes(std::uint64_t number, ByteView payload);
+  Status gone(std::uint64_t number);
+
+  void stop() noexcept;  // Ends the threads. Waits only for a function that runs.
+
+ private:
+  struct Turn {
+    std::shared_ptr<const Operation> operation;
+    std::uint64_t number = 0;
+  };
+  struct Line {
+    GraphHost* host = nullptr;
+    std::condition_variable work;
+    std::deque<Turn> turns;  // Guarded by mutex_.
+    Thread thread;
+  };
+
+  std::shared_ptr<const Operation> find(std::uint64_t number);
+  int start_threads();
+  void serve(Line& line);
+  void answer(const Turn& turn);
+
+  Session*& session_;
+  std::atomic<std::size_t> living_{0};   // The number of operations_.
+  std::atomic<std::size_t> writers_{0};  // The number of those that write.
+  std::mutex mutex_;                     // Guards all below.
+  std::unordered_map<std::uint64_t, std::shared_ptr<const Operation>> operations_;
+  std::uint64_t last_ = 0;
+  bool stopping_ = false;
+  Line functions_;
+  Line copies_;
+};
+
+}  // namespace gpurun::client

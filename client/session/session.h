@@ -1,0 +1,312 @@
+// Session: this process attached to one worker. Calls go in by post() and call(). Only the session
+// handles order, flushing, waiting, deferred errors, heartbeats and the death of the peer.
+//
+// Rules for callers:
+// - post() appends the call to the command log and returns. It makes no round trip and no
+//   allocation, and no system call unless the sender sleeps. It waits only when the log is full
+//   (limits::kLogBytes not yet taken by the worker).
+// - call() appends, sends and waits for the reply. The wait has no total deadline, because kernels
+//   may run for hours. It ends when the worker is silent for limits::kSilenceDeadlineS.
+// - Both return a CUresult. A result other than 0 may be an earlier failure (architecture, section
+//   5). Sticky ones of the context come at any call, others at a fence. A fence that delivers one
+//   has still done its own work. `reply` is filled if that work succeeded.
+// - Any thread may call anything, with its own lane. No thread runs before start(). All signals are
+//   blocked in our threads.
+// - After fork() every call in the child returns kResultNotInitialized, and nothing is sent.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/brief_spin.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "client/bulk/extra_bulk_connections.h"
+#include "client/bulk/host_box.h"
+#include "client/log/handles.h"
+#include "client/log/lane.h"
+#include "client/progress/device_pace.h"
+#include "client/progress/stream_progress.h"
+#include "protocol/log/record.h"
+#include "transport/transport.h"
+
+namespace gpurun::client {
+
+class Bulk;
+class CommandLog;
+class DeathBoard;
+class DeferredErrors;
+class GraphHost;
+class Stats;
+
+// CUresults that the call path itself decides (cuda.h). Our own failures are mapped only here.
+inline constexpr int kResultOutOfMemory = 2;     // CUDA_ERROR_OUT_OF_MEMORY: lanes, handles.
+inline constexpr int kResultNotInitialized = 3;  // CUDA_ERROR_NOT_INITIALIZED: a forked child.
+inline constexpr int kResultInvalidValue = 1;    // CUDA_ERROR_INVALID_VALUE: over a bound.
+inline constexpr int kResultNotReady = 600;      // CUDA_ERROR_NOT_READY.
+// CUDA_ERROR_DEVICE_UNAVAILABLE: worker, daemon, network or server died. Every later call returns
+// it.
+inline constexpr int kResultPeerGone = 46;
+
+// What a call adds to its payload. See protocol::RecordHeader.
+struct CallSite {
+  std::uint16_t opcode = 0;
+  protocol::Form form = protocol::Form::kCall;
+  protocol::Order order = protocol::Order::kContext;
+  // kFlagBarrier, kFlagWritesSubject, kFlagTell, kFlagPassesStreams. The session sets the others.
+  std::uint16_t flags = 0;
+  Handle context = 0;
+  Handle stream = 0;  // Handle, or 0, 1, 2 as from the program (_ptsz: 0 becomes 2).
+  Handle subject = 0;
+  std::uint64_t bulk = 0;  // Transfer. Set by the session's own functions.
+  // Not sent. What the call waits for. When it succeeds, all of that is complete and printed.
+  Waits waits = Waits::kNot;
+  // Not sent. The work that the call adds to its stream.
+  Work work = Work::kAny;
+};
+
+struct Reply {
+  int result = 0;    // CUresult of this very call, as the worker's driver gave it.
+  ByteView payload;  // Valid until this lane's next call.
+};
+
+struct SessionOptions {
+  bool every_call_is_a_fence = false;  // GPURUN_SYNC=1.
+  bool launches_wait = false;          // CUDA_LAUNCH_BLOCKING=1: a launch returns its own error.
+  bool statistics = false;             // GPURUN_STATS=1: count per function.
+  bool packing = true;                 // GPURUN_PACKING is not "off".
+  bool packed_chunks = false;          // The worker supports them (Feature::kPackedChunks).
+  bool packed_records = false;         // The worker supports them (Feature::kPackedRecords).
+  bool spread_copies = false;          // The worker supports them (Feature::kSpreadCopies).
+  // GPURUN_SPIN_US, 0 to kSpinUsMax: how long a thread that sends or waits for a reply polls before
+  // it sleeps.
+  std::chrono::microseconds spin = BriefSpin::kSpan;
+  static constexpr long kSpinUsMax = 1000;
+  // GPURUN_BULK_CONNECTIONS, 1 to kBulkConnectionsMax: connections that share the bytes of copies.
+  // 0: it is not set, and the number is found by measuring.
+  unsigned bulk_connections = 0;
+  static constexpr long kBulkConnectionsMax = 8;
+  // Set by tests. The product uses the bounds of protocol/limits.h.
+  std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
+  std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
+  std::size_t log_bytes = limits::kLogBytes;
+  DevicePace::Clock::duration ahead_slack = DevicePace::kSlack;
+  std::FILE* output = stdout;  // Where device printf goes. See device_output.h.
+  // Reads GPURUN_SYNC, GPURUN_STATS, GPURUN_PACKING, GPURUN_SPIN_US, GPURUN_BULK_CONNECTIONS and
+  // CUDA_LAUNCH_BLOCKING. A text that is not a number in its range counts as unset, with a warning.
+  static SessionOptions from_environment();
+};
+
+class Session {
+ public:
+  // Connections over which both ends have proved their identity and exchanged hellos.
+  struct Channels {
+    std::unique_ptr<transport::Connection> log;
+    std::vector<std::unique_ptr<transport::Connection>> bulk;  // At least one.
+    std::string server_name;                                   // For messages: "gpu1:4790".
+    // The source of more connections, if their number is to be measured. nullptr: there is no
+    // source.
+    std::unique_ptr<ExtraBulkConnections> more;
+    // Where to ask how the worker died, by `id`. nullptr: nowhere.
+    DeathBoard* deaths = nullptr;
+    std::array<std::uint8_t, 16> id{};
+  };
+
+  // Starts the session's threads, which have small stacks. kResourceExhausted: they cannot be
+  // started.
+  static Result<std::unique_ptr<Session>> start(Channels channels, const SessionOptions& options);
+  // Ends the session without a goodbye and joins its threads. The interposer never does this. Its
+  // session is immortal, because calls come after main() has returned.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Appends a call without waiting for it. The payload is the concatenation of `parts`. Over
+  // kRecordPayloadBytesMax it returns kResultInvalidValue. `*sequence` (optional) receives the
+  // call's number. With every_call_is_a_fence this is call().
+  int post(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+           std::uint64_t* sequence = nullptr);
+
+  // Appends a call and waits for its reply.
+  int call(Lane& lane, const CallSite& site, std::span<const ByteView> parts, Reply* reply);
+
+  // Convenience for one part.
+  int post(Lane& lane, const CallSite& site, ByteView payload) {
+    return post(lane, site, std::span<const ByteView>(&payload, 1));
+  }
+  int call(Lane& lane, const CallSite& site, ByteView payload, Reply* reply) {
+    return call(lane, site, std::span<const ByteView>(&payload, 1), reply);
+  }
+
+  // As post() and call(), with a payload of up to limits::kBulkBytesMax that travels beside the log
+  // (a module image). The worker passes it whole to the call's handler (Call::bulk_payload()). They
+  // return when `bulk` may be reused. They set site.bulk. An empty `bulk` means that there is no
+  // such payload.
+  int post_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                     ByteView bulk);
+  int call_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                     ByteView bulk, Reply* reply);
+
+  // As post(), of Order::kOrderedHost, for a payload that the worker probably has. The payload is
+  // kept, and sent only if the worker asks for it. If `*offered` is false, nothing was done,
+  // because too much is offered already.
+  int post_with_offer(Lane& lane, CallSite site, ByteView payload,
+                      std::shared_ptr<const Bytes> offer, bool* offered);
+
+  // The check before a locally answered call returns success. Returns 0, or the sticky error of
+  // `context`, kResultPeerGone or kResultNotInitialized.
+  int health(Handle context) const noexcept;
+
+  // A primary context begins a new life under its old handle, so it is no longer lost. Call it
+  // after the reply to the call that began the new life.
+  void forget_lost(Handle context);
+
+  // Copies. A host `source` or `destination` is plain memory of the program. Reading is when a copy
+  // reads its source:
+  enum class Reading : std::uint8_t {
+    kNow,   // Before the call returns. The program may then change or free it.
+    kSoon,  // As the wire allows. It stays untouched until the copy completes (pinned).
+    // As kSoon, but not before the stream reaches the copy, because earlier work may still write to
+    // the source (may_still_write()).
+    kInTurn
+  };
+  // Host to device, ordered in site.stream. Synchronous calls use the legacy stream and set
+  // kFlagBarrier. Returns at once, except that kNow may wait for room in the window of bytes under
+  // way. Sets site.form and site.bulk.
+  int copy_in(Lane& lane, CallSite site, std::uint64_t device_destination, ByteView source,
+              Reading reading);
+  // As above, for a box (record.h). `source` is the box without gaps, of box.copy.bytes.
+  int copy_in(Lane& lane, CallSite site, const protocol::BoxCopyPayload& box, ByteView source,
+              Reading reading);
+  // Returns whether some of `memory` must still be read for a copy in.
+  bool reads(ByteView memory) const noexcept;
+  // Call it before memory is freed. Waits until none of it must be read any more, or the session
+  // ends.
+  void await_read(ByteView memory) noexcept;
+  // Waits until each copy in from before this call has read its source, or the session has ended.
+  void await_sources_read() noexcept;
+  // As above, for `at_most`. Returns whether all of them have been read.
+  bool sources_read_within(std::chrono::milliseconds at_most) noexcept;
+  // Device to host. With `wait`, returns when the bytes are there (cuMemcpyDtoH, and any copy into
+  // pageable memory). Without it, returns at once. The bytes then arrive before any completion that
+  // a later call reports. That is for cuMemcpyDtoHAsync into pinned memory, which must stay alive
+  // until then.
+  int copy_out(Lane& lane, CallSite site, MutableBytes destination, std::uint64_t device_source,
+               bool wait);
+  // As above, from a device box (record.h) to a host box of as many bytes.
+  int copy_out(Lane& lane, CallSite site, const HostBox& destination,
+               const protocol::BoxCopyPayload& box, bool wait);
+
+  // Returns whether something may still write to the program's memory: a copy_out(wait = false)
+  // that has not arrived, a host function, or a graph. Implicit synchronisation must not be
+  // answered early then.
+  bool host_write_outstanding() const noexcept;
+  // As host_write_outstanding(), for writes that may go to `memory`. Host functions and graphs may
+  // write anywhere. A stream's source in `memory` must not be read yet.
+  bool may_still_write(ByteView memory) const noexcept;
+  // Counts a host function that waits in a stream, or runs. Returns how many there were before.
+  std::size_t add_host_function() noexcept { return host_functions_.fetch_add(1); }
+  void end_host_function() noexcept { host_functions_.fetch_sub(1); }
+
+  // The program asks whether the last record of the event site.subject is complete, or waits for it
+  // with `wait`. Returns true if nothing need be sent, and `*result` is then the call's result. The
+  // completion was reported before, or has come during the wait, because the worker reports it
+  // unasked. `*result` is 0, an earlier failure, or the session's end. All failures before the
+  // completion have been reported, so this is as good as a fence. Returns false: call the worker.
+  bool event_answered(Lane& lane, const CallSite& site, bool wait, int* result);
+  // The program waits for what `site` names, or asks whether it is complete. Returns true if a
+  // thread has waited for it and nothing was issued there since. Nothing need be sent, and
+  // `*result` is the call's result: 0, an earlier failure, or the session's end. This lane has made
+  // no call since its last fence, so it misses no failure. Returns false: call the worker.
+  bool idle_answered(Lane& lane, const CallSite& site, int* result);
+  // Returns whether all calls issued to `context` are known to be complete.
+  bool known_complete(Handle context) const noexcept;
+  // The program waits for the created, non-blocking stream site.stream. Returns true if only quiet
+  // work was issued there since it was complete. The wait was then posted (`payload` as for
+  // post()). `*result` is the call's result: 0, an earlier failure, or the session's end. Until
+  // that work is complete, the worker starts no later call on the device and answers no later
+  // query. It also ends nothing that the work might need. Returns false: nothing was done, and the
+  // caller calls the worker.
+  bool wait_answered_early(Lane& lane, CallSite site, ByteView payload, int* result);
+  // As above, for `record` of the event site.subject, which stream_of_record() returned. The record
+  // must end an upload, the program must have gone on behind it, and the device must keep up
+  // (docs/adr/0036).
+  struct Recorded {
+    Handle stream = 0;
+    std::uint64_t record = 0;
+  };
+  bool wait_answered_early(Lane& lane, const Recorded& record, CallSite site, ByteView payload,
+                           int* result);
+  // The program is about to wait for `event`. Returns the place of its last record, if that is
+  // known and its end is not. Stream 0: there is no such record.
+  Recorded stream_of_record(Handle event);
+  // Returns whether a record of `event` must carry kFlagTell.
+  bool event_wanted(Handle event) const noexcept;
+  // Calls other than Form::kEventRecord may record `event` from now on, so the worker is always
+  // asked.
+  void event_recorded_elsewhere(Handle event) noexcept;
+
+  // Another process also has `event`. A program that records it, or lets a stream wait for it, may
+  // notify that process in its own way. Both calls are therefore fences from now on.
+  void share_event(Handle event) noexcept;
+  bool is_shared(Handle event) const noexcept;
+  // Another process may look at memory of this one, or this one at memory of another. Calls that
+  // CUDA completes before they return are then complete on return. This ends after as many calls of
+  // unshare_memory().
+  void share_memory() noexcept { memory_shared_.fetch_add(1); }
+  void unshare_memory() noexcept { memory_shared_.fetch_sub(1); }
+  // Returns whether implicit synchronisation may be answered before it has happened. It may not
+  // while a graph lives that reads this process's memory, because the client does not know when it
+  // has read.
+  bool may_answer_early() const noexcept {
+    return memory_shared_.load() == 0 && !every_call_is_a_fence() && !host_write_outstanding() &&
+           !graphs_touch_memory();
+  }
+  // Returns whether a graph lives that reads or writes memory of this process, or runs a function
+  // of it.
+  bool graphs_touch_memory() const noexcept;
+
+  // Sets a callback. It gets the ticket of each protocol::MemoryReturn with finished work, before
+  // the reply to a call that waits for that work. It runs on the thread that reads the log, which
+  // may be any waiting thread. It must not make calls.
+  void set_work_done(void (*tell)(std::uint64_t ticket)) noexcept {
+    work_done_.store(tell, std::memory_order_release);
+  }
+
+  // GPURUN_SYNC=1: post() also waits for the call.
+  bool every_call_is_a_fence() const noexcept;
+  // CUDA_LAUNCH_BLOCKING=1: a kernel launch waits for the kernel.
+  bool launches_wait() const noexcept;
+
+  HandleTable& handles() noexcept { return handles_; }
+  Stats& stats() noexcept;
+  Bulk& bulk() noexcept;
+  GraphHost& graphs() noexcept;
+
+  // Sends what is in the log. This call is optional, because the flush rule sends by itself.
+  void flush();
+
+  // False once the peer is gone. `death()` then has the reason.
+  bool alive() const noexcept { return !dead_.load(std::memory_order_acquire); }
+  Status death() const;
+
+ private:
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+
+  HandleTable handles_;
+  std::atomic<bool> dead_{false};
+  std::atomic<int> memory_shared_{0};
+  std::atomic<std::size_t> host_functions_{0};
+  std::atomic<void (*)(std::uint64_t)> work_done_{nullptr};
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gpurun::client
