@@ -12,6 +12,10 @@ CASES = [
     ("server/a.cc", '#include "client/session/session.h"\n', "may not include"),
     ("server/a.cc", '#include "emulated/api/device.h"\n', "may not include"),
     ("base/a.cc", '#include "driver_abi/row.h"\n', "may not include"),
+    ("client/log/a.cc", '// A.\n#include "client/session/session.h"\n', "may not include"),
+    ("client/bulk/a.cc", '// A.\n#include "client/attach/attach.h"\n', "may not include"),
+    ("protocol/log/a.cc", '// A.\n#include "protocol/calls/call.h"\n', "may not include"),
+    ("protocol/auth/a.cc", '// A.\n#include "transport/transport.h"\n', "may not include"),
     ("transport/tcp/a.cc", '#include "protocol/log/frame.h"\n', "may not include"),
     ("client/a.cc", "#include <infiniband/verbs.h>\n", "only in transport/rdma"),
     ("base/a.h", "// A header.\nint x;\n", "pragma once"),
@@ -28,11 +32,31 @@ CASES = [
     ("docs/a.md", "see /ho" + "me/ann/x\n", "absolute path"),
 ]
 GOOD = [
-    ("client/a.cc", '// A.\n#include "client/session/session.h"\n#include "protocol/log/frame.h"\n'),
+    ("client/attach/a.cc", '// A.\n#include "client/session/session.h"\n#include "protocol/log/frame.h"\n'),
     ("emulated/api/a.cc", '// A.\n#include "driver_abi/row.h"\n'),
     ("base/utility_of.cc", "// Names one idea.\n"),
     ("base/a.cc", "// TODO(perf): measure this.\n"),
 ]
+
+
+def circle_of(rules):
+    """Folders that may include each other in a circle, or nothing."""
+    done, path = set(), []
+
+    def visit(folder):
+        if folder in path:
+            return path[path.index(folder):]
+        if folder in done:
+            return []
+        path.append(folder)
+        for other in rules.get(folder, ()):
+            found = visit(other)
+            if found:
+                return found
+        done.add(path.pop())
+        return []
+
+    return next(filter(None, map(visit, rules)), [])
 
 
 def main():
@@ -56,6 +80,10 @@ def main():
                                        "docs/adr/0002-c.md": "# 3. C"}))
     if len(found) != 2 or "0001-b.md" not in found[0] or "0002-c.md" not in found[1]:
         print(f"a decision without a number of its own is not noticed: {found}")
+        failures += 1
+    circle = circle_of(tidy.INCLUDES)
+    if circle:
+        print(f"the rules allow a circle: {circle}")
         failures += 1
     return 1 if failures else 0
 
