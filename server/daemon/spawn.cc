@@ -332,11 +332,6 @@ Result<std::string> read_all(int fd, Deadline deadline) {
 
 }  // namespace
 
-// A user's name is also valid as a folder's name (protocol::check_user()).
-std::string images_of(const User& user) {
-  return user.is_operator() ? "default" : "users/" + user.name;
-}
-
 std::uint64_t worker_memory(const ProcessSettings& settings, const std::vector<int>& devices) {
   if (!settings.confined) return 0;
   if (settings.worker_memory_bytes != 0) return settings.worker_memory_bytes;

@@ -8,46 +8,13 @@
 
 #include "base/deadline.h"
 #include "base/result.h"
-#include "protocol/auth/proof.h"
-#include "protocol/control/features.h"
 #include "server/daemon/device_ledgers.h"
-#include "server/daemon/users.h"
 #include "server/daemon/worker_groups.h"
 #include "server/daemon/worker_uids.h"
 #include "server/exchange/exchange_book.h"
-#include "transport/transport.h"
+#include "server/handover/worker_order.h"
 
 namespace gpurun::server {
-
-// A session of which all connections have come and are proved.
-struct WorkerOrder {
-  User user;
-  protocol::Id session{};
-  // The attach key, which tags the worker's answer. For an encrypted session the pre-shared key of
-  // its handshakes (protocol/control/session_identity.h).
-  protocol::Key key{};
-  Sha256Digest rows{};  // protocol::rows_digest() of the client's table. Unknown when encrypted.
-  // What the client offers and requires. Unknown when encrypted.
-  protocol::Features features;
-  bool encrypted = false;
-  protocol::Id lease{};
-  protocol::Id ticket{};
-  std::vector<int> devices;  // The driver's ordinals.
-  // The log, then the bulk connections. Exactly the first frame of each has been read, and of
-  // encrypted ones nothing.
-  std::vector<std::unique_ptr<transport::Connection>> connections;
-};
-
-// A proved bulk connection that joins a session with a running worker.
-struct JoiningConnection {
-  protocol::Id lease{};
-  protocol::Id session{};
-  std::uint16_t index = 0;
-  // The attach key. Unused for an encrypted session, because its worker has what it needs.
-  protocol::Key key{};
-  bool encrypted = false;
-  std::unique_ptr<transport::Connection> connection;  // As in WorkerOrder.
-};
 
 // A running worker. Used by one thread.
 class Worker {
@@ -131,8 +98,6 @@ struct ProcessSettings {
 inline constexpr const char* kSpareWord = "--spare";
 inline constexpr const char* kTakenWord = "--taken";
 
-// The folder of that user's images in ProcessSettings::images_path.
-std::string images_of(const User& user);
 // Main memory that a worker with these devices may have. 0: no limit.
 std::uint64_t worker_memory(const ProcessSettings& settings, const std::vector<int>& devices);
 

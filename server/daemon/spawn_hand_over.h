@@ -9,7 +9,7 @@
 #include "base/unique_fd.h"
 #include "protocol/auth/proof.h"
 #include "protocol/control/features.h"
-#include "server/daemon/spawn.h"
+#include "server/handover/worker_order.h"
 
 namespace gpurun::server {
 

@@ -19,10 +19,6 @@ Status over(const User& user, const std::string& has, std::uint64_t allowed, con
 
 }  // namespace
 
-std::string User::described() const {
-  return is_operator() ? name : name + " (token " + token + ")";
-}
-
 UserLimits UserLimitsTable::of(const std::string& name) const {
   const auto own = by_name.find(name);
   if (own == by_name.end()) return every;

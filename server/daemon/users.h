@@ -19,22 +19,9 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "protocol/auth/token_file.h"
+#include "server/handover/user.h"
 
 namespace gpurun::server {
-
-// The user of a link, a lease or a session.
-struct User {
-  std::string name = protocol::kOperator;  // The user with the server's own secret.
-  std::string token;                       // The token's id. Empty for the operator.
-
-  bool is_operator() const { return token.empty(); }
-  // True for the same user with any token.
-  bool is_same(const User& other) const {
-    return is_operator() == other.is_operator() && name == other.name;
-  }
-  // "anna (token 0123456789ab)", "operator".
-  std::string described() const;
-};
 
 // What one user may have at a time, over all tokens. An unset value has no bound. Bounds apply to
 // users with tokens, not to the operator.
