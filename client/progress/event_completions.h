@@ -49,7 +49,8 @@ class EventCompletions {
   static constexpr unsigned kUnaskedRecords = 4;
   // Recorded events that the program has not asked about: so many, and so many more for each event
   // that it has asked about. Beyond that, no event is reported before the program asks. Each stream
-  // with reported events takes a thread of the worker while it works (server/worker/completions.h).
+  // with reported events takes a thread of the worker while it works
+  // (server/worker/execution/completions.h).
   static constexpr std::size_t kUnaskedEvents = 32;
   static constexpr std::size_t kUnaskedForEachAsked = 4;
 

@@ -16,7 +16,7 @@
 #include "protocol/control/session_identity.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_half_open.h"
-#include "server/daemon/peer_source.h"
+#include "server/daemon/links/peer_source.h"
 #include "transport/tls/client_hello.h"
 
 namespace gpurun::server {

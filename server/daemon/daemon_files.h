@@ -7,11 +7,11 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "server/daemon/audit.h"
-#include "server/daemon/config.h"
-#include "server/daemon/run_secret.h"
-#include "server/daemon/server_identity.h"
-#include "server/daemon/tokens.h"
+#include "server/daemon/config/config.h"
+#include "server/daemon/users/audit.h"
+#include "server/daemon/users/run_secret.h"
+#include "server/daemon/users/server_identity.h"
+#include "server/daemon/users/tokens.h"
 #include "transport/transport.h"
 
 namespace gpurun::server {

@@ -17,7 +17,7 @@
 #include "protocol/auth/secret_text.h"
 #include "protocol/control/local_address.h"
 #include "protocol/limits.h"
-#include "server/daemon/command_line.h"
+#include "server/daemon/config/command_line.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_files.h"
 #include "server/daemon/daemon_notify.h"
@@ -25,8 +25,8 @@
 #include "server/daemon/process_limits.h"
 #include "server/daemon/ready_line.h"
 #include "server/daemon/reload.h"
-#include "server/daemon/spawn_process.h"
 #include "server/daemon/worker_settings.h"
+#include "server/daemon/workers/spawn_process.h"
 #include "transport/tcp/address.h"
 #include "transport/transport.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/daemon/spawn.h"
+#include "server/daemon/workers/spawn.h"
 
 namespace gpurun::server {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "server/daemon/config_values.h"
+#include "server/daemon/config/config_values.h"
 #include "server/daemon/daemon_files.h"
 
 namespace gpurun::server {

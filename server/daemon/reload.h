@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/result.h"
-#include "server/daemon/command_line.h"
-#include "server/daemon/config.h"
+#include "server/daemon/config/command_line.h"
+#include "server/daemon/config/config.h"
 #include "server/daemon/daemon.h"
 
 namespace gpurun::server {

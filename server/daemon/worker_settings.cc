@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/user_folders.h"
-#include "server/daemon/driver_path.h"
-#include "server/daemon/orphans.h"
+#include "server/daemon/workers/driver_path.h"
+#include "server/daemon/workers/orphans.h"
 #include "server/images/image_folder.h"
 
 namespace gpurun::server {

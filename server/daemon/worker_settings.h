@@ -2,9 +2,9 @@
 #pragma once
 
 #include "base/result.h"
-#include "server/daemon/config.h"
+#include "server/daemon/config/config.h"
 #include "server/daemon/daemon.h"
-#include "server/daemon/spawn.h"
+#include "server/daemon/workers/spawn.h"
 
 namespace gpurun::server {
 

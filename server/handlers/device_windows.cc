@@ -6,7 +6,7 @@
 
 #include "protocol/limits.h"
 #include "server/handlers/handlers.h"
-#include "server/worker/executor.h"
+#include "server/worker/execution/executor.h"
 
 namespace gpurun::server {
 namespace {

@@ -16,7 +16,7 @@
 #include "base/unique_fd.h"
 #include "protocol/calls/device_memory.h"
 #include "server/driver/cuda_driver.h"
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 

@@ -5,9 +5,9 @@
 
 #include <utility>
 
-#include "server/worker/completions.h"
-#include "server/worker/executor.h"
-#include "server/worker/thread_context.h"
+#include "server/worker/execution/completions.h"
+#include "server/worker/execution/executor.h"
+#include "server/worker/execution/thread_context.h"
 
 namespace gpurun::server {
 

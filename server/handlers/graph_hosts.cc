@@ -8,8 +8,8 @@
 
 #include "base/log.h"
 #include "protocol/log/record.h"
-#include "server/worker/call.h"
-#include "server/worker/executor.h"
+#include "server/worker/execution/call.h"
+#include "server/worker/execution/executor.h"
 
 namespace gpurun::server {
 

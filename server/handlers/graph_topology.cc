@@ -7,7 +7,7 @@
 #include <array>
 
 #include "driver_abi/opcodes.h"
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 namespace {

@@ -16,7 +16,7 @@
 #include "driver_abi/cuda_abi.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/graph_execs.h"
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 

@@ -10,7 +10,7 @@
 #include "server/handlers/modules.h"
 #include "server/handlers/observe.h"
 #include "server/handlers/primary_context.h"
-#include "server/worker/synchronize.h"
+#include "server/worker/execution/synchronize.h"
 
 namespace gpurun::server {
 namespace {

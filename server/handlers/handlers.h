@@ -18,8 +18,8 @@
 #include "server/handlers/links.h"
 #include "server/handlers/module_state.h"
 #include "server/handlers/textures.h"
-#include "server/worker/call.h"
-#include "server/worker/dispatch.h"
+#include "server/worker/execution/call.h"
+#include "server/worker/execution/dispatch.h"
 
 namespace gpurun::server {
 

@@ -5,8 +5,8 @@
 
 #include "protocol/calls/host_function.h"
 #include "server/handlers/handlers.h"
-#include "server/worker/completions.h"
-#include "server/worker/executor.h"
+#include "server/worker/execution/completions.h"
+#include "server/worker/execution/executor.h"
 
 namespace gpurun::server {
 namespace {

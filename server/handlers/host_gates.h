@@ -6,7 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 

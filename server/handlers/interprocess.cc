@@ -11,7 +11,7 @@
 #include "server/driver/snapshot.h"
 #include "server/handlers/device_windows.h"
 #include "server/handlers/handlers.h"
-#include "server/worker/executor.h"
+#include "server/worker/execution/executor.h"
 
 namespace gpurun::server {
 

@@ -16,7 +16,7 @@
 #include "protocol/calls/interprocess.h"
 #include "server/driver/cuda_driver.h"
 #include "server/exchange/exchange_client.h"
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 

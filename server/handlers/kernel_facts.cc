@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "protocol/limits.h"
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 namespace {

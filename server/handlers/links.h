@@ -16,7 +16,7 @@
 #include "protocol/calls/link_calls.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/jit_arguments.h"
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 

@@ -1,7 +1,7 @@
 // Memory pools: the handlers of pool attributes. See protocol/calls/memory_pool.h.
 #pragma once
 
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 

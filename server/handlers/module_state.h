@@ -10,7 +10,7 @@
 
 #include "driver_abi/row.h"
 #include "server/images/image_store.h"
-#include "server/worker/handles.h"
+#include "server/worker/execution/handles.h"
 
 namespace gpurun::server {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "server/handlers/kernel_facts.h"
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 

@@ -5,8 +5,8 @@
 
 #include "server/driver/snapshot.h"
 #include "server/handlers/handlers.h"
-#include "server/worker/executor.h"
-#include "server/worker/observer.h"
+#include "server/worker/execution/executor.h"
+#include "server/worker/stats/observer.h"
 
 namespace gpurun::server {
 namespace {

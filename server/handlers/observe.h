@@ -2,7 +2,7 @@
 // (protocol/statistics/observation.h).
 #pragma once
 
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 

@@ -6,7 +6,7 @@
 #include "driver_abi/row.h"
 #include "protocol/calls/call.h"
 #include "server/handlers/handlers.h"
-#include "server/worker/executor.h"
+#include "server/worker/execution/executor.h"
 
 namespace gpurun::server {
 namespace {

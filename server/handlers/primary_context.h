@@ -2,7 +2,7 @@
 // bound to the driver's primary context while that is retained.
 #pragma once
 
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 

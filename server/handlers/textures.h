@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 

@@ -14,7 +14,7 @@
 
 #include "client/bulk/bulk.h"
 #include "server/bulk/bulk_lanes.h"
-#include "server/worker/executor.h"
+#include "server/worker/execution/executor.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {

@@ -12,7 +12,7 @@
 #include "protocol/calls/call.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/handlers.h"
-#include "server/worker/worker.h"
+#include "server/worker/channels/worker.h"
 
 namespace gpurun::callpath {
 

@@ -9,8 +9,8 @@
 
 #include "driver_abi/row.h"
 #include "server/driver/cuda_driver.h"
-#include "server/worker/dispatch.h"
-#include "server/worker/handles.h"
+#include "server/worker/execution/dispatch.h"
+#include "server/worker/execution/handles.h"
 #include "tests/every_row/carrier.h"
 
 namespace gpurun::every_row {

@@ -10,7 +10,7 @@
 
 #include "client/interpose/entry.h"
 #include "client/interpose/generated_call.h"
-#include "server/worker/worker.h"
+#include "server/worker/channels/worker.h"
 #include "transport/transport.h"
 
 namespace gpurun::every_row {

@@ -19,7 +19,7 @@
 #include "protocol/log/record.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/handlers.h"
-#include "server/worker/worker.h"
+#include "server/worker/channels/worker.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "transport/loopback/connection.h"
 
@@ -215,7 +215,8 @@ std::thread reader_of(transport::Connection& connection) {
 }  // namespace gpurun::server
 
 // A client's objects in the driver are left to the end of a worker's process
-// (server/worker/worker.h). The null device keeps them in this process, so leaks are not checked.
+// (server/worker/channels/worker.h). The null device keeps them in this process, so leaks are not
+// checked.
 extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return 1; }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

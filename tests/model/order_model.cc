@@ -21,8 +21,8 @@
 #include <utility>
 
 #include "protocol/calls/handle_form.h"
-#include "server/worker/executor.h"
-#include "server/worker/outbox.h"
+#include "server/worker/execution/executor.h"
+#include "server/worker/execution/outbox.h"
 #include "tests/model/any_program.h"
 #include "tests/model/cuda_program.h"
 #include "tests/model/model.h"

@@ -12,7 +12,7 @@ import sys
 
 FACTS = ["driver_abi", "base"]
 PROTOCOL = ["protocol/limits.h", *FACTS]
-CLIENT = ["protocol", "transport", *FACTS]
+BELOW = ["protocol", "transport", *FACTS]
 # folder -> folders, and single headers, that it may include besides its own. The longest matching prefix
 # counts. No arrow turns back: tidy_test.py finds a circle.
 INCLUDES = {
@@ -27,21 +27,41 @@ INCLUDES = {
     "protocol/control": ["protocol/auth", "protocol/calls", *PROTOCOL],
     "transport": ["base"],
     "client": [],
-    "client/process": CLIENT,
-    "client/devices": CLIENT,
-    "client/log": ["client/process", *CLIENT],
-    "client/stats": ["client/process", *CLIENT],
-    "client/progress": ["client/log", "client/process", *CLIENT],
-    "client/bulk": ["client/progress", "client/log", "client/process", *CLIENT],
-    "client/session": ["client/bulk", "client/progress", "client/stats", "client/log", "client/process", *CLIENT],
-    "client/attach": ["client/session", "client/process", *CLIENT],
-    "client/control": ["client/attach", *CLIENT],
-    "client/interpose": ["client", *CLIENT],
+    "client/process": BELOW,
+    "client/devices": BELOW,
+    "client/log": ["client/process", *BELOW],
+    "client/stats": ["client/process", *BELOW],
+    "client/progress": ["client/log", "client/process", *BELOW],
+    "client/bulk": ["client/progress", "client/log", "client/process", *BELOW],
+    "client/session": ["client/bulk", "client/progress", "client/stats", "client/log", "client/process", *BELOW],
+    "client/attach": ["client/session", "client/process", *BELOW],
+    "client/control": ["client/attach", *BELOW],
+    "client/interpose": ["client", *BELOW],
     "client/nvjitlink": FACTS,
     # The server opens drivers at run time. The emulated one is a driver like any.
-    "server": CLIENT,
+    "server": [],
+    "server/driver": BELOW,
+    "server/exchange": BELOW,
+    "server/images": BELOW,
+    "server/handover": BELOW,
+    "server/bulk": ["server/driver", *BELOW],
+    "server/worker/stats": BELOW,
+    "server/worker/sandbox": ["server/handover", *BELOW],
+    "server/worker/execution": ["server/worker/stats", "server/bulk", "server/driver", *BELOW],
+    "server/worker/channels": ["server/worker/execution", "server/worker/stats", "server/handover", "server/bulk",
+                               *BELOW],
+    "server/handlers": ["server/worker/execution", "server/worker/stats", "server/images", "server/exchange",
+                        "server/driver", *BELOW],
+    "server/worker": ["server/handlers", "server/worker", "server/handover", "server/images", "server/exchange",
+                      "server/driver", *BELOW],
+    "server/daemon/links": BELOW,
+    "server/daemon/users": ["server/handover", *BELOW],
+    "server/daemon/workers": ["server/daemon/users", "server/handover", "server/exchange", *BELOW],
+    "server/daemon/leases": ["server/daemon/workers", "server/daemon/users", "server/handover", *BELOW],
+    "server/daemon/config": ["server/daemon/workers", "server/daemon/users", "server/handover", *BELOW],
+    "server/daemon": ["server/daemon", "server/handover", "server/images", "server/exchange", *BELOW],
     "emulated": FACTS,
-    "tools": ["client", *CLIENT],
+    "tools": ["client", *BELOW],
 }
 # The only file of both layers: it writes the messages of the control connection as the schema has
 # them.
@@ -49,7 +69,8 @@ EXCEPTIONS = {
     "protocol/control": {"transport/transport.h": re.compile(r"^protocol/control/control\.(h|cc)$")},
     # The emulated device's own rules check gpurund's file. They are text, and contain nothing of
     # the driver.
-    "server": {"emulated/setting_words.h": re.compile(r"^server/daemon/config_emulated\.cc$")},
+    "server/daemon/config": {
+        "emulated/setting_words.h": re.compile(r"^server/daemon/config/config_emulated\.cc$")},
 }
 LINES_MAX = 600
 COLUMNS_MAX = 100

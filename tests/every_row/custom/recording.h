@@ -26,8 +26,8 @@ std::string line_of(const Seen& seen, const std::string& function);
 // registration of staging memory.
 bool is_housekeeping(const std::string& line);
 // Removes the worker's checks whether a stream is done: a query whether it captures, followed by a
-// query whether it is done (server/worker/executor.cc, context_is_done()). No trial makes both
-// queries.
+// query whether it is done (server/worker/execution/executor.cc, context_is_done()). No trial makes
+// both queries.
 std::vector<std::string> without_looks(std::vector<std::string> lines);
 // Whether the call uses an event that stands for none of the program's events.
 bool is_on_an_own_event(const std::string& line);

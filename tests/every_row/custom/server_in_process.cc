@@ -14,7 +14,7 @@
 #include "protocol/control/rows_agreement.h"
 #include "server/driver/driver_functions.h"
 #include "server/handlers/handlers.h"
-#include "server/worker/worker.h"
+#include "server/worker/channels/worker.h"
 
 namespace gpurun::every_row {
 namespace {

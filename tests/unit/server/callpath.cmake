@@ -15,7 +15,7 @@ gpurun_test(server_callpath_test unit
                     "${CMAKE_CURRENT_LIST_DIR}/staging_test.cc"
             LIBRARIES gpurun_server_callpath gpurun_transport_testing)
 gpurun_test(image_folder_test unit
-            SOURCES image_folder_test.cc ${CMAKE_SOURCE_DIR}/server/worker/worker_user.cc
+            SOURCES image_folder_test.cc ${CMAKE_SOURCE_DIR}/server/worker/sandbox/worker_user.cc
             LIBRARIES gpurun_server_images)
 gpurun_test(hot_calls_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/hot_calls_test.cc"
             LIBRARIES gpurun_server_handlers gpurun_server_callpath gpurun_transport_testing)

@@ -1,5 +1,5 @@
 // Completions: when settle() returns, all completed work has been reported, by whatever thread.
-#include "server/worker/completions.h"
+#include "server/worker/execution/completions.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // ContextStreams: checks whether a context is done by its streams with work, and only by those.
-#include "server/worker/context_streams.h"
+#include "server/worker/execution/context_streams.h"
 
 #include <gtest/gtest.h>
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "protocol/control/local_address.h"
-#include "server/daemon/handshake_admission.h"
-#include "server/daemon/peer_source.h"
+#include "server/daemon/links/handshake_admission.h"
+#include "server/daemon/links/peer_source.h"
 #include "tests/unit/server/daemon_under_test.h"
 #include "transport/tcp/connection.h"
 

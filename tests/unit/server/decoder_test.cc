@@ -1,7 +1,7 @@
 // Decoder: the log channel of the worker. Each record is passed on once and in order, whatever the
 // client repeats. Gaps, foreign frames and false acknowledgements end the session. Replies are
 // numbered, kept and acknowledged.
-#include "server/worker/decoder.h"
+#include "server/worker/execution/decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

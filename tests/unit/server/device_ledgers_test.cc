@@ -1,6 +1,6 @@
 // DeviceLedgers: the hand-over of the emulated devices' ledgers. No worker, not even a malicious
 // one, leaves anything in a ledger. The worker's environment names the ledgers.
-#include "server/daemon/device_ledgers.h"
+#include "server/handover/device_ledgers.h"
 
 #include <errno.h>
 #include <fcntl.h>

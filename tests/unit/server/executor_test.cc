@@ -1,7 +1,7 @@
 // Executor: the worker from its connection to its driver. Calls reach the driver in CUDA's order
 // with their context current, replies reach the client, and a waiting or blocking call delays no
 // other.
-#include "server/worker/executor.h"
+#include "server/worker/execution/executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <future>
 #include <thread>
 
-#include "server/worker/observer.h"
-#include "server/worker/worker.h"
+#include "server/worker/channels/worker.h"
+#include "server/worker/stats/observer.h"
 #include "tests/unit/server/executor_under_test.h"
 
 namespace gpurun::server {

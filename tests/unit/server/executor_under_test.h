@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "protocol/calls/handle_form.h"
-#include "server/worker/executor.h"
-#include "server/worker/outbox.h"
+#include "server/worker/execution/executor.h"
+#include "server/worker/execution/outbox.h"
 #include "transport/loopback/connection.h"
 
 namespace gpurun::server {

@@ -1,11 +1,11 @@
 // Handle table: the worker trusts no handle. It checks kind, lifetime and form, and returns
 // failures of creations. A value that the driver has reused belongs to its newest owner.
-#include "server/worker/handles.h"
+#include "server/worker/execution/handles.h"
 
 #include <gtest/gtest.h>
 
 #include "protocol/calls/handle_form.h"
-#include "server/worker/call.h"
+#include "server/worker/execution/call.h"
 
 namespace gpurun::server {
 namespace {

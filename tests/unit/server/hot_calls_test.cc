@@ -1,6 +1,6 @@
 // Hot calls: hot records reach the driver with exactly their contents. Handles are translated, and
 // parameter blocks and values are unchanged. Contents that the worker cannot check are refused.
-#include "server/worker/hot_calls.h"
+#include "server/worker/execution/hot_calls.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include "driver_abi/cuda_abi.h"
 #include "protocol/calls/handle_form.h"
 #include "server/handlers/handlers.h"
-#include "server/worker/executor.h"
-#include "server/worker/outbox.h"
-#include "server/worker/worker.h"
+#include "server/worker/channels/worker.h"
+#include "server/worker/execution/executor.h"
+#include "server/worker/execution/outbox.h"
 #include "transport/loopback/connection.h"
 
 namespace gpurun::server {

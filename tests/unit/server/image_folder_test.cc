@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "server/images/image_keeper.h"
-#include "server/worker/worker_user.h"
+#include "server/worker/sandbox/worker_user.h"
 
 namespace gpurun::server {
 namespace {

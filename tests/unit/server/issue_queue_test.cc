@@ -1,6 +1,6 @@
 // IssueQueue: calls that CUDA orders are issued in log order, and no other call waits. Each test
 // holds one call (its bytes have not arrived) and checks which calls pass it.
-#include "server/worker/issue_queue.h"
+#include "server/worker/execution/issue_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

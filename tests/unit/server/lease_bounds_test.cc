@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "protocol/limits.h"
-#include "server/daemon/connection_closer.h"
-#include "server/daemon/lease_book.h"
-#include "server/daemon/lease_queue.h"
+#include "server/daemon/leases/lease_book.h"
+#include "server/daemon/leases/lease_queue.h"
+#include "server/daemon/links/connection_closer.h"
 #include "transport/loopback/connection.h"
 
 namespace gpurun::server {

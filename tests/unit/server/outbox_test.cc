@@ -1,7 +1,7 @@
 // Outbox: decides which copies' bytes travel on the log. After goodbye() returns, the caller may
 // hang up at once. If another thread is sending, that thread also sends the goodbye. An earlier
 // return would lose the goodbye, and with it the reason of the session's end.
-#include "server/worker/outbox.h"
+#include "server/worker/execution/outbox.h"
 
 #include <gtest/gtest.h>
 

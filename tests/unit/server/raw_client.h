@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "protocol/log/frame_reader.h"
-#include "server/worker/worker.h"
+#include "server/worker/channels/worker.h"
 #include "tests/unit/server/step_device.h"
 #include "transport/loopback/connection.h"
 

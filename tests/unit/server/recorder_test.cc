@@ -1,6 +1,6 @@
 // Worker recorder: a recording stays within its bounds, and goes to the client in pieces that fit
 // together although more is recorded meanwhile.
-#include "server/worker/recorder.h"
+#include "server/worker/stats/recorder.h"
 
 #include <gtest/gtest.h>
 

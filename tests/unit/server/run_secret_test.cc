@@ -1,6 +1,6 @@
 // Run secret: the secret that a daemon creates for its run. No other user can read it. The secret
 // of an ended daemon is replaced. No other daemon replaces or removes the secret of a living one.
-#include "server/daemon/run_secret.h"
+#include "server/daemon/users/run_secret.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

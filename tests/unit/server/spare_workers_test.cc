@@ -1,7 +1,7 @@
 // SpareWorkers: as many workers wait for a lease as were requested. Each is given away once, to a
 // lease that it fits. Failing ones are replaced more and more rarely. None is started while others
 // need the processors. No time passes here: everything is due at once, or in an hour.
-#include "server/daemon/spare_workers.h"
+#include "server/daemon/workers/spare_workers.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>

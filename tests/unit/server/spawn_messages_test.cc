@@ -13,9 +13,9 @@
 
 #include "base/descriptor_message.h"
 #include "protocol/control/control.h"
-#include "server/daemon/spawn_assignment.h"
-#include "server/daemon/spawn_hand_over.h"
-#include "server/daemon/spawn_joining.h"
+#include "server/handover/spawn_assignment.h"
+#include "server/handover/spawn_hand_over.h"
+#include "server/handover/spawn_joining.h"
 
 namespace gpurun::server {
 namespace {

@@ -14,8 +14,8 @@
 #include "driver_abi/row.h"
 #include "protocol/control/control.h"
 #include "protocol/control/rows_agreement.h"
-#include "server/daemon/spawn_assignment.h"
-#include "server/daemon/spawn_hand_over.h"
+#include "server/handover/spawn_assignment.h"
+#include "server/handover/spawn_hand_over.h"
 #include "transport/shm/connection.h"
 #include "transport/tcp/connection.h"
 

@@ -1,7 +1,7 @@
 // Waits and queries on the worker: a wait delays no other call. A completed event is reported
 // before the client asks again. The output of kernels arrives before the reply that lets the
 // program go on.
-#include "server/worker/synchronize.h"
+#include "server/worker/execution/synchronize.h"
 
 #include <gtest/gtest.h>
 

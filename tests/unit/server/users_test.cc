@@ -1,6 +1,6 @@
 // Users: the bounds of a user with a token, changes of the file of tokens while the daemon runs,
 // and an audit log that is whole, readable, and safe against floods and forgery.
-#include "server/daemon/users.h"
+#include "server/daemon/users/users.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -23,9 +23,9 @@
 #include <sstream>
 #include <thread>
 
-#include "server/daemon/audit.h"
-#include "server/daemon/server_identity.h"
-#include "server/daemon/tokens.h"
+#include "server/daemon/users/audit.h"
+#include "server/daemon/users/server_identity.h"
+#include "server/daemon/users/tokens.h"
 
 namespace gpurun::server {
 namespace {

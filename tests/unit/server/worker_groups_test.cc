@@ -1,7 +1,7 @@
 // Worker control groups: the right lines go to the right files before the worker is moved into its
 // group. A daemon leaves groups of others alone. The hierarchy is a folder here, so the kernel's
 // part is not covered.
-#include "server/daemon/worker_groups.h"
+#include "server/daemon/workers/worker_groups.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

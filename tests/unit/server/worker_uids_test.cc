@@ -1,6 +1,6 @@
 // Worker user numbers: each is lent to one worker of the whole machine, however many daemons use
 // one range. If two workers shared one, the end of the first would kill the second.
-#include "server/daemon/worker_uids.h"
+#include "server/daemon/workers/worker_uids.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

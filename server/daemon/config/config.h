@@ -1,0 +1,107 @@
+// Settings of gpurund: a TOML file, which the command line overrides.
+//
+//   listen = "127.0.0.1:4790"      # HOST[:PORT]
+//   driver = "real"                # real, emulated, or an absolute path
+//   worker = "/usr/libexec/gpurun/gpurun-worker"
+//
+//   secret-file = "/etc/gpurun/secret"
+//   insecure-plaintext = false
+//   tokens = "/var/lib/gpurun/tokens"   # or "none"
+//   audit = "syslog"               # or "none", or a file. Default: what the machine has
+//
+//   tls = false                    # true: also within this machine
+//   tls-certificate = "/etc/gpurun/certificate.pem"
+//   tls-key = "/etc/gpurun/key.pem"
+//
+//   worker-uids = [2000000000, 2000004095]   # first and last, or "none"
+//   confinement = "full"           # or "none"
+//   worker-memory = "16GiB"        # or a number of bytes. 0: from the devices
+//   spare-workers = 1              # workers that wait for a lease
+//   spare-level = "mapped"         # or "initialised"
+//
+//   cache = "/var/cache/gpurun"    # or "none"
+//   cache-bytes = "4GiB"
+//   log = "warning"                # error, warning, info, debug, trace
+//
+//   [emulated]                     # keys of GPURUN_EMULATED, which overrides them
+//   devices = 2
+//   memory = "4GiB"
+//   capability = 9.0
+//
+//   [every-user]                   # the bounds of each user with a token
+//   max-leases = 4
+//   [user.anna]                    # overrides [every-user] for one user
+//   max-gpus = 2
+//   max-sessions = 16
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "server/daemon/users/users.h"
+#include "server/daemon/workers/worker_uids.h"
+
+namespace gpurun::server {
+
+struct Config {
+  std::string listen = "127.0.0.1";
+  std::string driver = "real";
+  std::string worker;  // Empty: beside this program.
+  std::string secret_file;
+  int secret_fd = -1;
+  int ready_fd = -1;
+  bool for_one_run = false;  // DaemonOptions::for_one_run.
+  bool insecure_plaintext = false;
+  std::string tokens;        // The file of users' tokens. "none": no tokens.
+  bool tokens_told = false;  // False: protocol::default_token_file().
+  std::string audit;         // Empty: the system's log, else a file in the state folder.
+  UserLimitsTable user_limits;
+  bool tls = false;             // Only TLS, also within this machine.
+  std::string tls_certificate;  // Both or neither. Neither: the server makes its own.
+  std::string tls_key;
+  UidRange worker_uids;           // Used by root only.
+  bool worker_uids_told = false;  // The operator chose them, so they must be usable.
+  std::string confinement = "full";
+  std::uint64_t worker_memory = 0;  // ProcessSettings::worker_memory_bytes.
+  std::uint64_t spare_workers = 1;
+  bool spare_workers_told = false;  // False: a server of one run has none.
+  std::string spare_level = "mapped";
+  // The folder for data that outlives a session. "none" or empty: no such folder.
+  std::string cache;
+  bool cache_told = false;  // False: default_cache().
+  std::uint64_t cache_bytes = std::uint64_t{4} << 30;
+  std::string log = "warning";
+  std::string emulated;  // [emulated], in the form of GPURUN_EMULATED.
+  // "PATH:LINE" of each key that a file has set.
+  std::map<std::string, std::string> origins;
+};
+
+// Reads `path` and overrides `config`. kUnavailable: no such file. kInvalidArgument, with
+// "PATH:LINE: ...": not TOML, an unknown key, a value of the wrong kind or out of range, or an
+// error of config_text().
+Status read_config_file(const std::string& path, Config* config);
+
+// All keys of the file, tables included.
+std::vector<std::string_view> setting_names();
+// Checks the value of a setting. The message follows the setting's name.
+Status check_setting(std::string_view name, const Config& config);
+
+// The names of settings that differ.
+struct ConfigChanges {
+  std::vector<std::string> heeded;      // A running gpurund adopts them (server/daemon/reload.h).
+  std::vector<std::string> at_restart;  // They need a restart.
+};
+ConfigChanges changes_between(const Config& before, const Config& after);
+
+// The cache folder that the service manager gave to this daemon, else one in its user's folders
+// (XDG Base Directory Specification). Empty: the environment names none.
+std::string default_cache();
+
+// Parses "FIRST-LAST" or "none", as --worker-uids takes it.
+Result<UidRange> parse_uid_range(const std::string& text);
+
+}  // namespace gpurun::server

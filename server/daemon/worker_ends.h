@@ -1,9 +1,0 @@
-// Worker exit codes: statuses beyond 0 and 1 by which a worker tells its daemon why it ended.
-#pragma once
-
-namespace gpurun::server {
-
-inline constexpr int kExitForbiddenCall = 85;  // server/worker/system_call_filter.h
-inline constexpr int kExitMemoryLimit = 86;    // server/worker/confinement.h
-
-}  // namespace gpurun::server

@@ -1,0 +1,54 @@
+// WorkerWords: read as it comes, and passed on line by line.
+#include "server/daemon/workers/worker_words.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/printable.h"
+
+namespace gpurun::server {
+namespace {
+
+// A sanitizer's report has some tens of KiB.
+constexpr std::size_t kWordsMax = std::size_t{256} << 10;
+constexpr std::size_t kLineMax = 4096;
+
+}  // namespace
+
+void WorkerWords::pass_on() {
+  char piece[4096];
+  while (fd_.valid()) {
+    const ssize_t got = read(fd_.get(), piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) break;
+    if (got <= 0) return end();
+    take({piece, static_cast<std::size_t>(got)});
+    said_ += static_cast<std::size_t>(got);
+    if (said_ > kWordsMax) {
+      take("\n(more is not logged)\n");
+      return end();
+    }
+  }
+}
+
+void WorkerWords::end() {
+  if (!line_.empty()) take("\n");
+  fd_.reset();
+}
+
+void WorkerWords::take(std::string_view text) {
+  for (const char character : text) {
+    if (character == '\n' || line_.size() == kLineMax) flush();
+    if (character == '\n') continue;
+    line_ += character == '\t' ? ' ' : character;
+  }
+}
+
+void WorkerWords::flush() {
+  std::fprintf(stderr, "%s%s\n", prefix_.c_str(), printable(line_).c_str());
+  line_.clear();
+}
+
+}  // namespace gpurun::server

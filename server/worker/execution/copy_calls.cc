@@ -1,0 +1,162 @@
+// Copy calls: a copy proceeds chunk by chunk, as its bytes come or as the device delivers them.
+#include "server/worker/execution/copy_calls.h"
+
+#include <utility>
+#include <vector>
+
+#include "server/bulk/bulk_lanes.h"
+#include "server/worker/execution/completions.h"
+#include "server/worker/execution/copy_parts.h"
+#include "server/worker/execution/executor.h"
+#include "server/worker/execution/thread_context.h"
+
+namespace gpurun::server {
+namespace {
+
+using protocol::RecordHeader;
+
+constexpr int kErrorCaptureUnsupported = 900;  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (cuda.h).
+// Chunks behind one event. Fewer events cost less, and the client still learns soon that slots are
+// free.
+constexpr std::size_t kChunksPerEvent = 8;
+
+// Returns 0 when the call can be served. Checked once, except arrays, which may have ended
+// meanwhile.
+int first_look(Call& call, const CopyParts& parts) {
+  if (parts.result() != 0) return parts.result();
+  if (call.scratch[0] != 0) return 0;
+  call.scratch[0] = 1;
+  if (call.executor().bulk() == nullptr) return kErrorNotSupported;
+  // A graph would keep the address of a slot and use it when the slot belongs to another copy.
+  return is_capturing(call.driver(), call.driver_stream()) ? kErrorCaptureUnsupported : 0;
+}
+
+// Issues the chunks that have come, at most as many as one event covers. Returns 0 or the CUresult.
+int give_chunks(Call& call, const CopyParts& parts, bool* gave) {
+  Executor& executor = call.executor();
+  BulkLanes& bulk = *executor.bulk();
+  const RecordHeader& header = call.header();
+  std::vector<BulkIn::Chunk> chunks;
+  int result = 0;
+  while (result == 0 && chunks.size() < kChunksPerEvent) {
+    const std::byte* at = bulk.in().at_hand(header.bulk);
+    if (at == nullptr) break;
+    if (!executor.may_use(call, bulk.staging_in(), at, parts.copy().bytes)) break;
+    const auto chunk = bulk.in().next(header.bulk);
+    if (!chunk.has_value()) break;  // The transfer was abandoned just now.
+    chunks.push_back(*chunk);
+    result = parts.in(chunk->bytes, chunk->offset, chunk->size);
+  }
+  *gave = !chunks.empty();
+  if (chunks.empty()) return 0;
+  const bool last = result == 0 && bulk.in().all_given(header.bulk);
+  const auto retire = [&bulk, &executor, header, last, chunks](int ended) {
+    for (const BulkIn::Chunk& chunk : chunks) bulk.in().retired(header.bulk, chunk);
+    // Earlier parts fail with the last one, because a stream that has failed stays failed.
+    if (ended != 0 && last) executor.report_failure(header, ended);
+  };
+  const int recorded =
+      executor.completions().after(call.driver_context(), call.driver_stream(), retire);
+  if (recorded != 0) {
+    for (const BulkIn::Chunk& chunk : chunks) bulk.in().retired(header.bulk, chunk);
+  }
+  return result != 0 ? result : recorded;
+}
+
+// The bytes go in the reply. scratch[1] is the slot, scratch[2] the number of bytes.
+int reply_with_bytes(Call& call) {
+  auto* slot = reinterpret_cast<std::byte*>(call.scratch[1]);
+  call.set_reply({slot, static_cast<std::size_t>(call.scratch[2])});
+  call.executor().bulk()->out().give_slot(slot);
+  return 0;
+}
+
+// Without a free slot the caller that takes one notices that, and is woken when a slot is free.
+bool next_may_be_used(Call& call, std::uint64_t bytes) {
+  Staging& staging = call.executor().bulk()->staging_out();
+  const std::byte* next = staging.next();
+  return next == nullptr || call.executor().may_use(call, staging, next, bytes);
+}
+
+CallOutcome copy_to_reply(Call& call, const CopyParts& parts) {
+  BulkLanes& bulk = *call.executor().bulk();
+  const std::size_t bytes = parts.copy().bytes;
+  if (bytes == 0) return CallOutcome::after_stream([](Call&) { return 0; });
+  if (!next_may_be_used(call, bytes)) return CallOutcome::held();
+  std::byte* slot = bulk.out().take_slot();
+  if (slot == nullptr) return CallOutcome::held();
+  const int result = parts.out(slot, 0, bytes);
+  if (result != 0) {
+    bulk.out().give_slot(slot);
+    return CallOutcome::done(result);
+  }
+  call.scratch[1] = reinterpret_cast<std::uintptr_t>(slot);
+  call.scratch[2] = bytes;
+  return CallOutcome::after_stream(reply_with_bytes);
+}
+
+}  // namespace
+
+CallOutcome run_copy_in(Call& call) {
+  const CopyParts parts(call);
+  if (const int result = first_look(call, parts); result != 0) return CallOutcome::done(result);
+  const RecordHeader& header = call.header();
+  BulkLanes& bulk = *call.executor().bulk();
+  BulkIn& in = bulk.in();
+  // Registered while the bytes are on their way. A program that copies in mostly copies out
+  // afterwards.
+  call.executor().register_ahead(call, bulk.staging_in(), parts.copy().bytes);
+  call.executor().register_ahead(call, bulk.staging_out(), 0);
+  int result = in.expect_copy(header.bulk, header.sequence, parts.copy().bytes);
+  const bool in_turn = (header.flags & protocol::kFlagBulkOnDemand) != 0;
+  if (result == 0 && in_turn && call.scratch[1] == 0) {
+    call.scratch[1] = 1;
+    result = call.executor().want_bytes(call);
+  }
+  for (bool gave = true; result == 0 && gave;) result = give_chunks(call, parts, &gave);
+  if (result != 0) return CallOutcome::done(result);
+  if (!in.all_given(header.bulk)) return CallOutcome::held();
+  if (!call.awaited()) return CallOutcome::done(0);
+  return CallOutcome::after_stream([](Call&) { return 0; });
+}
+
+CallOutcome run_copy_out(Call& call) {
+  const CopyParts parts(call);
+  if (const int result = first_look(call, parts); result != 0) return CallOutcome::done(result);
+  const std::uint64_t bytes = parts.copy().bytes;
+  const RecordHeader& header = call.header();
+  if (header.bulk == 0) return copy_to_reply(call, parts);
+  Executor& executor = call.executor();
+  BulkOut& out = executor.bulk()->out();
+  if (bytes == 0) return CallOutcome::done(kErrorInvalidValue);
+  const unsigned lanes = executor.bulk()->lanes_for(parts.connections());
+  if (const int result = out.open(header.bulk, header.sequence, bytes, lanes); result != 0) {
+    return CallOutcome::done(result);
+  }
+  while (next_may_be_used(call, bytes)) {
+    const BulkOut::Chunk chunk = out.next(header.bulk);
+    if (chunk.bytes == nullptr) break;
+    int result = parts.out(chunk.bytes, chunk.offset, chunk.size);
+    const bool report = !call.awaited() && chunk.offset + chunk.size == bytes;
+    if (result == 0) {
+      const auto ended = [&out, &executor, header, chunk, report](int how) {
+        out.copied(header.bulk, chunk, how);
+        if (how != 0 && report) executor.report_failure(header, how);
+      };
+      // A program that wants a few bytes asks for them with its next call.
+      const auto heard = executor.bulk()->may_carry(bytes) ? Completions::Heard::kAsked
+                                                           : Completions::Heard::kUnasked;
+      result =
+          executor.completions().after(call.driver_context(), call.driver_stream(), ended, heard);
+    }
+    if (result == 0) continue;
+    out.copied(header.bulk, chunk, result);
+    return CallOutcome::done(result);
+  }
+  if (!out.all_given(header.bulk)) return CallOutcome::held();
+  if (!call.awaited()) return CallOutcome::done(0);
+  return CallOutcome::after_stream(
+      [](Call& waiting) { return waiting.executor().bulk()->out().result(waiting.header().bulk); });
+}
+
+}  // namespace gpurun::server

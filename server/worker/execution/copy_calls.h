@@ -1,0 +1,15 @@
+// Copy calls: the handlers of copies with bytes that travel beside the log, or in the reply.
+#pragma once
+
+#include "server/worker/execution/call.h"
+
+namespace gpurun::server {
+
+// Form::kCopyIn. The call is held until its bytes have come. Each chunk goes to the device when it
+// is here. With kFlagBulkOnDemand the worker requests the bytes once the stream has reached the
+// copy.
+CallOutcome run_copy_in(Call& call);
+// Form::kCopyOut.
+CallOutcome run_copy_out(Call& call);
+
+}  // namespace gpurun::server

@@ -1,0 +1,510 @@
+// Executor: what happens to a call. It runs at once (executor_run.cc) or is queued, held, parked or
+// answered.
+#include "server/worker/execution/executor.h"
+
+#include <string>
+#include <utility>
+
+#include "base/thread_name.h"
+#include "server/worker/execution/executor_state.h"
+#include "server/worker/execution/thread_context.h"
+
+namespace gpurun::server {
+namespace {
+
+constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING (cuda.h).
+// The approximate cost of a queued call besides its record.
+constexpr std::size_t kCallBytes = 1024;
+// Streams with remembered flags. Beyond this all are forgotten and queried again.
+constexpr std::size_t kTraitsMax = 4096;
+// Completions that are mostly asked for at once get their helpers after this many further calls.
+constexpr unsigned kCallsUnattendedMax = 16;
+
+std::atomic<std::uint64_t> next_id{1};
+
+}  // namespace
+
+std::uint64_t next_executor_id() noexcept { return next_id++; }
+
+// Call
+
+HandleTable::Found Call::resolve_stream(std::uint64_t client_stream) {
+  return executor_->state_->resolve(client_stream, header_.lane, header_.context);
+}
+HandleTable& Call::handles() noexcept { return executor_->handles(); }
+const DriverFunctions& Call::driver() const noexcept { return executor_->options().driver; }
+void* Call::user() const noexcept { return executor_->options().user; }
+
+int Call::fetch_bulk() {
+  BulkLanes* lanes = executor_->bulk();
+  if (bulk_ != nullptr || header_.bulk == 0) return 0;
+  if (lanes == nullptr) return kErrorNotSupported;
+  return lanes->in().fetch_whole(header_.bulk, header_.sequence, &bulk_);
+}
+
+MutableBytes Call::reserve_reply(std::size_t byte_count) {
+  if (byte_count > protocol::kReplyPayloadBytesMax) return {};
+  reply_.resize(byte_count);
+  return reply_;
+}
+void Call::set_reply(ByteView bytes) { reply_.assign(bytes.begin(), bytes.end()); }
+
+// Copies the payload of a call that outlives its frame.
+std::unique_ptr<Call> ExecutorState::keep(Call&& call) {
+  auto kept = std::make_unique<Call>(std::move(call));
+  if (kept->owned_.empty()) kept->owned_.assign(kept->payload_.begin(), kept->payload_.end());
+  kept->payload_ = kept->owned_;
+  return kept;
+}
+
+// Polls briefly, because waking a helper takes as long as the work that ends within a moment.
+// Polling stops where that is rare (docs/adr/0029). With the role: calls of other threads wait
+// meanwhile.
+bool ExecutorState::soon(const std::function<bool()>& ready) {
+  if (waited_briefly.exchange(false, std::memory_order_relaxed)) brief_look.slept({});
+  send_all();
+  return brief_look.wait(ready);
+}
+
+// For a helper: notes whether longer polling would have paid off.
+void ExecutorState::waited_since(BriefSpin::Clock::time_point begin) noexcept {
+  if (BriefSpin::Clock::now() - begin < 2 * BriefSpin::kSpan) {
+    waited_briefly.store(true, std::memory_order_relaxed);
+  }
+}
+
+void ExecutorState::park(std::unique_ptr<Call> call, const CallOutcome& outcome) {
+  std::shared_ptr<Call> shared = std::move(call);
+  const auto wait = outcome.wait;
+  const bool looked = outcome.ready != nullptr;
+  const BriefSpin::Clock::time_point begin = BriefSpin::Clock::now();
+  const Status started = parking->run([this, shared, wait, looked, begin] {
+    // The issuer has handled the stream and its barrier. Only the context is needed here.
+    const RecordHeader header = shared->header_;
+    shared->header_.order = Order::kLane;
+    int result = prepare(*shared);
+    shared->header_ = header;
+    if (result == 0) result = run_rest(*shared, wait);
+    if (looked) waited_since(begin);
+    forget_thread_context();
+    answer(*shared, result);
+  });
+  if (!started.ok()) answer(*shared, kErrorOutOfMemory);
+}
+
+void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome) {
+  if (outcome.kind == CallOutcome::Kind::kParked) {
+    if (outcome.ready == nullptr || !soon([&] { return outcome.ready(*call); })) {
+      return park(std::move(call), outcome);
+    }
+    return answer(*call, run_rest(*call, outcome.wait));
+  }
+  answer_after_stream(std::move(call), outcome.wait);
+}
+
+void ExecutorState::finish_awaited(std::unique_ptr<Call> call) {
+  const CallOutcome outcome = run(*call);
+  switch (outcome.kind) {
+    case CallOutcome::Kind::kDone:
+      return answer(*call, outcome.result);
+    case CallOutcome::Kind::kHeld:
+      return answer(*call, kErrorUnknown);  // The call has no queue to hold it in.
+    case CallOutcome::Kind::kParked:
+    case CallOutcome::Kind::kAfterStream:
+      return go_on(std::move(call), outcome);
+  }
+}
+
+void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&)) {
+  const std::shared_ptr<Call> shared = std::move(call);
+  const BriefSpin::Clock::time_point begin = BriefSpin::Clock::now();
+  const auto end = [this, shared, wait, begin](int result) {
+    waited_since(begin);
+    later([this, shared, wait, result] {
+      const int own = wait(*shared);
+      answer(*shared, result != 0 ? result : own, true);
+    });
+  };
+  const int result = completions.after(shared->driver_context_, shared->driver_stream_, end,
+                                       Completions::Heard::kAwaited);
+  if (result != 0) end(result);
+  run_due();
+}
+
+// Queues
+
+IssueQueue::StreamTraits ExecutorState::traits(const RecordHeader& header) {
+  IssueQueue::StreamTraits result;
+  if (header.order != Order::kStream || header.stream <= protocol::kStreamPerThread) return result;
+  if (const auto it = known_traits.find(header.stream); it != known_traits.end()) return it->second;
+  const HandleTable::Found found = handles.find(header.stream, HandleKind::kStream);
+  // This thread may have entered another context since, or no context, as for the release of a host
+  // function.
+  const HandleTable::Found context = handles.find(header.context, HandleKind::kContext);
+  unsigned flags = 0;
+  if (found.result != 0 || context.result != 0 ||
+      enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) != 0 ||
+      options.driver.cuStreamGetFlags(reinterpret_cast<void*>(found.value), &flags) != 0) {
+    return result;  // The call fails when it is issued.
+  }
+  result.blocking = (flags & kStreamNonBlocking) == 0;
+  void* home = nullptr;
+  if (options.driver.cuStreamGetCtx != nullptr &&
+      options.driver.cuStreamGetCtx(reinterpret_cast<void*>(found.value), &home) == 0) {
+    result.context =
+        handles.client_handle_of(reinterpret_cast<DriverValue>(home), HandleKind::kContext);
+  }
+  if (known_traits.size() >= kTraitsMax) known_traits.clear();
+  known_traits[header.stream] = result;
+  return result;
+}
+
+std::size_t ExecutorState::cost(const Call& call) { return call.header_.bytes + kCallBytes; }
+
+void ExecutorState::enqueue(std::unique_ptr<Call> call) {
+  queued_bytes += cost(*call);
+  const RecordHeader header = call->header_;
+  note_in_queue(header);
+  IssueQueue::Item* item = queue.push(header, traits(header), call.release());
+  if (queue.has_mark(header.sequence)) item = queue.barrier();
+  if (const EarlyKey key = early_key(header)) early[*key] = item;
+}
+
+void ExecutorState::forget_early(const IssueQueue::Item* item) {
+  const EarlyKey key = early_key(static_cast<const Call*>(item->user())->header_);
+  if (!key) return;
+  const auto found = early.find(*key);
+  if (found != early.end() && found->second == item) early.erase(found);
+}
+
+void ExecutorState::finish(IssueQueue::Item* item) {
+  const std::unique_ptr<Call> call(static_cast<Call*>(item->user()));
+  queued_bytes -= cost(*call);
+  forget_early(item);
+  queue.finish(item);
+  shrunk.notify_all();
+}
+
+void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
+  const auto end = [this, item] {
+    {
+      const std::lock_guard lock(wake_mutex);
+      ended.push_back(item);
+      awake = true;
+    }
+    woken.notify_one();
+  };
+  OwedEvents needed = needed_still(static_cast<Call*>(item->user())->header_);
+  begin_waiting();
+  const Status started = parking->run([this, item, end, needed = std::move(needed)] {
+    Call& call = *static_cast<Call*>(item->user());
+    wait_for(needed);
+    end_waiting();
+    CallOutcome outcome = run(call);
+    if (outcome.kind == CallOutcome::Kind::kParked) outcome.result = run_rest(call, outcome.wait);
+    // Such a call may block in the driver itself, so there is nothing to hold it for.
+    const bool wrong =
+        outcome.kind == CallOutcome::Kind::kHeld || outcome.kind == CallOutcome::Kind::kAfterStream;
+    if (wrong) outcome.result = kErrorUnknown;
+    answer(call, outcome.result);
+    end();
+  });
+  if (started.ok()) return;
+  end_waiting();
+  answer(*static_cast<Call*>(item->user()), kErrorOutOfMemory);
+  end();
+}
+
+// From now on the device keeps later calls of the client behind the context's work so far.
+void ExecutorState::issue_mark(IssueQueue::Item* item) {
+  const RecordHeader& header = static_cast<const Call*>(item->user())->header_;
+  if (const int result = mark_behind_context(header); result != 0) report(header, result, 0);
+  forget_early(item);
+  queue.finish(item);
+}
+
+void ExecutorState::issue(IssueQueue::Item* item) {
+  if (item->is_mark()) return issue_mark(item);
+  Call& call = *static_cast<Call*>(item->user());
+  if (call.header_.order == Order::kOrderedHost) return run_ordered_host(item);
+  if (is_question(call)) {
+    auto question = std::make_unique<Call>(std::move(call));
+    finish(item);
+    return answer_question(std::move(question));
+  }
+  if (OwedEvents needed = needed_still(call.header_); waits_for_others(call, needed)) {
+    auto waiting = std::make_shared<Call>(std::move(call));
+    finish(item);
+    return ask_behind(std::move(waiting), std::move(needed));
+  }
+  const CallOutcome outcome = run(call);
+  switch (outcome.kind) {
+    case CallOutcome::Kind::kHeld:
+      return queue.hold(item);
+    case CallOutcome::Kind::kDone:
+      answer(call, outcome.result);
+      return finish(item);
+    case CallOutcome::Kind::kParked:
+    case CallOutcome::Kind::kAfterStream: {
+      auto waiting = std::make_unique<Call>(std::move(call));
+      finish(item);
+      return go_on(std::move(waiting), outcome);
+    }
+  }
+}
+
+// Forgets the state of contexts that have ended.
+void ExecutorState::forget_contexts() {
+  if (!contexts_ended.exchange(false, std::memory_order_acq_rel)) return;
+  std::vector<std::uint64_t> contexts;
+  {
+    const std::lock_guard lock(wake_mutex);
+    contexts.swap(ended_contexts);
+  }
+  for (const std::uint64_t context : contexts) {
+    barrier.forget(context);
+    context_streams.forget(context);
+    std::erase_if(captures, [&](const auto& each) { return each.second == context; });
+  }
+}
+
+void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
+  forget_all_thread_contexts();
+  completions.forget(driver_context);
+  if (bulk != nullptr) {
+    bulk->staging_in().context_ended(driver_context);
+    bulk->staging_out().context_ended(driver_context);
+  }
+  {
+    const std::lock_guard lock(streams_mutex);
+    std::erase_if(per_thread_streams,
+                  [&](const auto& each) { return each.first.second == context; });
+  }
+  const std::lock_guard lock(wake_mutex);
+  ended_contexts.push_back(context);
+  contexts_ended.store(true, std::memory_order_release);
+}
+
+void ExecutorState::pump() {
+  {
+    const std::lock_guard lock(wake_mutex);
+    for (IssueQueue::Item* item : ended) finish(item);
+    ended.clear();
+  }
+  ask_again();
+  while (IssueQueue::Item* item = queue.take()) issue(item);
+}
+
+Status ExecutorState::accept(const RecordView& record) {
+  if (record.header.after_sequence != 0) {
+    return Status(Code::kProtocol, "a call that waits for another server's");
+  }
+  Call call;
+  call.header_ = record.header;
+  call.payload_ = record.payload;
+  call.executor_ = &executor;
+  if (observer != nullptr) call.decoded_ns_ = Observer::now();
+  expect_bulk(call);
+  const Order order = record.header.order;
+  if (is_question(call)) {
+    ask(std::make_unique<Call>(std::move(call)));
+    return {};
+  }
+  const bool at_once =
+      order == Order::kImmediate || (queue.empty() && order != Order::kOrderedHost);
+  if (!at_once) {
+    enqueue(keep(std::move(call)));
+    return {};
+  }
+  if (OwedEvents needed = needed_still(call.header_); waits_for_others(call, needed)) {
+    ask_behind(keep(std::move(call)), std::move(needed));
+    return {};
+  }
+  const CallOutcome outcome = run(call);
+  switch (outcome.kind) {
+    case CallOutcome::Kind::kDone:
+      answer(call, outcome.result);
+      break;
+    case CallOutcome::Kind::kParked:
+    case CallOutcome::Kind::kAfterStream:
+      go_on(keep(std::move(call)), outcome);
+      break;
+    case CallOutcome::Kind::kHeld:
+      if (order == Order::kImmediate) {
+        answer(call, kErrorUnknown);  // kImmediate has no queue to hold the call in.
+        break;
+      }
+      enqueue(keep(std::move(call)));
+      queue.hold(queue.take());
+      break;
+  }
+  return {};
+}
+
+// With the role, which is released while waiting.
+Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
+  const auto turn = [this] { return client_turns.load(std::memory_order_acquire) != 0; };
+  const auto goes_on = [&] {
+    return queued_bytes <= options.queued_bytes_max || turn() || !outbox.failure().ok();
+  };
+  while (!goes_on()) {
+    send_all();  // The client may wait for these.
+    completions.attend();
+    shrunk.wait(lock);
+  }
+  if (queued_bytes <= options.queued_behind_client_bytes_max || !turn()) return {};
+  return Status(Code::kResourceExhausted,
+                "more than " + std::to_string(options.queued_behind_client_bytes_max >> 20) +
+                    " MiB of calls were made behind a host function that has not returned");
+}
+
+void ExecutorState::serve() {
+  name_this_thread("gpurun-execute");
+  for (;;) {
+    bool look = false;
+    {
+      std::unique_lock lock(wake_mutex);
+      const auto called = [this] { return awake || stopping; };
+      if (look_at.has_value()) {
+        woken.wait_until(lock, *look_at, called);
+        look = std::chrono::steady_clock::now() >= *look_at;
+      } else {
+        woken.wait(lock, called);
+      }
+      if (stopping) return;
+      awake = false;
+      if (look) look_at.reset();
+    }
+    const std::lock_guard lock(role);
+    if (stopping) return;
+    issue_held(look);
+  }
+}
+
+// With the role.
+void ExecutorState::issue_held(bool look) {
+  const BulkLanes::Gathering gathering(bulk);
+  queue.retry_held();
+  pump();
+  if (look) tell_standing();
+  send_all();
+  completions.attend();
+  shrunk.notify_all();  // Wakes threads that wait for a client that is gone, too.
+}
+
+// Executor
+
+Executor::Executor(const WorkerOptions& options, Outbox& outbox, BulkLanes* bulk)
+    : state_(std::make_unique<ExecutorState>(*this, options, outbox, bulk)) {
+  state_->bound.set_wake([](void* of) { static_cast<Executor*>(of)->wake(); }, this);
+  state_->thread = std::thread([this] { state_->serve(); });
+}
+
+Executor::~Executor() {
+  state_->end();
+  {
+    const std::scoped_lock lock(state_->role, state_->wake_mutex);
+    state_->stopping = true;
+  }
+  state_->end();  // A handler may have set it meanwhile. No handler runs any more.
+  state_->woken.notify_all();
+  state_->thread.join();
+  ExecutorState& state = *state_;
+  state.completions.stop();
+  state.parking.reset();  // Ends once the helpers' calls have returned.
+  state.queue.clear([](void* user) { delete static_cast<Call*>(user); });
+}
+
+Status Executor::accept(std::span<const RecordView> calls) {
+  ExecutorState& state = *state_;
+  std::unique_lock lock(state.role);
+  const BulkLanes::Gathering gathering(state.bulk);
+  for (const RecordView& call : calls) {
+    GPURUN_RETURN_IF_ERROR(state.wait_for_room(lock));
+    GPURUN_RETURN_IF_ERROR(state.accept(call));
+    state.pump();
+    if (++state.calls_unattended >= kCallsUnattendedMax) {
+      state.calls_unattended = 0;
+      state.completions.attend();
+    }
+  }
+  state.send_all();
+  return state.outbox.failure();
+}
+
+void Executor::wake() noexcept {
+  {
+    const std::lock_guard lock(state_->wake_mutex);
+    state_->awake = true;
+  }
+  state_->woken.notify_one();
+}
+
+void Executor::go_on() noexcept {
+  const std::unique_lock lock(state_->role, std::try_to_lock);
+  if (!lock.owns_lock()) return wake();
+  if (!state_->stopping) state_->issue_held(false);
+}
+
+HandleTable& Executor::handles() noexcept { return state_->handles; }
+const WorkerOptions& Executor::options() const noexcept { return state_->options; }
+BulkLanes* Executor::bulk() noexcept { return state_->bulk; }
+void Executor::received(std::size_t records, std::size_t bytes) noexcept {
+  if (state_->observer != nullptr) state_->observer->count_batch(records, bytes);
+}
+void Executor::idle() { state_->completions.attend(); }
+bool Executor::context_is_known(const Call& call) {
+  return state_->context_streams.is_known(call.header().context);
+}
+void Executor::begin_context_wait(const Call& call) {
+  state_->context_streams.begin_wait(call.header().context);
+}
+void Executor::end_context_wait() { state_->context_streams.end_wait(); }
+bool Executor::context_is_done(const Call& call) {
+  return state_->context_streams.done(
+      call.header().context, [this](void* stream) { return state_->stream_is_done(stream); });
+}
+Completions& Executor::completions() noexcept { return state_->completions; }
+void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context) {
+  state_->context_ended(context, reinterpret_cast<void*>(driver_context));
+}
+EventBook& Executor::events() noexcept { return state_->events; }
+void Executor::tell_event_done(const RecordHeader& about, std::uint64_t event,
+                               std::uint64_t record) {
+  state_->tell_event_done(about, event, record, 0, false);
+}
+void Executor::tell_work_done(const RecordHeader& about, std::uint64_t ticket) {
+  protocol::ReplyHeader item;
+  item.kind = protocol::ReplyKind::kWorkDone;
+  item.opcode = about.opcode;
+  item.lane = about.lane;
+  item.call_sequence = about.sequence;
+  item.context = about.context;
+  item.subject = ticket;
+  (void)state_->outbox.post(item, ByteView());
+}
+void Executor::begin_client_turn() noexcept {
+  state_->client_turns.fetch_add(1, std::memory_order_acq_rel);
+  wake();  // The decoder may wait for room.
+}
+void Executor::end_client_turn() noexcept {
+  state_->client_turns.fetch_sub(1, std::memory_order_acq_rel);
+}
+int Executor::want_bytes(const Call& call) { return state_->want_bytes(call); }
+void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {
+  state_->before_reply = before;
+  state_->before_reply_user = user;
+}
+void Executor::set_at_end(std::function<void()> at_end) {
+  const std::lock_guard lock(state_->end_mutex);
+  state_->at_end = std::move(at_end);
+}
+Status Executor::say(const protocol::ReplyHeader& item, ByteView payload, Saying saying) {
+  return saying == Saying::kWhenRoom ? state_->outbox.post_when_room(item, payload)
+                                     : state_->outbox.post(item, payload);
+}
+void Executor::report_failure(const RecordHeader& header, int result) noexcept {
+  state_->report(header, result, 0);
+}
+
+}  // namespace gpurun::server

@@ -1,0 +1,239 @@
+// ExecutorState: the inside of Executor, which no other file includes.
+//
+// executor.cc issues, executor_run.cc runs one call, executor_reply.cc answers. questions.cc
+// answers calls for which nothing is issued. standing.cc warns of calls that wait for long.
+// registering.cc registers staging memory. errands.cc runs driver calls for threads of the driver.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/brief_spin.h"
+#include "server/bulk/bulk_lanes.h"
+#include "server/worker/execution/completions.h"
+#include "server/worker/execution/context_streams.h"
+#include "server/worker/execution/device_barrier.h"
+#include "server/worker/execution/event_book.h"
+#include "server/worker/execution/executor.h"
+#include "server/worker/execution/issue_queue.h"
+#include "server/worker/execution/outbox.h"
+#include "server/worker/execution/parking.h"
+#include "server/worker/execution/stream_bound.h"
+#include "server/worker/stats/observer.h"
+
+namespace gpurun::server {
+
+using protocol::Form;
+using protocol::Order;
+using protocol::RecordHeader;
+using protocol::RecordView;
+
+inline bool is_hot(Form form) { return form != Form::kCall && form != Form::kRaw; }
+
+// In tests drivers come and go while threads stay, so each executor has a number of its own.
+std::uint64_t next_executor_id() noexcept;
+
+struct ExecutorState {
+  ExecutorState(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes)
+      : executor(owner), options(given), outbox(out), bulk(lanes), barrier(options.driver) {
+    completions.set_told([this](Completions::Teller teller) {
+      run_due();
+      // The caller of after() sends after its calls.
+      if (teller == Completions::Teller::kHelper) outbox.send();
+    });
+    completions.set_soon([this](const std::function<bool()>& ready) { return soon(ready); });
+  }
+
+  Status accept(const RecordView& record);
+  Status wait_for_room(std::unique_lock<std::mutex>& lock);
+
+  // questions.cc
+  using EarlyKey = std::optional<std::pair<std::uint32_t, std::uint64_t>>;  // Lane and context.
+  bool is_question(const Call& call) const;
+  bool is_early_wait(const RecordHeader& header) const;
+  bool is_early_event_wait(const RecordHeader& header) const {
+    return is_early_wait(header) && header.opcode == options.handlers.event_synchronize;
+  }
+  using OwedEvents = std::vector<DeviceBarrier::OwedEvent>;
+  OwedEvents needed_still(const RecordHeader& header);
+  bool waits_for_others(const Call& call, const OwedEvents& needed);
+  bool would_end_what_helpers_wait_for(const RecordHeader& header);
+  EarlyKey early_key(const RecordHeader& header) const;
+  void ask(std::unique_ptr<Call> call);
+  bool asks_about_queued(const Call& call) const;
+  void answer_question(std::unique_ptr<Call> call);
+  void ask_the_driver(Call& call);
+  void ask_behind(std::shared_ptr<Call> call, OwedEvents owed);
+  void begin_waiting();
+  void wait_for(const OwedEvents& owed);
+  void end_waiting();
+  void ask_again();
+
+  // registering.cc
+  void register_ahead(const Call& call, Staging& staging, std::uint64_t bytes);
+  void register_parts(Staging& staging, void* context);
+
+  // standing.cc
+  struct Standing;
+  bool cuda_orders(const RecordHeader& later, const RecordHeader& copy);
+  void note_on_device(const Call& call);
+  void note_question(const RecordHeader& header);
+  bool may_note_on_device(const RecordHeader& header);
+  void keep_on_device(const RecordHeader& header);
+  void note_in_queue(const RecordHeader& header);
+  void look_later(std::chrono::steady_clock::time_point when);
+  bool still_stands(const Standing& standing);
+  void tell_standing();
+
+  void pump();
+  void serve();
+  void issue_held(bool look);
+  void forget_contexts();
+  void context_ended(std::uint64_t context, void* driver_context);
+
+  int prepare(Call& call);
+  static std::uint64_t bytes_beside_the_log(const Call& call);
+  bool is_short(const Call& call) const;
+  CallOutcome run(Call& call);
+  CallOutcome run_unobserved(Call& call);
+  int follow_with_barrier(const Call& call);
+  void send_gathered();
+  void send_all();
+  int run_rest(Call& call, int (*rest)(Call&));
+  CallOutcome run_handler(Call& call);
+  CallOutcome run_hot(Call& call, Handler handler);
+  void note_record(const Call& call);
+  int want_bytes(const Call& call);
+  void tell_event_done(const RecordHeader& about, std::uint64_t event, std::uint64_t record,
+                       int result, bool settled);
+  // For work that an `ended` of completions finds but must not do itself, since it needs a
+  // watermark. `tells`: it posts a completion notice by itself, and not by answer().
+  void later(std::function<void()> work, bool tells = false);
+  void run_due();
+  void print_first();
+  std::uint64_t watermark(bool settled);
+  // Announces the bulk of the call, so that its bytes need not wait in staging for the call's turn.
+  void expect_bulk(const Call& call);
+  int take_bulk(Call& call, bool* here);
+  void end_bulk(const Call& call, int result);
+  HandleTable::Found resolve(std::uint64_t stream, std::uint32_t lane, std::uint64_t context);
+  IssueQueue::StreamTraits traits(const RecordHeader& header);
+  void enqueue(std::unique_ptr<Call> call);
+  void issue(IssueQueue::Item* item);
+  void issue_mark(IssueQueue::Item* item);
+  int mark_behind_context(const RecordHeader& header);
+  void finish(IssueQueue::Item* item);
+  void forget_early(const IssueQueue::Item* item);
+  bool stream_is_done(void* stream) const;
+  void note_for_context(const Call& call);
+  static bool begins_capture(const RecordHeader& header);
+  bool may_enter_capture(const RecordHeader& header) const;
+  void keep_work_before_capture(const Call& call, std::uint64_t home);
+  void keep_work(const Call& call, std::uint64_t home, void* stream);
+  bool soon(const std::function<bool()>& ready);
+  void waited_since(std::chrono::steady_clock::time_point begin) noexcept;
+  void park(std::unique_ptr<Call> call, const CallOutcome& outcome);
+  void answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&));
+  void go_on(std::unique_ptr<Call> call, const CallOutcome& outcome);
+  // Runs a call that is in no queue any more and that its client waits for.
+  void finish_awaited(std::unique_ptr<Call> call);
+  void run_ordered_host(IssueQueue::Item* item);
+  // `settled`: completions has already reported the work that is done on the device.
+  void answer(const Call& call, int result, bool settled = false);
+  void report(const RecordHeader& header, int result, std::uint64_t created);
+  static std::unique_ptr<Call> keep(Call&& call);
+  static std::size_t cost(const Call& call);
+
+  Executor& executor;
+  const WorkerOptions options;
+  Outbox& outbox;
+  BulkLanes* const bulk;
+  HandleTable handles;
+  Observer* const observer = options.observer;  // nullptr: statistics are off.
+  const std::uint64_t id = next_executor_id();
+
+  std::mutex role;  // Held by the thread that issues. It guards what follows.
+  std::condition_variable shrunk;
+  IssueQueue queue;
+  std::size_t queued_bytes = 0;
+  unsigned calls_unattended = 0;  // Since the last completions.attend().
+  // For each lane, the last call of each kind that is not issued. See early_key().
+  std::map<std::pair<std::uint32_t, std::uint64_t>, IssueQueue::Item*> early;
+  std::atomic<std::size_t> client_turns{0};
+  std::unordered_map<std::uint64_t, IssueQueue::StreamTraits> known_traits;
+  DeviceBarrier barrier;
+  ContextStreams context_streams;
+  // The driver's streams in which a capture was begun and may not have ended, with their contexts.
+  std::unordered_map<void*, std::uint64_t> captures;
+  struct Standing {
+    RecordHeader call;
+    RecordHeader copy;      // Answered early.
+    void* event = nullptr;  // Behind the copy. nullptr: the copy is not issued.
+    std::chrono::steady_clock::time_point since;
+  };
+  std::optional<Standing> on_device, in_queue;  // The first of each that may still wait.
+  bool told_of_standing = false;
+  std::atomic<bool> told_of_refusal{false};  // A refused registration was reported.
+
+  BriefSpin brief_look;
+  std::atomic<bool> waited_briefly{false};  // A helper has, since the last brief_look.
+
+  // Helpers in wait_for(), on their way there (begun with the role), or in call_driver(). No
+  // context ends meanwhile.
+  std::mutex helpers_mutex;
+  std::condition_variable helpers_done;
+  int helpers_waiting = 0;  // Guarded by helpers_mutex.
+
+  std::mutex streams_mutex;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, void*> per_thread_streams;  // (lane, context).
+
+  std::mutex wake_mutex;
+  std::condition_variable woken;
+  bool awake = false;     // Guarded by wake_mutex.
+  bool stopping = false;  // Guarded by wake_mutex and role: either suffices to read it.
+  std::optional<std::chrono::steady_clock::time_point> look_at;  // For tell_standing(). wake_mutex.
+  std::vector<IssueQueue::Item*> ended;       // Returned host calls. Guarded by wake_mutex.
+  std::vector<std::shared_ptr<Call>> asked;   // Guarded by wake_mutex.
+  std::vector<std::uint64_t> ended_contexts;  // Guarded by wake_mutex.
+  std::atomic<bool> contexts_ended{false};    // ended_contexts is not empty.
+
+  std::mutex due_mutex;
+  struct Due {
+    std::function<void()> work;
+    bool tells;
+  };
+  std::vector<Due> due;  // Guarded by due_mutex.
+
+  std::optional<Parking> parking{std::in_place};
+  Completions completions{options.driver, *parking, id};
+  StreamBound bound{options.launch_depth, completions};
+  EventBook events;
+  void (*before_reply)(void* user) = nullptr;
+  void* before_reply_user = nullptr;
+  std::mutex end_mutex;
+  std::function<void()> at_end;  // Guarded by end_mutex.
+  std::thread thread;
+
+  // Calls the last at_end, once.
+  void end() {
+    std::function<void()> what;
+    {
+      const std::lock_guard<std::mutex> lock(end_mutex);
+      what.swap(at_end);
+    }
+    if (what) what();
+  }
+};
+
+}  // namespace gpurun::server

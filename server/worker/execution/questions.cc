@@ -1,0 +1,196 @@
+// Completion queries: whether a stream or an event is done, and the time between two events.
+//
+// A query waits only where a local driver would have waited already. Work that is still queued is
+// not done. A call that was answered early is waited for by the lane that was answered. The queries
+// of every lane wait for an early answered wait (docs/adr/0033, 0036) and for a free (0038). Only
+// queries show the end of such a call, and the lane that was answered may have notified the others.
+// Calls that end objects which work on the device may need wait in the same way.
+#include <array>
+#include <utility>
+
+#include "server/worker/execution/executor_state.h"
+#include "server/worker/execution/thread_context.h"
+
+namespace gpurun::server {
+namespace {
+
+constexpr std::uint64_t kBarriers = ~std::uint64_t{0};  // In place of a context.
+constexpr std::uint32_t kAllLanes = ~std::uint32_t{0};  // In place of a lane.
+
+}  // namespace
+
+bool ExecutorState::is_question(const Call& call) const {
+  const RecordHeader& header = call.header_;
+  const Handlers& of = options.handlers;
+  const bool asks =
+      header.opcode != 0 && (header.opcode == of.stream_query || header.opcode == of.event_query ||
+                             header.opcode == of.event_elapsed_time);
+  const bool of_stream = header.order == Order::kStream;
+  return asks && call.awaited() && !is_hot(header.form) && header.bulk == 0 &&
+         of_stream == (header.opcode == of.stream_query) &&
+         (header.flags & protocol::kFlagBarrier) == 0;
+}
+
+bool ExecutorState::is_early_wait(const RecordHeader& header) const {
+  const Handlers& of = options.handlers;
+  const bool waits = header.opcode != 0 && (header.opcode == of.stream_synchronize ||
+                                            header.opcode == of.event_synchronize);
+  return waits && header.order == Order::kStream && header.form == Form::kCall &&
+         (header.flags & protocol::kFlagBarrier) != 0 && (header.flags & protocol::kFlagFence) == 0;
+}
+
+// Returns the events behind calls that were answered early and may still need what this call ends.
+// A free that is awaited is answered behind its own mark.
+ExecutorState::OwedEvents ExecutorState::needed_still(const RecordHeader& header) {
+  const bool marked =
+      header.order == Order::kOrderedHost && (header.flags & protocol::kFlagBarrier) != 0;
+  if (marked && (header.flags & protocol::kFlagFence) != 0) {
+    forget_contexts();
+    return barrier.owed_to(header.lane, header.context, header.sequence + 1);
+  }
+  const bool ends = header.order != Order::kStream && !is_hot(header.form) &&
+                    header.opcode < Handlers::kOpcodes && options.handlers.ends[header.opcode];
+  if (!ends) return {};
+  forget_contexts();
+  return barrier.owed_to(header.lane, 0, header.sequence);
+}
+
+// The key of a call that CUDA completes before it returns, and that was answered early.
+ExecutorState::EarlyKey ExecutorState::early_key(const RecordHeader& header) const {
+  if ((header.flags & protocol::kFlagFence) != 0) return {};
+  const bool is_barrier = (header.flags & protocol::kFlagBarrier) != 0;
+  const bool copy = header.order == Order::kStream && is_barrier;
+  const bool marked = header.order == Order::kOrderedHost && is_barrier;
+  const bool frees = header.order == Order::kOrderedHost && header.opcode != 0 &&
+                     header.opcode == options.handlers.memory_free;
+  if (!copy && !marked && !frees) return {};
+  // Each barrier follows the one before, so the last one suffices.
+  if (marked || is_early_wait(header)) return std::pair{kAllLanes, header.context};
+  return std::pair{header.lane, copy ? kBarriers : header.context};
+}
+
+void ExecutorState::ask(std::unique_ptr<Call> call) {
+  const RecordHeader header = call->header_;
+  std::vector<IssueQueue::Item*> before;
+  for (auto at = early.lower_bound({header.lane, 0});
+       at != early.end() && at->first.first == header.lane; ++at) {
+    before.push_back(at->second);
+  }
+  // Includes all contexts: they are issued soon, and elapsed time may be queried with any context
+  // current.
+  for (auto at = early.lower_bound({kAllLanes, 0}); at != early.end(); ++at) {
+    before.push_back(at->second);
+  }
+  if (before.empty()) return answer_question(std::move(call));
+  queued_bytes += cost(*call);
+  queue.push_behind(header.sequence, before, keep(std::move(*call)).release());
+}
+
+// True if some of what the query is about has not been issued.
+bool ExecutorState::asks_about_queued(const Call& call) const {
+  const RecordHeader& header = call.header_;
+  if (header.opcode == options.handlers.event_query) return queue.has_writer_of(header.subject);
+  if (header.opcode == options.handlers.event_elapsed_time) {
+    const std::array<std::uint64_t, 2> two = options.handlers.events_of_elapsed_time(call);
+    return queue.has_writer_of(two[0]) || queue.has_writer_of(two[1]);
+  }
+  const bool legacy = header.stream < protocol::kStreamPerThread;
+  return legacy ? queue.has_legacy_work(header.context) : queue.has_queue_of(header);
+}
+
+void ExecutorState::answer_question(std::unique_ptr<Call> call) {
+  if (asks_about_queued(*call)) return answer(*call, kErrorNotReady);
+  const RecordHeader& header = call->header_;
+  forget_contexts();
+  const bool of_any = header.opcode == options.handlers.event_elapsed_time;
+  OwedEvents owed = barrier.owed_to(header.lane, of_any ? 0 : header.context, header.sequence);
+  if (!owed.empty()) {
+    note_question(header);
+    return ask_behind(keep(std::move(*call)), std::move(owed));
+  }
+  ask_the_driver(*call);
+}
+
+void ExecutorState::ask_the_driver(Call& call) {
+  const CallOutcome outcome = run(call);
+  answer(call, outcome.kind == CallOutcome::Kind::kDone ? outcome.result : kErrorUnknown);
+}
+
+bool ExecutorState::would_end_what_helpers_wait_for(const RecordHeader& header) {
+  if (header.opcode == 0 || header.opcode != options.handlers.context_destroy) return false;
+  const std::lock_guard lock(helpers_mutex);
+  return helpers_waiting != 0;
+}
+
+// The call ends an object and has to wait for others. No other call waits for it meanwhile.
+bool ExecutorState::waits_for_others(const Call& call, const OwedEvents& needed) {
+  return call.awaited() && (!needed.empty() || would_end_what_helpers_wait_for(call.header_));
+}
+
+void ExecutorState::begin_waiting() {
+  const std::lock_guard lock(helpers_mutex);
+  ++helpers_waiting;
+}
+
+void ExecutorState::end_waiting() {
+  const std::lock_guard lock(helpers_mutex);
+  --helpers_waiting;
+  helpers_done.notify_all();
+}
+
+// On a helper thread, until the events are complete. The device's next call reports a failure.
+void ExecutorState::wait_for(const OwedEvents& owed) {
+  for (const DeviceBarrier::OwedEvent& each : owed) {
+    const HandleTable::Found context = handles.find(each.context, HandleKind::kContext);
+    if (context.result != 0) continue;  // The context has ended together with the event.
+    if (enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) != 0) continue;
+    (void)options.driver.cuEventSynchronize(each.event);
+  }
+}
+
+// Waits on a helper thread, because the lane waits for the answer. It waits only once: calls of
+// other lanes that are answered early meanwhile were not made before this call.
+void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
+  const std::uint16_t destroys = options.handlers.context_destroy;
+  const bool ends_context = destroys != 0 && call->header_.opcode == destroys;
+  begin_waiting();
+  const auto wait = [this, call, ends_context, owed = std::move(owed)] {
+    wait_for(owed);
+    end_waiting();
+    if (ends_context) {
+      std::unique_lock lock(helpers_mutex);
+      helpers_done.wait(lock, [this] { return helpers_waiting == 0; });
+    }
+    {
+      const std::lock_guard lock(wake_mutex);
+      asked.push_back(call);
+      awake = true;
+    }
+    woken.notify_one();
+  };
+  if (parking->run(wait).ok()) return;
+  end_waiting();
+  answer(*call, kErrorOutOfMemory);
+}
+
+// With the role. Continues queries after their wait, and calls that end an object after theirs.
+void ExecutorState::ask_again() {
+  std::vector<std::shared_ptr<Call>> calls;
+  {
+    const std::lock_guard lock(wake_mutex);
+    calls.swap(asked);
+  }
+  for (const auto& call : calls) {
+    if (would_end_what_helpers_wait_for(call->header_)) {  // Other helpers have begun since.
+      ask_behind(call, {});
+    } else if (!is_question(*call)) {
+      finish_awaited(std::make_unique<Call>(std::move(*call)));
+    } else if (asks_about_queued(*call)) {
+      answer(*call, kErrorNotReady);
+    } else {
+      ask_the_driver(*call);
+    }
+  }
+}
+
+}  // namespace gpurun::server
