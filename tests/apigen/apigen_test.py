@@ -248,4 +248,4 @@ if __name__ == "__main__":
         with open(GOLDEN, "w", encoding="utf-8") as out:
             out.write(golden(load(SOURCE)))
     else:
-        unittest.main()
+        unittest.main(verbosity=2)

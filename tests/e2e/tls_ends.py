@@ -128,7 +128,7 @@ class Holder:
         return self.run.returncode, out, errors
 
     def session(self):
-        """The values with which its program attaches: name -> value, as client/session_data.cc
+        """The values with which its program attaches: name -> value, as client/attach/session_data.cc
         writes them."""
         for pid in [self.run.pid, *world.children(self.run.pid)]:
             with open(f"/proc/{pid}/environ", encoding="utf-8") as file:

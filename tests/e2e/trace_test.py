@@ -242,4 +242,4 @@ class WithoutTimes(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)
