@@ -7,8 +7,9 @@
 
 #include "driver_abi/row.h"
 #include "protocol/calls/call.h"
-#include "server/handlers/handlers.h"
-#include "server/handlers/modules.h"
+#include "server/handlers/graph_calls.h"
+#include "server/handlers/graph_topology.h"
+#include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "protocol/limits.h"
-#include "server/handlers/handlers.h"
+#include "server/handlers/state/handler_state.h"
 #include "server/worker/execution/executor.h"
 
 namespace gpurun::server {

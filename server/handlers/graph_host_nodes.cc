@@ -7,10 +7,10 @@
 
 #include "driver_abi/opcodes.h"
 #include "protocol/calls/graph_host.h"
+#include "server/handlers/graph_calls.h"
 #include "server/handlers/graph_hosts.h"
 #include "server/handlers/graph_topology.h"
-#include "server/handlers/handlers.h"
-#include "server/handlers/modules.h"
+#include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {
 namespace {

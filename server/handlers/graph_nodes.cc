@@ -3,8 +3,9 @@
 #include <vector>
 
 #include "protocol/calls/module_calls.h"
-#include "server/handlers/handlers.h"
+#include "server/handlers/graph_calls.h"
 #include "server/handlers/modules.h"
+#include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {
 namespace {

@@ -2,14 +2,23 @@
 #include "server/handlers/handlers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "protocol/calls/call.h"
 #include "server/driver/snapshot.h"
 #include "server/handlers/device_windows.h"
+#include "server/handlers/graph_calls.h"
+#include "server/handlers/graph_hosts.h"
+#include "server/handlers/graph_topology.h"
+#include "server/handlers/host_gates.h"
+#include "server/handlers/interprocess.h"
+#include "server/handlers/links.h"
 #include "server/handlers/memory_pool.h"
+#include "server/handlers/module_state.h"
 #include "server/handlers/modules.h"
 #include "server/handlers/observe.h"
 #include "server/handlers/primary_context.h"
+#include "server/handlers/textures.h"
 #include "server/worker/execution/synchronize.h"
 
 namespace gpurun::server {
@@ -43,9 +52,26 @@ CallOutcome run_stream_destroy(Call& call) {
   return run_generic(call);
 }
 
+HandlerState::Objects make_objects(const CudaDriver& driver) {
+  HandlerState::Objects objects;
+  objects.modules = std::make_shared<ModuleState>();
+  objects.links = std::make_shared<LinkBook>(driver);
+  objects.gates = std::make_shared<HostGates>();
+  objects.graph_hosts = std::make_shared<GraphHosts>();
+  objects.graph_topology = std::make_shared<GraphTopology>(driver);
+  objects.interprocess = std::make_shared<Interprocess>(driver);
+  objects.textures = std::make_shared<TextureBook>();
+  int devices = 0;
+  (void)GPURUN_DRIVER(driver, cuDeviceGetCount, &devices);
+  for (int device = 0; device < std::min(devices, kHandlerDevicesMax); ++device) {
+    objects.windows.push_back(std::make_shared<DeviceWindow>(driver, device));
+  }
+  return objects;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<HandlerState>> HandlerState::create(const CudaDriver& driver) {
+Result<std::unique_ptr<HandlerState>> make_handler_state(const CudaDriver& driver) {
   Result<std::unique_ptr<Dispatch>> dispatch = Dispatch::create(driver);
   if (!dispatch) return dispatch.status();
   for (const driver_abi::Row& row : driver_abi::rows()) {
@@ -55,25 +81,8 @@ Result<std::unique_ptr<HandlerState>> HandlerState::create(const CudaDriver& dri
   }
   Result<Bytes> snapshot = take_snapshot(driver);
   if (!snapshot) return snapshot.status();
-  return std::unique_ptr<HandlerState>(
-      new HandlerState(driver, std::move(*dispatch), std::move(*snapshot)));
-}
-
-HandlerState::HandlerState(const CudaDriver& driver, std::unique_ptr<Dispatch> dispatch,
-                           Bytes snapshot)
-    : driver_(driver), dispatch_(std::move(dispatch)), snapshot_(std::move(snapshot)) {
-  int devices = 0;
-  (void)GPURUN_DRIVER(driver, cuDeviceGetCount, &devices);
-  for (int device = 0; device < std::min(devices, kHandlerDevicesMax); ++device) {
-    windows_.push_back(std::make_unique<DeviceWindow>(driver, device));
-  }
-}
-
-HandlerState::~HandlerState() = default;
-
-DeviceWindow* HandlerState::window(int device) {
-  const auto index = static_cast<std::size_t>(device);
-  return device >= 0 && index < windows_.size() ? windows_[index].get() : nullptr;
+  return std::make_unique<HandlerState>(driver, std::move(*dispatch), std::move(*snapshot),
+                                        make_objects(driver));
 }
 
 Handlers make_handlers() {
@@ -82,7 +91,7 @@ Handlers make_handlers() {
   handlers.not_run = &say_not_run;
   set_handler(handlers, "cuInit", &run_init);
   set_handler(handlers, "cuStreamDestroy_v2", &run_stream_destroy);
-  add_primary_context_handlers(handlers);
+  add_context_handlers(handlers);
   add_module_load_handlers(handlers);
   add_module_name_handlers(handlers);
   add_link_handlers(handlers);
@@ -98,13 +107,6 @@ Handlers make_handlers() {
   add_texture_handlers(handlers);
   add_observe_handler(handlers);
   return handlers;
-}
-
-void set_handler(Handlers& handlers, const char* symbol, Handler handler) {
-  const driver_abi::Row* row = driver_abi::find_row(symbol);
-  if (row != nullptr && row->opcode < Handlers::kOpcodes) {
-    handlers.by_opcode[row->opcode] = handler;
-  }
 }
 
 }  // namespace gpurun::server

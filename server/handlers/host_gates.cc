@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "protocol/calls/host_function.h"
-#include "server/handlers/handlers.h"
+#include "server/handlers/state/handler_state.h"
 #include "server/worker/execution/completions.h"
 #include "server/worker/execution/executor.h"
 

@@ -10,7 +10,7 @@
 #include "protocol/limits.h"
 #include "server/driver/snapshot.h"
 #include "server/handlers/device_windows.h"
-#include "server/handlers/handlers.h"
+#include "server/handlers/state/handler_state.h"
 #include "server/worker/execution/executor.h"
 
 namespace gpurun::server {

@@ -3,8 +3,9 @@
 #include <cstring>
 #include <optional>
 
-#include "server/handlers/handlers.h"
+#include "server/handlers/module_state.h"
 #include "server/handlers/modules.h"
+#include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {
 namespace {

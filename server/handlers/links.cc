@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "protocol/calls/call.h"
-#include "server/handlers/handlers.h"
 #include "server/handlers/modules.h"
+#include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {
 namespace {

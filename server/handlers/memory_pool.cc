@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "protocol/calls/memory_pool.h"
-#include "server/handlers/handlers.h"
+#include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {
 namespace {

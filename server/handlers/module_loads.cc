@@ -10,10 +10,11 @@
 
 #include "protocol/calls/call.h"
 #include "protocol/calls/image_bundle.h"
-#include "server/handlers/handlers.h"
 #include "server/handlers/jit_arguments.h"
 #include "server/handlers/kernel_facts.h"
+#include "server/handlers/module_state.h"
 #include "server/handlers/modules.h"
+#include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {
 namespace {
@@ -180,26 +181,6 @@ CallOutcome run_unload(Call& call) {
   return HandlerState::of(call).dispatch().run(call);
 }
 
-// cuCtxDestroy(CUcontext): the row's ordinary record. Its modules end with it implicitly.
-CallOutcome run_context_destroy(Call& call) {
-  const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
-  protocol::UnpackedCall unpacked;
-  if (row == nullptr || !unpacked.unpack(*row, call.payload()).ok()) {
-    return CallOutcome::done(kErrorInvalidValue);
-  }
-  const std::uint64_t handle = unpacked.word(0);
-  HandlerState& state = HandlerState::of(call);
-  // Links end first, because the driver may need their context for that.
-  const HandleTable::Found context = call.handles().find(handle, HandleKind::kContext);
-  if (context.result == 0) {
-    state.links().end_context(handle, call.handles());
-    state.graph_hosts().context_ends(reinterpret_cast<void*>(context.value));
-  }
-  const CallOutcome outcome = state.dispatch().run(call);
-  if (outcome.result == 0) state.modules().end(handle, call.handles());
-  return outcome;
-}
-
 }  // namespace
 
 CallOutcome refuse_file(Call&) { return CallOutcome::done(kErrorNotSupported); }
@@ -211,7 +192,6 @@ void add_module_load_handlers(Handlers& handlers) {
   set_handler(handlers, "cuLibraryLoadData", &run_load);
   set_handler(handlers, "cuModuleUnload", &run_unload);
   set_handler(handlers, "cuLibraryUnload", &run_unload);
-  set_handler(handlers, "cuCtxDestroy_v2", &run_context_destroy);
 }
 
 }  // namespace gpurun::server

@@ -14,12 +14,6 @@ void add_module_load_handlers(Handlers& handlers);
 void add_module_name_handlers(Handlers& handlers);
 // Launches by the kernel's layout, and queries about clusters: launches.cc.
 void add_launch_handlers(Handlers& handlers);
-// Kernel nodes of graphs: graph_nodes.cc.
-void add_graph_host_handlers(Handlers& handlers);
-void add_capture_handlers(Handlers& handlers);
-// The call was not run, so its node and the operation of that will never exist.
-void refuse_graph_node(Call& call, int result);
-void add_graph_node_handlers(Handlers& handlers);
 
 // 0, or the CUresult if the client packed the block by a layout that is not this function's.
 // `kernel` is the driver's value of the function.

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "server/driver/snapshot.h"
-#include "server/handlers/handlers.h"
+#include "server/handlers/state/handler_state.h"
 #include "server/worker/execution/executor.h"
 #include "server/worker/stats/observer.h"
 

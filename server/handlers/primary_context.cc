@@ -1,11 +1,14 @@
-// Primary contexts: cuDevicePrimaryCtxRetain and Release, posted once per change of state, because
-// the client counts the program's retains. The payload is the row's generic one. Retain's minted
-// word is the client's handle.
+// Contexts: cuDevicePrimaryCtxRetain and Release, posted once per change of state, because the
+// client counts the program's retains, and cuCtxDestroy. The payload is the row's generic one.
+// Retain's minted word is the client's handle.
 #include "server/handlers/primary_context.h"
 
 #include "driver_abi/row.h"
 #include "protocol/calls/call.h"
-#include "server/handlers/handlers.h"
+#include "server/handlers/graph_hosts.h"
+#include "server/handlers/links.h"
+#include "server/handlers/module_state.h"
+#include "server/handlers/state/handler_state.h"
 #include "server/worker/execution/executor.h"
 
 namespace gpurun::server {
@@ -70,11 +73,32 @@ CallOutcome run_release(Call& call) {
   return CallOutcome::done(GPURUN_DRIVER(state.driver(), cuDevicePrimaryCtxRelease_v2, device));
 }
 
+// cuCtxDestroy(CUcontext): the row's ordinary record. Its modules end with it implicitly.
+CallOutcome run_context_destroy(Call& call) {
+  const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
+  protocol::UnpackedCall unpacked;
+  if (row == nullptr || !unpacked.unpack(*row, call.payload()).ok()) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  const std::uint64_t handle = unpacked.word(0);
+  HandlerState& state = HandlerState::of(call);
+  // Links end first, because the driver may need their context for that.
+  const HandleTable::Found context = call.handles().find(handle, HandleKind::kContext);
+  if (context.result == 0) {
+    state.links().end_context(handle, call.handles());
+    state.graph_hosts().context_ends(reinterpret_cast<void*>(context.value));
+  }
+  const CallOutcome outcome = state.dispatch().run(call);
+  if (outcome.result == 0) state.modules().end(handle, call.handles());
+  return outcome;
+}
+
 }  // namespace
 
-void add_primary_context_handlers(Handlers& handlers) {
+void add_context_handlers(Handlers& handlers) {
   set_handler(handlers, "cuDevicePrimaryCtxRetain", &run_retain);
   set_handler(handlers, "cuDevicePrimaryCtxRelease_v2", &run_release);
+  set_handler(handlers, "cuCtxDestroy_v2", &run_context_destroy);
 }
 
 }  // namespace gpurun::server

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "driver_abi/opcodes.h"
-#include "server/handlers/handlers.h"
+#include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {
 namespace {

@@ -30,6 +30,8 @@
 #include "server/exchange/exchange_client.h"
 #include "server/handlers/device_windows.h"
 #include "server/handlers/handlers.h"
+#include "server/handlers/interprocess.h"
+#include "server/handlers/module_state.h"
 #include "server/handover/spawn_assignment.h"
 #include "server/handover/spawn_hand_over.h"
 #include "server/images/image_folder.h"
@@ -175,7 +177,7 @@ Result<Started> start(const std::string& path, std::unique_ptr<CudaDriver> mappe
   GPURUN_RETURN_IF_ERROR(check_gpus(*started.driver, gpus));
   Result<DriverFunctions> functions = call_path_functions(path);
   if (!functions.ok()) return functions.status();
-  Result<std::unique_ptr<HandlerState>> state = HandlerState::create(*started.driver);
+  Result<std::unique_ptr<HandlerState>> state = make_handler_state(*started.driver);
   if (!state.ok()) return state.status();
   started.state = *std::move(state);
   started.options.driver = *functions;

@@ -57,7 +57,7 @@ World::World(const WorldOptions& given) {
   client_side.server_name = "world";
   server::WorkerOptions options;
   const char* const driver = given.driver != nullptr ? given.driver : NULL_DEVICE;
-  auto state = server::HandlerState::create(device(driver));
+  auto state = server::make_handler_state(device(driver));
   EXPECT_TRUE(state.ok()) << state.status().to_string();
   state_ = *std::move(state);
   options.driver = functions(driver);

@@ -89,7 +89,7 @@ void Wire::start_worker(const std::string& driver_path) {
   if (const Status status = driver_->initialize(); !status.ok()) {
     throw std::runtime_error(status.to_string());
   }
-  state_ = expect(server::HandlerState::create(*driver_));
+  state_ = expect(server::make_handler_state(*driver_));
   g_snapshot.assign(state_->snapshot().begin(), state_->snapshot().end());
   server::WorkerOptions options;
   options.driver = expect(server::DriverFunctions::from_library(

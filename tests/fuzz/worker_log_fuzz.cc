@@ -19,6 +19,7 @@
 #include "protocol/log/record.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/handlers.h"
+#include "server/handlers/host_gates.h"
 #include "server/worker/channels/worker.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "transport/loopback/connection.h"
@@ -224,7 +225,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace gpurun::server;
   fuzz::Input input(data, size);
   const Said said = said_by(input);
-  auto state = HandlerState::create(device());
+  auto state = make_handler_state(device());
   GPURUN_FUZZ_CHECK(state.ok());
   WorkerOptions options;
   options.driver = functions();

@@ -36,7 +36,7 @@ class ThreadWorker final : public server::Worker {
     driver_ = expect(server::CudaDriver::open(driver_path));
     const Status initialized = driver_->initialize();
     if (!initialized.ok()) throw std::runtime_error(initialized.to_string());
-    state_ = expect(server::HandlerState::create(*driver_));
+    state_ = expect(server::make_handler_state(*driver_));
     server::WorkerOptions options;
     options.driver = expect(server::DriverFunctions::from_library(
         dlopen(driver_path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)));

@@ -1,0 +1,17 @@
+// Graph calls: handlers of the nodes of graphs and of captures.
+#pragma once
+
+#include "server/worker/execution/call.h"
+
+namespace gpurun::server {
+
+// Nodes with work in the client, and copies as nodes: graph_host_nodes.cc.
+void add_graph_host_handlers(Handlers& handlers);
+// The call was not run, so its node and the operation of that will never exist.
+void refuse_graph_node(Call& call, int result);
+// Kernel nodes: graph_nodes.cc.
+void add_graph_node_handlers(Handlers& handlers);
+// Queries and ends of captures: captures.cc.
+void add_capture_handlers(Handlers& handlers);
+
+}  // namespace gpurun::server
