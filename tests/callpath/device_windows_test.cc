@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "protocol/calls/device_memory.h"
-#include "server/handlers/device_windows.h"
+#include "server/handlers/memory/device_windows.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {

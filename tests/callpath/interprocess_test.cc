@@ -13,7 +13,7 @@
 #include "protocol/calls/interprocess.h"
 #include "protocol/limits.h"
 #include "server/exchange/exchange_words.h"
-#include "server/handlers/interprocess.h"
+#include "server/handlers/interprocess/interprocess.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {

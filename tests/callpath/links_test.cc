@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "protocol/calls/link_calls.h"
-#include "server/handlers/links.h"
+#include "server/handlers/modules/links.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {

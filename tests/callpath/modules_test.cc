@@ -12,7 +12,7 @@
 #include "protocol/calls/call.h"
 #include "protocol/calls/image_bundle.h"
 #include "protocol/calls/module_calls.h"
-#include "server/handlers/module_state.h"
+#include "server/handlers/modules/module_state.h"
 #include "server/images/image_folder.h"
 #include "tests/callpath/world.h"
 #include "tests/unit/driver_abi/tile_ir_builder.h"

@@ -1,7 +1,7 @@
 // GraphShadows: memory for graphs' copies is registered once, kept for the next copy of its
 // context, and unregistered when no graph has a copy any more. It is never used in a context that
 // has ended.
-#include "server/handlers/graph_shadows.h"
+#include "server/handlers/graphs/graph_shadows.h"
 
 #include <gtest/gtest.h>
 

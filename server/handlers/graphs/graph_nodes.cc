@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "protocol/calls/module_calls.h"
-#include "server/handlers/graph_calls.h"
-#include "server/handlers/modules.h"
+#include "server/handlers/graphs/graph_calls.h"
+#include "server/handlers/modules/modules.h"
 #include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <optional>
 
-#include "server/handlers/module_state.h"
-#include "server/handlers/modules.h"
+#include "server/handlers/modules/module_state.h"
+#include "server/handlers/modules/modules.h"
 #include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {

@@ -1,6 +1,6 @@
 // DeviceWindows: pieces of windows that go from worker to worker.
 #include "protocol/limits.h"
-#include "server/handlers/device_windows.h"
+#include "server/handlers/memory/device_windows.h"
 
 namespace gpurun::server {
 

@@ -1,9 +1,9 @@
 // Module names: binds handles that the client minted to objects in modules and libraries. The call
 // is posted for objects that the client knows. Otherwise it is answered with a description.
 #include "protocol/calls/module_calls.h"
-#include "server/handlers/kernel_facts.h"
-#include "server/handlers/module_state.h"
-#include "server/handlers/modules.h"
+#include "server/handlers/modules/kernel_facts.h"
+#include "server/handlers/modules/module_state.h"
+#include "server/handlers/modules/modules.h"
 #include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {

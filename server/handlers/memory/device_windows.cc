@@ -1,5 +1,5 @@
 // DeviceWindows: maps pieces of windows and takes them back. The handlers of credits are here too.
-#include "server/handlers/device_windows.h"
+#include "server/handlers/memory/device_windows.h"
 
 #include <algorithm>
 #include <cstring>

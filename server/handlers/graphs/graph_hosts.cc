@@ -1,5 +1,5 @@
 // GraphHosts: the threads that wait for turns, and the bytes of copies.
-#include "server/handlers/graph_hosts.h"
+#include "server/handlers/graphs/graph_hosts.h"
 
 #include <algorithm>
 #include <cstring>

@@ -17,7 +17,7 @@
 #include "base/bytes.h"
 #include "protocol/calls/graph_host.h"
 #include "server/driver/cuda_driver.h"
-#include "server/handlers/graph_shadows.h"
+#include "server/handlers/graphs/graph_shadows.h"
 
 namespace gpurun::server {
 

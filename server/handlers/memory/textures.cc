@@ -1,6 +1,6 @@
 // Textures: translates the handles in texture and surface objects, and ends the arrays that are
 // parts of others.
-#include "server/handlers/textures.h"
+#include "server/handlers/memory/textures.h"
 
 #include <algorithm>
 #include <cstring>

@@ -17,7 +17,7 @@
 
 #include "driver_abi/cuda_abi.h"
 #include "server/driver/cuda_driver.h"
-#include "server/handlers/graph_hosts.h"
+#include "server/handlers/graphs/graph_hosts.h"
 #include "server/worker/execution/call.h"
 
 namespace gpurun::server {

@@ -1,5 +1,5 @@
 // GraphShadows: how shadows are made, and how they end.
-#include "server/handlers/graph_shadows.h"
+#include "server/handlers/graphs/graph_shadows.h"
 
 #include <sys/mman.h>
 

@@ -1,13 +1,13 @@
 // Contexts: cuDevicePrimaryCtxRetain and Release, posted once per change of state, because the
 // client counts the program's retains, and cuCtxDestroy. The payload is the row's generic one.
 // Retain's minted word is the client's handle.
-#include "server/handlers/primary_context.h"
+#include "server/handlers/contexts.h"
 
 #include "driver_abi/row.h"
 #include "protocol/calls/call.h"
-#include "server/handlers/graph_hosts.h"
-#include "server/handlers/links.h"
-#include "server/handlers/module_state.h"
+#include "server/handlers/graphs/graph_hosts.h"
+#include "server/handlers/modules/links.h"
+#include "server/handlers/modules/module_state.h"
 #include "server/handlers/state/handler_state.h"
 #include "server/worker/execution/executor.h"
 

@@ -6,7 +6,7 @@
 
 #include "protocol/calls/module_calls.h"
 #include "server/driver/cuda_driver.h"
-#include "server/handlers/module_state.h"
+#include "server/handlers/modules/module_state.h"
 
 namespace gpurun::server {
 

@@ -1,5 +1,5 @@
 // JitArguments: the options that a peer may set, and the memory that the driver writes to.
-#include "server/handlers/jit_arguments.h"
+#include "server/handlers/modules/jit_arguments.h"
 
 #include <algorithm>
 

@@ -15,7 +15,7 @@
 
 #include "driver_abi/cuda_abi.h"
 #include "server/driver/cuda_driver.h"
-#include "server/handlers/graph_execs.h"
+#include "server/handlers/graphs/graph_execs.h"
 #include "server/worker/execution/call.h"
 
 namespace gpurun::server {

@@ -1,5 +1,5 @@
 // GraphExecs: shares of operations, from a launch to the completion behind it.
-#include "server/handlers/graph_execs.h"
+#include "server/handlers/graphs/graph_execs.h"
 
 #include <spdlog/spdlog.h>
 

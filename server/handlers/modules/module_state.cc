@@ -1,5 +1,5 @@
 // ModuleState: facts that are kept at a load and forgotten at an unload.
-#include "server/handlers/module_state.h"
+#include "server/handlers/modules/module_state.h"
 
 #include <utility>
 

@@ -1,13 +1,13 @@
 // Links: link states are created, given inputs, completed and destroyed on threads that may block,
 // because a driver compiles in each of these calls.
-#include "server/handlers/links.h"
+#include "server/handlers/modules/links.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "protocol/calls/call.h"
-#include "server/handlers/modules.h"
+#include "server/handlers/modules/modules.h"
 #include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {

@@ -1,5 +1,5 @@
 // GraphTopology: the driver's functions on a graph's shape, without the hidden nodes.
-#include "server/handlers/graph_topology.h"
+#include "server/handlers/graphs/graph_topology.h"
 
 #include <spdlog/spdlog.h>
 

@@ -15,7 +15,7 @@
 
 #include "protocol/calls/link_calls.h"
 #include "server/driver/cuda_driver.h"
-#include "server/handlers/jit_arguments.h"
+#include "server/handlers/modules/jit_arguments.h"
 #include "server/worker/execution/call.h"
 
 namespace gpurun::server {

@@ -1,5 +1,5 @@
 // Kernel facts: reads names, attributes and parameters from the driver, where it can report them.
-#include "server/handlers/kernel_facts.h"
+#include "server/handlers/modules/kernel_facts.h"
 
 #include <vector>
 

@@ -7,9 +7,9 @@
 
 #include "driver_abi/opcodes.h"
 #include "protocol/calls/graph_host.h"
-#include "server/handlers/graph_calls.h"
-#include "server/handlers/graph_hosts.h"
-#include "server/handlers/graph_topology.h"
+#include "server/handlers/graphs/graph_calls.h"
+#include "server/handlers/graphs/graph_hosts.h"
+#include "server/handlers/graphs/graph_topology.h"
 #include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {

@@ -1,7 +1,7 @@
 // Module handlers: handlers of modules, libraries and the kernels in them.
 #pragma once
 
-#include "server/handlers/kernel_facts.h"
+#include "server/handlers/modules/kernel_facts.h"
 #include "server/worker/execution/call.h"
 
 namespace gpurun::server {

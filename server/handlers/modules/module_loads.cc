@@ -10,10 +10,10 @@
 
 #include "protocol/calls/call.h"
 #include "protocol/calls/image_bundle.h"
-#include "server/handlers/jit_arguments.h"
-#include "server/handlers/kernel_facts.h"
-#include "server/handlers/module_state.h"
-#include "server/handlers/modules.h"
+#include "server/handlers/modules/jit_arguments.h"
+#include "server/handlers/modules/kernel_facts.h"
+#include "server/handlers/modules/module_state.h"
+#include "server/handlers/modules/modules.h"
 #include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {

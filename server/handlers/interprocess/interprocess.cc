@@ -1,6 +1,6 @@
 // Interprocess: sharing by way of the daemon. Data from another worker about its memory is
 // untrusted, and is checked before the driver gets it.
-#include "server/handlers/interprocess.h"
+#include "server/handlers/interprocess/interprocess.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include "driver_abi/opcodes.h"
 #include "protocol/limits.h"
 #include "server/driver/snapshot.h"
-#include "server/handlers/device_windows.h"
+#include "server/handlers/memory/device_windows.h"
 #include "server/handlers/state/handler_state.h"
 #include "server/worker/execution/executor.h"
 

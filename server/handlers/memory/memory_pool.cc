@@ -1,5 +1,5 @@
 // Memory pools: the handlers that read and set a pool's attributes.
-#include "server/handlers/memory_pool.h"
+#include "server/handlers/memory/memory_pool.h"
 
 #include <cstring>
 

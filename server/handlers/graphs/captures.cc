@@ -7,8 +7,8 @@
 
 #include "driver_abi/row.h"
 #include "protocol/calls/call.h"
-#include "server/handlers/graph_calls.h"
-#include "server/handlers/graph_topology.h"
+#include "server/handlers/graphs/graph_calls.h"
+#include "server/handlers/graphs/graph_topology.h"
 #include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {
