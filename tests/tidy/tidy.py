@@ -13,6 +13,7 @@ import sys
 FACTS = ["driver_abi", "base"]
 PROTOCOL = ["protocol/limits.h", *FACTS]
 BELOW = ["protocol", "transport", *FACTS]
+HANDLERS = ["server/worker/execution", "server/driver", *BELOW]  # Each area of the handlers needs these.
 # folder -> folders, and single headers, that it may include besides its own. The longest matching prefix
 # counts. No arrow turns back: tidy_test.py finds a circle.
 INCLUDES = {
@@ -50,8 +51,12 @@ INCLUDES = {
     "server/worker/execution": ["server/worker/stats", "server/bulk", "server/driver", *BELOW],
     "server/worker/channels": ["server/worker/execution", "server/worker/stats", "server/handover", "server/bulk",
                                *BELOW],
-    "server/handlers": ["server/worker/execution", "server/worker/stats", "server/images", "server/exchange",
-                        "server/driver", *BELOW],
+    "server/handlers/state": HANDLERS,
+    "server/handlers/memory": ["server/handlers/state", *HANDLERS],
+    "server/handlers/modules": ["server/handlers/state", "server/images", *HANDLERS],
+    "server/handlers/graphs": ["server/handlers/modules", "server/handlers/state", *HANDLERS],
+    "server/handlers/interprocess": ["server/handlers/memory", "server/handlers/state", "server/exchange", *HANDLERS],
+    "server/handlers": ["server/handlers", "server/worker/stats", *HANDLERS],
     "server/worker": ["server/handlers", "server/worker", "server/handover", "server/images", "server/exchange",
                       "server/driver", *BELOW],
     "server/daemon/links": BELOW,
