@@ -6,6 +6,7 @@
 #include "emulated/objects/context_module.h"
 #include "emulated/objects/event.h"
 #include "emulated/objects/memory_registry.h"
+#include "emulated/objects/primary_context.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -22,7 +23,7 @@ ContextPtr context_of_memory(std::uint64_t address) {
     return maker;
   }
   Device* const device = device_at(range->device);
-  return device == nullptr ? nullptr : device->primary();
+  return device == nullptr ? nullptr : primary_context(*device).context();
 }
 
 template <typename T>

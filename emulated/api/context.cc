@@ -1,5 +1,6 @@
 // Contexts: creation, the thread's stack of current ones, limits and preferences.
 #include "emulated/api/entry.h"
+#include "emulated/objects/context_end.h"
 #include "emulated/settings.h"
 
 #include <algorithm>
@@ -56,7 +57,7 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
   // The primary context ends only with cuDevicePrimaryCtxRelease or Reset.
   if (context == nullptr || context->is_primary()) return CUDA_ERROR_INVALID_CONTEXT;
   auto& stack = thread_state().contexts;
-  context->destroy();
+  end_context(*context);
   handles().remove<Context>(handle);
   if (!stack.empty() && stack.back() == context) stack.pop_back();
   return CUDA_SUCCESS;

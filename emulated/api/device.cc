@@ -8,7 +8,9 @@
 #include "driver_abi/library_view.h"
 #include "emulated/api/caller.h"
 #include "emulated/api/entry.h"
+#include "emulated/objects/device_limits.h"
 #include "emulated/objects/memory_pool.h"
+#include "emulated/objects/primary_context.h"
 #include "emulated/settings.h"
 
 namespace gpurun::emulated {
@@ -215,20 +217,20 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
   Device* device = nullptr;
   GPURUN_TRY(enter_device(ordinal, &device));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *out = device->retain_primary()->as<CUcontext>();
+  *out = primary_context(*device).retain()->as<CUcontext>();
   return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   Device* device = nullptr;
   GPURUN_TRY(enter_device(ordinal, &device));
-  return device->release_primary() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  return primary_context(*device).release() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   Device* device = nullptr;
   GPURUN_TRY(enter_device(ordinal, &device));
-  device->reset_primary();
+  primary_context(*device).reset();
   return CUDA_SUCCESS;
 }
 
@@ -236,8 +238,8 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int* flags, int* 
   Device* device = nullptr;
   GPURUN_TRY(enter_device(ordinal, &device));
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = device->primary()->flags;
-  *active = device->primary_is_active();
+  *flags = primary_context(*device).context()->flags;
+  *active = primary_context(*device).is_active();
   return CUDA_SUCCESS;
 }
 
@@ -245,7 +247,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned int flags) {
   Device* device = nullptr;
   GPURUN_TRY(enter_device(ordinal, &device));
   if ((flags & ~CU_CTX_FLAGS_MASK) != 0) return CUDA_ERROR_INVALID_VALUE;
-  device->primary()->flags = flags;
+  primary_context(*device).context()->flags = flags;
   return CUDA_SUCCESS;
 }
 

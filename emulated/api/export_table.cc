@@ -9,6 +9,7 @@
 #include "emulated/api/entry.h"
 #include "emulated/api/ipc.h"
 #include "emulated/objects/kernel_log.h"
+#include "emulated/objects/primary_context.h"
 #include "emulated/settings.h"
 
 namespace gpurun::emulated {
@@ -36,10 +37,10 @@ CUresult device_identity(int ordinal, driver_abi::IntegrityDevice* identity) {
   return CUDA_SUCCESS;
 }
 
-CUresult primary_context(CUdevice ordinal, CUcontext* context) {
+CUresult primary_context_of(CUdevice ordinal, CUcontext* context) {
   Device* device = device_at(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *context = device->primary()->as<CUcontext>();
+  *context = primary_context(*device).context()->as<CUcontext>();
   return CUDA_SUCCESS;
 }
 
@@ -82,7 +83,7 @@ constexpr driver_abi::ExportTableHost kHost = {
     .driver_version = api::cuDriverGetVersion,
     .device_count = device_count,
     .device_identity = device_identity,
-    .primary_context = primary_context,
+    .primary_context = primary_context_of,
     .current_context = current_context,
     .context_id = api::cuCtxGetId,
     .stream_object = stream_object,

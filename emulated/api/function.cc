@@ -1,7 +1,9 @@
 // Functions and kernels: attributes, parameters, names.
 #include "emulated/api.h"
 #include "emulated/api/entry.h"
+#include "emulated/objects/device_limits.h"
 #include "emulated/objects/library.h"
+#include "emulated/objects/primary_context.h"
 #include "emulated/settings.h"
 
 namespace gpurun::emulated {
@@ -86,7 +88,7 @@ CUresult enter_kernel(CUkernel handle, CUdevice device_number, Entered* entered)
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const ContextPtr& current = thread_state().current();
   const bool usable = current != nullptr && current->is_active() && &current->device() == device;
-  entered->context = usable ? current : device->primary();
+  entered->context = usable ? current : primary_context(*device).context();
   GPURUN_TRY(kernel->function(entered->context, &entered->function));
   entered->module = entered->function->module();
   return entered->module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 #include "emulated/api/jit_options.h"
 #include "emulated/objects/context_module.h"
 #include "emulated/objects/library.h"
+#include "emulated/objects/primary_context.h"
 #include "emulated/settings.h"
 
 #include "base/log.h"
@@ -77,7 +78,9 @@ CUresult load_library(CUlibrary* out, const ImageResult& image, JitOptions& opti
 CUresult any_context(ContextPtr* context) {
   GPURUN_ENTER_DRIVER();
   const ContextPtr& current = thread_state().current();
-  *context = current != nullptr && current->is_active() ? current : devices().front()->primary();
+  *context = current != nullptr && current->is_active()
+                 ? current
+                 : primary_context(*devices().front()).context();
   return (*context)->sticky_error();
 }
 

@@ -121,7 +121,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   Device* device = device_at(properties->location.id);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  auto pool = std::make_shared<MemoryPool>(*device, false);
+  auto pool = std::make_shared<MemoryPool>(*device, device->arena(), false);
   pool->bytes_max = properties->maxSize;
   *out = handles().add(pool)->as<CUmemoryPool>();
   return CUDA_SUCCESS;

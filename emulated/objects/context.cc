@@ -1,63 +1,13 @@
-// Order between streams, sticky errors, and the end of a context.
+// Order between the streams of a context.
 #include "emulated/objects/context.h"
 
-#include "base/log.h"
-#include "driver_abi/context_storage.h"
-#include "emulated/objects/capture.h"
-#include "emulated/objects/device.h"
-#include "emulated/objects/execution.h"
-#include "emulated/objects/ownership.h"
-#include "emulated/runtime/context_runtime.h"
+#include <utility>
 
 namespace gpurun::emulated {
-namespace {
-
-std::uint64_t next_context_id() {
-  static std::atomic<std::uint64_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
-}
-
-}  // namespace
 
 Context::Context(Device& device, unsigned flags_, bool primary)
-    : Object(kKind), flags(flags_), device_(device), primary_(primary), id_(next_context_id()) {
-  for (auto& limit : limits) limit = 0;
-  limits[CU_LIMIT_STACK_SIZE] = 1024;
-  limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
-  limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
-  limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
-  limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = LaunchPool::kLaunchesDefault;
-  limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 128;
+    : ContextState(kKind, device), flags(flags_), primary_(primary) {
   if (!primary) active_ = true;
-}
-
-void Context::fail(CUresult error) {
-  int expected = CUDA_SUCCESS;
-  if (sticky_error_.compare_exchange_strong(expected, error)) {
-    GPURUN_LOG(kInfo, "context %llu failed with error %d", static_cast<unsigned long long>(id()),
-               static_cast<int>(error));
-    if (Engine* const engine = device_.running_engine()) engine->cancel(runtime().get(), error);
-  }
-}
-
-std::shared_ptr<ContextRuntime> Context::runtime() {
-  const std::lock_guard lock(mutex_);
-  if (runtime_ == nullptr) {
-    runtime_ = std::make_shared<ContextRuntime>();
-    runtime_->output().set_limit(limits[CU_LIMIT_PRINTF_FIFO_SIZE]);
-    runtime_->heap().set_limit(limits[CU_LIMIT_MALLOC_HEAP_SIZE]);
-    runtime_->launches().set_limit(limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT]);
-  }
-  return runtime_;
-}
-
-void Context::flush_output() { runtime()->output().flush(); }
-
-void Context::set_limit(CUlimit limit, std::size_t value) {
-  limits[limit] = value;
-  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE) runtime()->output().set_limit(value);
-  if (limit == CU_LIMIT_MALLOC_HEAP_SIZE) runtime()->heap().set_limit(value);
-  if (limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT) runtime()->launches().set_limit(value);
 }
 
 StreamPtr Context::legacy_stream() {
@@ -66,12 +16,12 @@ StreamPtr Context::legacy_stream() {
     if (legacy_ != nullptr) return legacy_;
   }
   const std::unique_lock lock(streams_mutex_);
-  if (legacy_ == nullptr) legacy_ = std::make_shared<Stream>(shared_from_this(), 0, 0);
+  if (legacy_ == nullptr) legacy_ = std::make_shared<Stream>(shared_from_this(), *this, 0, 0);
   return legacy_;
 }
 
 StreamPtr Context::create_stream(unsigned stream_flags, int priority) {
-  auto stream = std::make_shared<Stream>(shared_from_this(), stream_flags, priority);
+  auto stream = std::make_shared<Stream>(shared_from_this(), *this, stream_flags, priority);
   Stream::Dependency awaited;
   {
     const std::unique_lock lock(streams_mutex_);
@@ -172,7 +122,7 @@ void Context::keep_while_busy(std::shared_ptr<const void> object) {
   }
   if (busy.empty()) return;
   // On a stream of its own, so that nothing waits for this.
-  const auto aside = std::make_shared<Stream>(shared_from_this(), CU_STREAM_NON_BLOCKING, 0);
+  const auto aside = std::make_shared<Stream>(shared_from_this(), *this, CU_STREAM_NON_BLOCKING, 0);
   aside->enqueue(std::make_shared<FunctionOperation>(
                      [kept = std::move(object)]() mutable {
                        kept.reset();
@@ -202,27 +152,23 @@ void Context::disown(const Object& object) {
   owned_.erase(object.handle());
 }
 
-void Context::destroy() {
-  end_captures_of(*this);
-  synchronize();
+std::set<std::uint64_t> Context::take_owned() {
   std::set<std::uint64_t> owned;
   {
     const std::lock_guard lock(mutex_);
     owned.swap(owned_);
     peers_.clear();
-    runtime_.reset();
   }
-  // Without the lock, because the destructors call back into the driver.
-  driver_abi::drop_context_storage(as<CUcontext>());
-  active_.store(false, std::memory_order_release);
-  for (const std::uint64_t handle : owned) handles().drop(handle);
-  release_memory_of_context(handle());
+  drop_runtime();
+  return owned;
+}
+
+void Context::renew() {
   const std::unique_lock lock(streams_mutex_);
   streams_.clear();
   legacy_.reset();
   awaited_ = {};
-  sticky_error_ = CUDA_SUCCESS;
-  id_ = next_context_id();
+  forget_error();
 }
 
 }  // namespace gpurun::emulated

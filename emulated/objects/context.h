@@ -1,4 +1,4 @@
-// Context: the owner of a program's streams, modules and memory, with a sticky error.
+// Context: the owner of a program's streams, modules and memory.
 #pragma once
 
 #include <atomic>
@@ -8,52 +8,28 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "emulated/objects/context_state.h"
 #include "emulated/objects/handle_table.h"
 #include "emulated/objects/stream.h"
 
 namespace gpurun::emulated {
 
-class ContextRuntime;
-class Device;
-
 // Any thread.
-class Context final : public Object, public std::enable_shared_from_this<Context> {
+class Context final : public ContextState, public std::enable_shared_from_this<Context> {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kContext;
-  static constexpr int kLimits = 16;
 
   Context(Device& device, unsigned flags, bool primary);
 
-  Device& device() const { return device_; }
   bool is_primary() const { return primary_; }
-  // Unique in the process (cuCtxGetId). A primary context gets a new one when it is reset.
-  std::uint64_t id() const { return id_.load(); }
-
   // False: destroyed, or a primary context that is not retained.
   bool is_active() const { return active_.load(std::memory_order_acquire); }
   void activate() { active_.store(true, std::memory_order_release); }
 
   std::atomic<unsigned> flags;
   std::atomic<int> uses{1};  // cuCtxAttach, cuCtxDetach.
-  std::atomic<std::size_t> limits[kLimits];
   std::atomic<int> cache_config{0};
   std::atomic<int> shared_config{1};
-
-  // The error that every later call returns. CUDA_SUCCESS without an error.
-  CUresult sticky_error() const {
-    return static_cast<CUresult>(sticky_error_.load(std::memory_order_acquire));
-  }
-  // Keeps the first failure, and ends the kernels that still run in this context with it.
-  void fail(CUresult error);
-
-  // The state that the kernels of this context share: printf buffer and heap. A new one after
-  // destroy().
-  std::shared_ptr<ContextRuntime> runtime();
-  // Shows what kernels have printed. Called where CUDA shows it (Programming Guide, "Formatted
-  // output").
-  void flush_output();
-  // Sets one of `limits`. Limits of printf, heap and launches by kernels are also set in runtime().
-  void set_limit(CUlimit limit, std::size_t value);
 
   // The stream that handle 0 means. It is made on first use.
   StreamPtr legacy_stream();
@@ -86,10 +62,12 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   void own(const Object& object);
   void disown(const Object& object);
 
-  // Ends all work and frees what the context owns. It runs the destructors of what libraries
-  // attached to the context (driver_abi/context_storage.h). A primary context can be activated
-  // again afterwards.
-  void destroy();
+  // The steps of end_context(), in order. Takes what the context owns, and forgets its peers and
+  // the state of its kernels.
+  std::set<std::uint64_t> take_owned();
+  void deactivate() { active_.store(false, std::memory_order_release); }
+  // Forgets streams and the error. A primary context can be activated again afterwards.
+  void renew();
 
  private:
   std::vector<StreamPtr> live_streams();
@@ -98,11 +76,8 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   // Enqueues an operation on `stream` that waits for `earlier`.
   static void delay(Stream& stream, const Stream::Dependency& earlier);
 
-  Device& device_;
   const bool primary_;
-  std::atomic<std::uint64_t> id_;
   std::atomic<bool> active_{false};
-  std::atomic<int> sticky_error_{0};
 
   std::shared_mutex streams_mutex_;
   StreamPtr legacy_;
@@ -112,7 +87,6 @@ class Context final : public Object, public std::enable_shared_from_this<Context
   Stream::Dependency awaited_{};
 
   std::mutex mutex_;
-  std::shared_ptr<ContextRuntime> runtime_;
   std::set<std::uint64_t> peers_;
   std::set<std::uint64_t> owned_;
 };

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "emulated/jit/backend.h"
 #include "emulated/objects/device.h"
+#include "emulated/objects/device_limits.h"
 #include "emulated/objects/execution.h"
 #include "emulated/objects/memory_registry.h"
 #include "emulated/settings.h"

@@ -1,4 +1,4 @@
-// The visible devices, their identity, and the life of their primary contexts.
+// The visible devices, their identity, and their pools.
 #include "emulated/objects/device.h"
 
 #include <cstdio>
@@ -41,43 +41,10 @@ Engine* Device::engine() {
   return running_engine();
 }
 
-const ContextPtr& Device::primary() {
-  const std::lock_guard lock(mutex_);
-  if (primary_ == nullptr) primary_ = handles().add(std::make_shared<Context>(*this, 0, true));
-  return primary_;
-}
-
-ContextPtr Device::retain_primary() {
-  const ContextPtr& context = primary();
-  const std::lock_guard lock(mutex_);
-  ++retained_;
-  context->activate();
-  return context;
-}
-
-bool Device::release_primary() {
-  const ContextPtr& context = primary();
-  {
-    const std::lock_guard lock(mutex_);
-    if (retained_ == 0) return false;
-    if (--retained_ > 0) return true;
-  }
-  if (context->is_active()) context->destroy();
-  return true;
-}
-
-// Its users must still release it (manual, cuDevicePrimaryCtxReset).
-void Device::reset_primary() {
-  const ContextPtr& context = primary();
-  if (context->is_active()) context->destroy();
-}
-
-bool Device::primary_is_active() { return primary()->is_active(); }
-
 std::shared_ptr<MemoryPool> Device::default_pool() {
   const std::lock_guard lock(mutex_);
   if (default_pool_ == nullptr) {
-    default_pool_ = handles().add(std::make_shared<MemoryPool>(*this, true));
+    default_pool_ = handles().add(std::make_shared<MemoryPool>(*this, arena_, true));
   }
   return default_pool_;
 }
@@ -108,11 +75,6 @@ Device* device_at(CUdevice ordinal) {
   const auto& all = devices();
   if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= all.size()) return nullptr;
   return all[static_cast<std::size_t>(ordinal)].get();
-}
-
-HandleTable& handles() {
-  static HandleTable* table = new HandleTable;
-  return *table;
 }
 
 }  // namespace gpurun::emulated

@@ -1,4 +1,4 @@
-// Device: one emulated GPU, with its memory, its primary context and its attributes.
+// Device: one emulated GPU, with its memory, its engine and its attributes.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
-#include "emulated/objects/context.h"
 #include "emulated/objects/device_arena.h"
 
 namespace gpurun::emulated {
@@ -40,14 +39,6 @@ class Device {
   // nullptr: nothing was launched yet.
   Engine* running_engine() const { return running_engine_.load(std::memory_order_acquire); }
 
-  // The primary context. It is always the same object, and active while it is retained.
-  const ContextPtr& primary();
-  ContextPtr retain_primary();
-  // False: it was not retained.
-  bool release_primary();
-  void reset_primary();
-  bool primary_is_active();
-
   std::shared_ptr<MemoryPool> default_pool();
   // The pool of cuMemAllocAsync.
   std::shared_ptr<MemoryPool> current_pool();
@@ -60,8 +51,6 @@ class Device {
   std::mutex engine_mutex_;
   std::atomic<Engine*> running_engine_{nullptr};
   std::mutex mutex_;
-  ContextPtr primary_;
-  int retained_ = 0;
   std::shared_ptr<MemoryPool> default_pool_;
   std::shared_ptr<MemoryPool> current_pool_;
 };
@@ -70,13 +59,5 @@ class Device {
 const std::vector<std::unique_ptr<Device>>& devices();
 // nullptr: no such device.
 Device* device_at(CUdevice ordinal);
-
-// Limits of a multiprocessor at our capability (Programming Guide, "Technical Specifications per
-// Compute Capability").
-int shared_bytes_per_block_optin(int capability);
-inline constexpr int kSharedBytesPerBlock = 48 << 10;
-inline constexpr int kSharedBytesReserved = 1 << 10;
-int threads_per_multiprocessor(int capability);
-int blocks_per_multiprocessor(int capability);
 
 }  // namespace gpurun::emulated

@@ -7,6 +7,7 @@
 
 #include "emulated/objects/device.h"
 #include "emulated/objects/device_identity.h"
+#include "emulated/objects/device_limits.h"
 #include "emulated/settings.h"
 
 namespace gpurun::emulated {
@@ -110,24 +111,6 @@ constexpr FixedAttribute kFixed[] = {
 };
 
 }  // namespace
-
-int shared_bytes_per_block_optin(int capability) {
-  if (capability >= 90 && capability < 120) return 227 << 10;
-  if (capability == 80 || capability == 87) return 163 << 10;
-  if (capability < 80) return capability >= 75 ? 64 << 10 : 96 << 10;
-  return 99 << 10;
-}
-
-int threads_per_multiprocessor(int capability) {
-  if (capability >= 75 && capability < 80) return 1024;
-  if (capability == 80 || (capability >= 90 && capability < 120) || capability < 75) return 2048;
-  return 1536;
-}
-
-int blocks_per_multiprocessor(int capability) {
-  if (capability < 75 || capability == 80 || (capability >= 90 && capability < 120)) return 32;
-  return capability < 80 ? 16 : 24;
-}
 
 bool Device::attribute(CUdevice_attribute attribute, int capability, int* value) const {
   const int own = settings().capability;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/log.h"
-#include "emulated/objects/device.h"
+#include "emulated/objects/device_limits.h"
 #include "emulated/settings.h"
 
 namespace gpurun::emulated {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "emulated/objects/device.h"
+#include "emulated/objects/device_limits.h"
 #include "emulated/settings.h"
 
 namespace gpurun::emulated {

@@ -1,13 +1,13 @@
 // Allocation and accounting of pools.
 #include "emulated/objects/memory_pool.h"
 
-#include "emulated/objects/device.h"
+#include "emulated/objects/device_arena.h"
 
 namespace gpurun::emulated {
 
 std::uint64_t MemoryPool::allocate(std::uint64_t bytes) {
   if (bytes_max != 0 && used.load() + bytes > bytes_max) return 0;
-  const std::uint64_t address = device_.arena().allocate(bytes);
+  const std::uint64_t address = arena_.allocate(bytes);
   if (address == 0) return 0;
   const std::uint64_t now = used.fetch_add(bytes) + bytes;
   std::uint64_t high = used_high.load();
@@ -17,7 +17,7 @@ std::uint64_t MemoryPool::allocate(std::uint64_t bytes) {
 }
 
 void MemoryPool::free(std::uint64_t address, std::uint64_t bytes) {
-  device_.arena().free(address, bytes);
+  arena_.free(address, bytes);
   used.fetch_sub(bytes);
 }
 

@@ -10,14 +10,16 @@
 namespace gpurun::emulated {
 
 class Device;
+class DeviceArena;
 
 // Any thread.
 class MemoryPool final : public Object {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kMemoryPool;
 
-  MemoryPool(Device& device, bool is_default)
-      : Object(kKind), device_(device), is_default_(is_default) {}
+  // `arena`: the memory of `device`.
+  MemoryPool(Device& device, DeviceArena& arena, bool is_default)
+      : Object(kKind), device_(device), arena_(arena), is_default_(is_default) {}
 
   Device& device() const { return device_; }
   bool is_default() const { return is_default_; }
@@ -37,6 +39,7 @@ class MemoryPool final : public Object {
 
  private:
   Device& device_;
+  DeviceArena& arena_;
   const bool is_default_;
 };
 

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "emulated/objects/context.h"
+#include "emulated/objects/context_state.h"
 #include "emulated/objects/kernel_log.h"
 
 namespace gpurun::emulated {
@@ -42,9 +42,10 @@ class NumberedOperation final : public Operation {
 
 }  // namespace
 
-Stream::Stream(std::shared_ptr<Context> context, unsigned flags, int priority)
+Stream::Stream(std::shared_ptr<Context> context, ContextState& state, unsigned flags, int priority)
     : Object(kKind),
       context_(std::move(context)),
+      state_(state),
       flags_(flags),
       priority_(priority),
       id_(next_stream_id()) {}
@@ -97,10 +98,10 @@ void Stream::execute(Entry entry) {
   if (entry.operation->is_mark()) {
     marking_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  if (context_->sticky_error() == CUDA_SUCCESS || entry.operation->runs_after_failure()) {
+  if (state_.sticky_error() == CUDA_SUCCESS || entry.operation->runs_after_failure()) {
     kernel_log::set_running_stream(id_);
     const CUresult result = entry.operation->run(*context_);
-    if (result != CUDA_SUCCESS) context_->fail(result);
+    if (result != CUDA_SUCCESS) state_.fail(result);
   }
 }
 

@@ -16,6 +16,7 @@ namespace gpurun::emulated {
 
 class Capture;
 class Context;
+class ContextState;
 
 // Any thread. Operations run one after the other, in the order of enqueue(). Only the legacy stream
 // (see Context::issue) and events order operations of different streams.
@@ -30,7 +31,8 @@ class Stream final : public Object, public Runnable, public std::enable_shared_f
     std::uint64_t position;
   };
 
-  Stream(std::shared_ptr<Context> context, unsigned flags, int priority);
+  // `state` is that of `context`.
+  Stream(std::shared_ptr<Context> context, ContextState& state, unsigned flags, int priority);
 
   Context& context() const { return *context_; }
   std::shared_ptr<Context> shared_context() const { return context_; }
@@ -82,6 +84,7 @@ class Stream final : public Object, public Runnable, public std::enable_shared_f
   void wait_for_room(std::uint64_t position);
 
   const std::shared_ptr<Context> context_;
+  ContextState& state_;
   const unsigned flags_;
   const int priority_;
   const std::uint64_t id_;
