@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "emulated/engine/engine.h"
-#include "emulated/objects/launch.h"
+#include "emulated/objects/kernel_launch.h"
 #include "emulated/runtime/launch_pool.h"
 
 namespace gpurun::emulated {
