@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/published_once.h"
 #include "driver_abi/visible_devices.h"
-#include "emulated/objects/device_identity.h"
+#include "emulated/device_identity.h"
 #include "emulated/setting_words.h"
 
 namespace gpurun::emulated {

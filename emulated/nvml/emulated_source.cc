@@ -9,8 +9,8 @@
 #include "driver_abi/driver_release.h"
 #include "driver_abi/emulated_view.h"
 #include "driver_abi/nvml_source.h"
+#include "emulated/device_identity.h"
 #include "emulated/memory_ledger.h"
-#include "emulated/objects/device_identity.h"
 #include "emulated/settings.h"
 
 namespace gpurun::driver_abi {

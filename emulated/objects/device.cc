@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "emulated/objects/device_identity.h"
+#include "emulated/device_identity.h"
 #include "emulated/objects/execution.h"
 #include "emulated/objects/memory_pool.h"
 #include "emulated/settings.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "emulated/device_identity.h"
 #include "emulated/objects/device.h"
-#include "emulated/objects/device_identity.h"
 #include "emulated/objects/device_limits.h"
 #include "emulated/settings.h"
 
