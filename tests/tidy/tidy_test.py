@@ -3,6 +3,7 @@
 protects nothing."""
 import sys
 
+import circles
 import tidy
 
 MACHINE = tidy.machine_path("/srv/builds/this")
@@ -19,6 +20,10 @@ CASES = [
     ("server/handlers/memory/a.cc", '// A.\n#include "server/handlers/interprocess/interprocess.h"\n', "may not include"),
     ("server/handlers/modules/a.cc", '// A.\n#include "server/handlers/graphs/graph_hosts.h"\n', "may not include"),
     ("server/handlers/graphs/a.cc", '// A.\n#include "server/handlers/handlers.h"\n', "may not include"),
+    ("emulated/runtime/a.cc", '// A.\n#include "emulated/engine/engine.h"\n', "may not include"),
+    ("emulated/engine/a.cc", '// A.\n#include "emulated/objects/stream.h"\n', "may not include"),
+    ("emulated/engine/a.cc", '// A.\n#include "emulated/settings.h"\n', "may not include"),
+    ("emulated/a.cc", '// A.\n#include "emulated/objects/stream.h"\n', "may not include"),
     ("transport/tcp/a.cc", '#include "protocol/log/frame.h"\n', "may not include"),
     ("client/a.cc", "#include <infiniband/verbs.h>\n", "only in transport/rdma"),
     ("base/a.h", "// A header.\nint x;\n", "pragma once"),
@@ -62,6 +67,31 @@ def circle_of(rules):
     return next(filter(None, map(visit, rules)), [])
 
 
+def source(*headers):
+    return "".join(f'#include "{header}"\n' for header in headers)
+
+
+# The sources, and a violation that they must show, or nothing.
+CIRCLES = [
+    ({"base/a.h": source("base/b.h"), "base/b.h": source("base/c.h"), "base/c.h": source("base/b.h")},
+     "circle of headers: base/b.h, base/c.h"),
+    ({"base/a.h": source("base/a.h")}, "circle of headers: base/a.h"),
+    ({"base/a.h": source("base/b.h"), "base/b.h": "", "base/b.cc": source("base/b.h", "base/a.h")}, None),
+    ({"base/a.h": source("base/b.h"), "base/b.h": source("base/c.h"), "base/c.h": source("base/d.h"),
+      "base/d.h": "", "base/d.cc": source("base/a.h")}, "circle of 4 files"),
+]
+
+
+def circles_failures():
+    failures = 0
+    for texts, expected in CIRCLES:
+        found = list(circles.check(texts))
+        if len(found) != (expected is not None) or not all(expected in line for line in found):
+            print(f"of a circle: expected {expected!r}; found {found}")
+            failures += 1
+    return failures
+
+
 def main():
     failures = 0
     for path, text, expected in CASES:
@@ -84,6 +114,7 @@ def main():
     if len(found) != 2 or "0001-b.md" not in found[0] or "0002-c.md" not in found[1]:
         print(f"a decision without a number of its own is not noticed: {found}")
         failures += 1
+    failures += circles_failures()
     circle = circle_of(tidy.INCLUDES)
     if circle:
         print(f"the rules allow a circle: {circle}")
