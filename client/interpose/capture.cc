@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "client/interpose/current_call.h"
 #include "client/interpose/stream.h"
 #include "driver_abi/capture_rules.h"
 

@@ -3,6 +3,8 @@
 
 #include "base/log.h"
 #include "client/interpose/capture.h"
+#include "client/interpose/current_call.h"
+#include "client/interpose/refusals.h"
 #include "protocol/calls/call.h"
 
 namespace gpurun::client::interpose {

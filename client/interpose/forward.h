@@ -32,7 +32,6 @@
 #include <type_traits>
 
 #include "client/interpose/context.h"
-#include "client/interpose/entry.h"
 #include "client/interpose/process.h"
 #include "client/session/session.h"
 #include "driver_abi/cuda_abi.h"

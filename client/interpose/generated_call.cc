@@ -11,6 +11,7 @@
 #include "client/interpose/argument_rules.h"
 #include "client/interpose/device_numbers.h"
 #include "client/interpose/forward.h"
+#include "client/interpose/graph_nodes.h"
 #include "client/interpose/observed.h"
 #include "client/interpose/remembered.h"
 #include "driver_abi/handle_errors.h"
