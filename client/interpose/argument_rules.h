@@ -6,14 +6,9 @@
 #pragma once
 
 #include "client/interpose/forward.h"
+#include "client/interpose/sound.h"
 
 namespace gpurun::client::interpose {
-
-enum class Sound : std::uint8_t {
-  kRight,
-  kWrong,    // CUDA_ERROR_INVALID_VALUE.
-  kUnknown,  // Only the worker's driver can decide: the call waits for its reply.
-};
 
 // `arguments` as call_generated() takes them. `handles` are the session's. The caller checks
 // handles and devices separately.

@@ -9,8 +9,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "client/interpose/argument_rules.h"
 #include "client/interpose/forward.h"
+#include "client/interpose/sound.h"
 
 namespace gpurun::client::interpose {
 

@@ -6,8 +6,8 @@
 
 #include <span>
 
-#include "client/interpose/argument_rules.h"
 #include "client/interpose/forward.h"
+#include "client/interpose/sound.h"
 
 namespace gpurun::client::interpose {
 
