@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 #include "client/attach/session_data.h"
-#include "client/interpose/memory_ranges.h"
 #include "client/interpose/process.h"
+#include "client/interpose/windows_wanted.h"
 #include "client/process/memory_board.h"
 #include "client/session/death_board.h"
 #include "client/stats/recorder.h"

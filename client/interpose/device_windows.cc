@@ -12,7 +12,7 @@
 #include "client/interpose/capture.h"
 #include "client/interpose/credit_parts.h"
 #include "client/interpose/implicit_wait.h"
-#include "client/interpose/process.h"
+#include "client/interpose/windows_wanted.h"
 #include "client/process/fork_guard.h"
 #include "client/process/memory_board.h"
 #include "client/process/thread.h"

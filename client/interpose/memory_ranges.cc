@@ -2,15 +2,12 @@
 #include "client/interpose/memory_ranges.h"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <new>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -47,6 +44,12 @@ struct Found {
 constexpr std::size_t kFoundKept = 4;
 constinit thread_local std::array<Found, kFoundKept> t_found{};
 constinit thread_local std::size_t t_next_found = 0;
+
+// Device memory of the program's own counts as used.
+void count_used(const MemoryRange& range, bool added) noexcept {
+  if (range.kind != MemoryKind::kDevice && range.kind != MemoryKind::kPool) return;
+  count_range(range.ordinal, range.bytes, added);
+}
 
 // The span that contains all host memory that the program ever pinned or registered. None: the
 // start is the greatest address.
@@ -175,7 +178,7 @@ std::vector<MemoryRange> take_matching(Matches matches) {
       continue;
     }
     taken.push_back(it->second);
-    count_range(it->second, false);
+    count_used(it->second, false);
     it = all.by_base.erase(it);
   }
   ranges_changed();
@@ -196,7 +199,7 @@ bool add_range(MemoryRange range) noexcept try {
   }
   range.buffer_id = ++all.last_buffer_id;
   all.by_base.emplace_hint(next, range.base, range);
-  count_range(range, true);
+  count_used(range, true);
   ranges_changed();
   if (range.on_host()) {
     host_memory_added(range);
@@ -234,7 +237,7 @@ std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noe
   if (found == all.by_base.end() || found->second.kind != kind) return std::nullopt;
   const MemoryRange range = found->second;
   all.by_base.erase(found);
-  count_range(range, false);
+  count_used(range, false);
   ranges_changed();
   return range;
 }
@@ -264,13 +267,6 @@ std::vector<MemoryRange> take_ranges_of_context(Handle context) {
 
 void remove_ranges_of_owner(Handle owner) noexcept {
   take_matching([owner](const MemoryRange& range) { return range.owner == owner; });
-}
-
-bool windows_wanted() noexcept {
-  const char* const value = getenv("GPURUN_DEVICE_WINDOWS");
-  if (value != nullptr && std::string_view(value) == "off") return false;
-  rlimit limit{};
-  return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY;
 }
 
 bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {

@@ -70,9 +70,6 @@ bool may_be_host_memory(std::uint64_t address) noexcept;
 std::vector<MemoryRange> take_ranges_of_context(Handle context);
 void remove_ranges_of_owner(Handle owner) noexcept;
 
-// Whether this process may hold windows of device addresses. Not with GPURUN_DEVICE_WINDOWS=off,
-// and not when its address space is limited.
-bool windows_wanted() noexcept;
 // Reserves [base, base + bytes) with an inaccessible mapping, so that no other mapping of this
 // process lands there. False, without an effect, when the range is already in use.
 bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept;
@@ -88,8 +85,5 @@ bool has_device_window(int server_ordinal) noexcept;
 int device_of_window(std::uint64_t address) noexcept;
 // Whether any of [address, address + bytes) is in a window. The sum must not overflow. No lock.
 bool reaches_window(std::uint64_t address, std::uint64_t bytes) noexcept;
-
-// Frees memory that cuMemHostAlloc made. Does nothing for other kinds.
-void free_host_range(const MemoryRange& range) noexcept;
 
 }  // namespace gpurun::client::interpose

@@ -70,11 +70,10 @@ void add(UsedMemory& used, int ordinal, std::uint64_t bytes, bool added) {
 
 }  // namespace
 
-void count_range(const MemoryRange& range, bool added) noexcept {
-  if (range.kind != MemoryKind::kDevice && range.kind != MemoryKind::kPool) return;
+void count_range(int ordinal, std::uint64_t bytes, bool added) noexcept {
   UsedMemory& used = used_memory();
   const std::lock_guard<std::mutex> lock(used.mutex);
-  add(used, range.ordinal, range.bytes, added);
+  add(used, ordinal, bytes, added);
 }
 
 void count_memory(Handle handle, int ordinal, std::uint64_t bytes) noexcept try {

@@ -8,14 +8,13 @@
 
 #include <cstdint>
 
-#include "client/interpose/memory_ranges.h"
 #include "client/log/handles.h"
 
 namespace gpurun::client::interpose {
 
-// Counts a range of kind kDevice or kPool that was added to or removed from memory_ranges.h.
-// Ignores other kinds.
-void count_range(const MemoryRange& range, bool added) noexcept;
+// Memory of an address range (memory_ranges.h) was added or removed. `ordinal`: the program's
+// number of the device.
+void count_range(int ordinal, std::uint64_t bytes, bool added) noexcept;
 // Counts memory behind a handle on the program's device `ordinal`, until forget_memory().
 void count_memory(Handle handle, int ordinal, std::uint64_t bytes) noexcept;
 // The handle has ended. Does nothing if it was never counted.

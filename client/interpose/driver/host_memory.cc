@@ -1,5 +1,7 @@
 // Host memory: pinned host memory is plain memory of this process that later copies may use. The
 // device cannot reach it, and the attributes say so.
+#include "client/interpose/driver/host_memory.h"
+
 #include <sys/mman.h>
 
 #include "client/interpose/capture.h"
