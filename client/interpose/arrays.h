@@ -46,7 +46,4 @@ Sound check_array_box(const Here& here, Handle array, const ArrayBox& box) noexc
 // cuMemcpyAtoA).
 Sound check_array_pair(const Here& here, Handle one, Handle other) noexcept;
 
-void end_array(void* object) noexcept;
-void end_mipmapped_array(void* object) noexcept;
-
 }  // namespace gpurun::client::interpose

@@ -2,7 +2,6 @@
 #include "client/interpose/capture.h"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -130,32 +129,7 @@ const CaptureRule& rule_of(const driver_abi::Row& row) {
   return driver_abi::capture_rule(driver_abi::capture_family(row.base));
 }
 
-// Whether the call uses stream 0 because it has no stream parameter. (cuLaunchKernelEx has its
-// stream in its configuration.)
-bool uses_stream_0(const driver_abi::Row& row, const CaptureRule& rule) {
-  if (std::strcmp(row.base, "cuLaunchKernelEx") == 0) return false;
-  const bool of_stream =
-      rule.family == CaptureFamily::kWork || rule.family == CaptureFamily::kWaits;
-  return of_stream && row.stream_parameter == driver_abi::kNoParameter &&
-         std::none_of(row.parameters.begin(), row.parameters.end(), [](const auto& parameter) {
-           return parameter.handle == HandleKind::kStream;
-         });
-}
-
 }  // namespace
-
-int refuse_while_capturing(const driver_abi::Row& row) {
-  const CaptureRule& rule = rule_of(row);
-  if (rule.family == CaptureFamily::kOpen) return 0;
-  Here here;
-  if (here.enter() != 0) return 0;  // The call itself returns the error.
-  if (rule.unsafe && !rule.by_argument) {
-    if (const int result = refuse_unsafe_call(here); result != 0) return result;
-  }
-  Handle stream = 0;
-  if (!uses_stream_0(row, rule) || here.enter_context() != 0) return 0;
-  return here.stream(nullptr, &stream);
-}
 
 int refuse_unsafe_call(const Here& here) {
   if (!capturing_somewhere()) return 0;

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "client/interpose/capture_wall.h"
+#include "client/interpose/capture_count.h"
 #include "client/interpose/forward.h"
 
 namespace gpurun::client::interpose {

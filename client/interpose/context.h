@@ -25,8 +25,4 @@ struct Context {
   Context* next_unused = nullptr;  // In the pool, while this object is unused.
 };
 
-// Ends the object of a handle of a context that ends. Each kind that has objects calls its own
-// function here (context_objects.cc).
-void end_object(HandleKind kind, void* object) noexcept;
-
 }  // namespace gpurun::client::interpose

@@ -11,6 +11,7 @@
 // An alias (ptsz, ptds, an old name) passes its own row, which names the opcode that it stands for.
 #pragma once
 
+#include "client/interpose/capture_count.h"
 #include "client/interpose/capture_wall.h"
 #include "client/interpose/current_call.h"
 #include "client/interpose/refusals.h"

@@ -2,8 +2,6 @@
 #include "client/interpose/forward.h"
 
 #include "base/log.h"
-#include "client/interpose/capture.h"
-#include "client/interpose/current_call.h"
 #include "client/interpose/refusals.h"
 #include "protocol/calls/call.h"
 
@@ -32,16 +30,6 @@ int Here::enter_context() noexcept {
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   return 0;
-}
-
-int Here::stream(CUstream given, Handle* stream) const noexcept {
-  Handle value = handle_of(given);
-  if (value == protocol::kStreamNull) value = handle_of(default_stream());
-  *stream = value;
-  if (value > protocol::kStreamPerThread) {
-    if (const int result = check(value, HandleKind::kStream); result != 0) return result;
-  }
-  return capturing_somewhere() ? refuse_stream(*this, value) : 0;
 }
 
 CallSite Here::site(protocol::Order order) const noexcept {

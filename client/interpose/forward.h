@@ -78,10 +78,6 @@ struct Here {
   HandleTable& handles() const noexcept { return process->session->handles(); }
   const DeviceSnapshot& devices() const noexcept { return *process->devices; }
 
-  // Resolves a stream argument. Stream 0 is the thread's own in _ptds and _ptsz copies. Returns 0
-  // and the value for CallSite::stream. Otherwise returns INVALID_HANDLE, the failure of the
-  // stream's creation, or the refusal of a capture (capture.h).
-  int stream(CUstream given, Handle* stream) const noexcept;
   // Returns 0 when `handle` is alive and of `kind`. Otherwise returns the call's result.
   int check(Handle handle, HandleKind kind) const noexcept { return handles().check(handle, kind); }
   // For a call that ends the handle. A handle with a failed creation ends successfully (ADR 3).

@@ -14,6 +14,7 @@
 #include "client/interpose/graph_nodes.h"
 #include "client/interpose/observed.h"
 #include "client/interpose/remembered.h"
+#include "client/interpose/stream_argument.h"
 #include "driver_abi/handle_errors.h"
 #include "protocol/calls/call.h"
 
@@ -261,7 +262,7 @@ class GeneratedCall {
       case HandleKind::kGraphConditional:
         return 0;
       case HandleKind::kStream:
-        return here_.stream(as<CUstream>(*handle), handle);
+        return resolve_stream(here_, as<CUstream>(*handle), handle);
       default:
         if (*handle == 0)
           return parameter.nullable ? 0 : driver_abi::wrong_handle_error(parameter.handle);

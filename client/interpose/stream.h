@@ -22,6 +22,4 @@ Handle context_of_stream(const Here& here, Handle stream) noexcept;
 // Blocks until the stream's work is done and every byte of its copies has arrived.
 int synchronize_stream(const Here& here, Handle stream);
 
-void end_stream(void* object) noexcept;
-
 }  // namespace gpurun::client::interpose

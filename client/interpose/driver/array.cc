@@ -10,6 +10,7 @@
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/device_windows.h"
+#include "client/interpose/driver/context_objects.h"
 #include "client/interpose/implicit_wait.h"
 #include "client/interpose/object_pool.h"
 #include "client/interpose/used_memory.h"

@@ -4,6 +4,7 @@
 #include "client/interpose/driver/copy.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/stream.h"
+#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -22,7 +23,7 @@ CUresult copy_line(std::uint16_t code, std::size_t bytes, CUstream given, Waitin
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
-  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
   Copy copy;
   copy.width = bytes;
   if (const int result = make_sides(here, &copy); result != 0) return cuda(result);

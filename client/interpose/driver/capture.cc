@@ -8,6 +8,7 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/device_windows.h"
 #include "client/interpose/graph_nodes.h"
+#include "client/interpose/stream_argument.h"
 #include "protocol/calls/captures.h"
 
 namespace gpurun::client::interpose {
@@ -15,7 +16,7 @@ namespace {
 
 int enter_stream(Here& here, CUstream given, Handle* stream) {
   if (const int result = here.enter_context(); result != 0) return result;
-  return here.stream(given, stream);
+  return resolve_stream(here, given, stream);
 }
 
 // Checks whether the stream may begin a capture. Returns 0, or the call's result.

@@ -4,6 +4,7 @@
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/device_windows.h"
+#include "client/interpose/driver/context_objects.h"
 #include "client/interpose/driver/host_memory.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/forward.h"

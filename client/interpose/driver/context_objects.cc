@@ -1,7 +1,5 @@
 // Context objects: what happens to the objects of handles when their context ends.
-#include "client/interpose/arrays.h"
-#include "client/interpose/context.h"
-#include "client/interpose/stream.h"
+#include "client/interpose/driver/context_objects.h"
 
 namespace gpurun::client::interpose {
 

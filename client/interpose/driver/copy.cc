@@ -2,6 +2,7 @@
 #include "client/interpose/driver/copy.h"
 
 #include "client/interpose/custom.h"
+#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -23,7 +24,7 @@ CUresult copy(std::uint16_t code, const CopySide& destination, const CopySide& s
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
-  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
   if (bytes != 0 && (destination.address == 0 || source.address == 0)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -9,6 +9,7 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/copy.h"
 #include "client/interpose/stream.h"
+#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -52,7 +53,7 @@ CUresult copy_all(std::uint16_t code, const CopyBatch& batch, std::size_t* faile
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
-  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
   if (!batch.valid()) return CUDA_ERROR_INVALID_VALUE;
   // cuda.h on batches: "must not be legacy NULL stream".
   if (!legacy_too && (stream == 0 || stream == protocol::kStreamLegacy)) {

@@ -1,6 +1,7 @@
 // Copy structures: copies that a structure describes, of two and three dimensions.
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/copy.h"
+#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -72,7 +73,7 @@ CUresult run(std::uint16_t code, const Described& from, const Described& to, Cop
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
-  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
   for (const CUmemorytype type : {from.type, to.type}) {
     if (type < CU_MEMORYTYPE_HOST || type > CU_MEMORYTYPE_UNIFIED) return CUDA_ERROR_INVALID_VALUE;
   }

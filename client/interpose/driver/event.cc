@@ -4,6 +4,7 @@
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/stream.h"
+#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -32,7 +33,8 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
-  if (const int result = here.stream(given_stream, &stream); result != 0) return cuda(result);
+  if (const int result = resolve_stream(here, given_stream, &stream); result != 0)
+    return cuda(result);
   const Handle event = handle_of(given);
   if (const int result = here.check(event, HandleKind::kEvent); result != 0) return cuda(result);
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;

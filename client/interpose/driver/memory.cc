@@ -9,6 +9,7 @@
 #include "client/interpose/interprocess.h"
 #include "client/interpose/memory_ranges.h"
 #include "client/interpose/stream.h"
+#include "client/interpose/stream_argument.h"
 #include "client/interpose/used_memory.h"
 
 namespace gpurun::client::interpose {
@@ -35,7 +36,7 @@ CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream gi
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
-  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   CUdeviceptr address = 0;
   const auto allocate = [&](const CallSite& site) {
@@ -137,7 +138,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
-  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   auto range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kDevice);

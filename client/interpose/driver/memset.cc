@@ -2,6 +2,7 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/forward.h"
 #include "client/interpose/memory_ranges.h"
+#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -15,7 +16,7 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
-  if (const int result = here.stream(given, &stream); result != 0) return cuda(result);
+  if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
   if (count == 0) return cuda(here.session().health(here.context->handle));
   if (to == 0 || to % element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto range = find_range(to);

@@ -5,7 +5,9 @@
 
 #include "client/interpose/capture.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/driver/context_objects.h"
 #include "client/interpose/object_pool.h"
+#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -56,7 +58,7 @@ CUresult create(CUstream* out, unsigned flags, int priority, bool with_priority)
 // Prepares a query of a stream of any kind.
 int enter_stream(Here& here, CUstream given, Handle* stream) {
   if (const int result = here.enter_context(); result != 0) return result;
-  return here.stream(given, stream);
+  return resolve_stream(here, given, stream);
 }
 
 // Whether a wait for the stream is answered before it is over (docs/adr/0033). Not for a blocking
@@ -70,23 +72,6 @@ bool waits_early(const Here& here, Handle stream, int* result) {
 }
 
 }  // namespace
-
-Stream* find_stream(const Here& here, Handle stream) noexcept {
-  if (claimed_kind(stream) != HandleKind::kStream) return nullptr;
-  return static_cast<Stream*>(here.handles().object_of(stream));
-}
-
-Handle context_of_stream(const Here& here, Handle stream) noexcept {
-  if (stream <= protocol::kStreamPerThread) {
-    return here.context == nullptr ? 0 : here.context->handle;
-  }
-  return here.handles().context_of(stream);
-}
-
-int synchronize_stream(const Here& here, Handle stream) {
-  return wait_row(here, opcode::cuStreamSynchronize, here.stream_site(stream), Waits::kForStream,
-                  as<CUstream>(stream));
-}
 
 void end_stream(void* object) noexcept {
   if (object != nullptr) g_streams.give_back(static_cast<Stream*>(object));

@@ -17,6 +17,7 @@
 #include "client/interpose/forward.h"
 #include "client/interpose/graph_work.h"
 #include "client/interpose/stream.h"
+#include "client/interpose/stream_argument.h"
 #include "client/process/thread.h"
 #include "protocol/calls/host_function.h"
 
@@ -137,8 +138,8 @@ int add(CUstream given, Job job) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return result;
   Handle stream = 0;
-  if (const int result = here.stream(given, &stream); result != 0) return result;
-  // A graph cannot hold a callback: here.stream() has refused it in a capture.
+  if (const int result = resolve_stream(here, given, &stream); result != 0) return result;
+  // A graph cannot hold a callback: resolve_stream() has refused it in a capture.
   if (job.function != nullptr && is_captured(here, stream)) {
     return capture_work(here, stream, work_of(job.function, job.user));
   }

@@ -8,6 +8,7 @@
 #include "client/interpose/modules/objects.h"
 #include "client/interpose/modules/occupancy.h"
 #include "client/interpose/stream.h"
+#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 
@@ -87,7 +88,8 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
     return cuda(result);
   }
   Handle stream = 0;
-  if (const int result = here.stream(call.stream, &stream); result != 0) return cuda(result);
+  if (const int result = resolve_stream(here, call.stream, &stream); result != 0)
+    return cuda(result);
 
   const Device* device = here.devices().device(here.context->ordinal);
   CallSite site = here.stream_site(stream);  // A stream implies its context.

@@ -2,6 +2,7 @@
 // launch is a cuLaunchKernel with the parameters as one block.
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/objects.h"
+#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -24,7 +25,7 @@ CUresult launch_grid(CUfunction f, int width, int height, CUstream stream) {
   Here here;
   client::Handle known = 0;
   int result = here.enter_context();
-  if (result == 0) result = here.stream(stream, &known);
+  if (result == 0) result = resolve_stream(here, stream, &known);
   if (result != 0) return cuda(result);
   if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
   return legacy->launch([&](const unsigned* block, unsigned shared_bytes, void** extra) {

@@ -8,6 +8,7 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/launch.h"
 #include "client/interpose/modules/objects.h"
+#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace modules {
@@ -107,7 +108,8 @@ CUresult ask_cluster(std::uint16_t row, int* answer, CUfunction func,
   payload.attribute_count = attribute_count;
   // The stream implies its context, and with it a part of the device.
   Handle stream = 0;
-  if (const int result = here.stream(config->hStream, &stream); result != 0) return cuda(result);
+  if (const int result = resolve_stream(here, config->hStream, &stream); result != 0)
+    return cuda(result);
   CallSite site = here.stream_site(stream);
   site.opcode = row;
   site.form = protocol::Form::kRaw;
