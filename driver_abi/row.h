@@ -111,7 +111,7 @@ struct Row {
   Completion completion;
   Implementation implementation;
   bool implicit_sync;             // The manual documents an implicit synchronisation.
-  bool remembered;                // The client asks once (client/interpose/remembered.h).
+  bool remembered;                // The client asks once (client/interpose/call/remembered.h).
   bool emulated;                  // The emulated device executes it.
   std::uint16_t alias_opcode;     // The row with the same signature and meaning (for ptsz/ptds
                                   // copies, old names). The stub calls that row's implementation.

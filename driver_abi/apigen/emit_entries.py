@@ -99,9 +99,9 @@ def client_call(row):
 
 def client_entries(rows):
     lines = ["// The functions that libcuda.so.1 exports: each hands its call to the client.",
-             BANNER, '#include "client/interpose/custom.h"', '#include "client/interpose/entry.h"',
-             '#include "client/interpose/borrowed_context.h"',
-             '#include "client/interpose/program_caller.h"',
+             BANNER, '#include "client/interpose/custom.h"', '#include "client/interpose/entry/entry.h"',
+             '#include "client/interpose/memory/borrowed_context.h"',
+             '#include "client/interpose/driver/program_caller.h"',
              '#include "driver_abi/row.h"', "", "#include <iterator>", "",
              "namespace interpose = gpurun::client::interpose;", "namespace {",
              "const gpurun::driver_abi::Row& row_of(std::uint16_t opcode) {",

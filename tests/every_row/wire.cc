@@ -8,8 +8,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "client/interpose/entry.h"
-#include "client/interpose/generated_call.h"
+#include "client/interpose/entry/entry.h"
+#include "client/interpose/entry/generated_call.h"
 #include "server/worker/channels/worker.h"
 #include "transport/transport.h"
 

@@ -10,8 +10,8 @@
 #include <thread>
 #include <utility>
 
-#include "client/interpose/context.h"
-#include "client/interpose/process.h"
+#include "client/interpose/call/context.h"
+#include "client/interpose/call/process.h"
 #include "server/driver/cuda_driver.h"
 #include "server/handlers/handlers.h"
 #include "tests/every_row/carrier.h"

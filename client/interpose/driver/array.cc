@@ -1,19 +1,19 @@
 // Arrays: CUDA arrays and mipmapped arrays, made and described by the worker's driver. The client
 // keeps the description of each creation, so it can check copies itself.
-#include "client/interpose/arrays.h"
+#include "client/interpose/driver/arrays.h"
 
 #include <pthread.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "client/interpose/capture.h"
+#include "client/interpose/capture/capture.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/device_windows.h"
 #include "client/interpose/driver/context_objects.h"
-#include "client/interpose/implicit_wait.h"
-#include "client/interpose/object_pool.h"
-#include "client/interpose/used_memory.h"
+#include "client/interpose/driver/object_pool.h"
+#include "client/interpose/memory/device_windows.h"
+#include "client/interpose/memory/implicit_wait.h"
+#include "client/interpose/memory/used_memory.h"
 
 namespace gpurun::client::interpose {
 namespace {

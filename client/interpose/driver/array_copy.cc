@@ -1,10 +1,10 @@
 // Array copies: copies of one dimension to, from and between CUDA arrays.
-#include "client/interpose/arrays.h"
+#include "client/interpose/call/stream.h"
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/driver/arrays.h"
 #include "client/interpose/driver/copy.h"
-#include "client/interpose/memory_ranges.h"
-#include "client/interpose/stream.h"
-#include "client/interpose/stream_argument.h"
+#include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
 namespace {

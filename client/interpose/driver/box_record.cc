@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "client/bulk/host_box.h"
-#include "client/interpose/arrays.h"
+#include "client/interpose/call/stream.h"
+#include "client/interpose/driver/arrays.h"
 #include "client/interpose/driver/copy.h"
-#include "client/interpose/memory_ranges.h"
-#include "client/interpose/stream.h"
+#include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
 namespace {

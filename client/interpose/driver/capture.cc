@@ -1,14 +1,14 @@
 // Stream capture: begins, ends, and queries captures.
-#include "client/interpose/capture.h"
+#include "client/interpose/capture/capture.h"
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "client/interpose/capture/graph_nodes.h"
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/device_windows.h"
-#include "client/interpose/graph_nodes.h"
-#include "client/interpose/stream_argument.h"
+#include "client/interpose/memory/device_windows.h"
 #include "protocol/calls/captures.h"
 
 namespace gpurun::client::interpose {

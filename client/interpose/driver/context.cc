@@ -1,19 +1,19 @@
 // Contexts: the current context of each thread, and the facts of each context.
-#include "client/interpose/context.h"
+#include "client/interpose/call/context.h"
 
-#include "client/interpose/capture.h"
+#include "client/interpose/call/forward.h"
+#include "client/interpose/call/remembered.h"
+#include "client/interpose/capture/capture.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/device_windows.h"
 #include "client/interpose/driver/context_objects.h"
 #include "client/interpose/driver/host_memory.h"
+#include "client/interpose/driver/interprocess.h"
+#include "client/interpose/driver/object_pool.h"
 #include "client/interpose/driver/primary_context.h"
-#include "client/interpose/forward.h"
-#include "client/interpose/interprocess.h"
-#include "client/interpose/memory_ranges.h"
+#include "client/interpose/memory/device_windows.h"
+#include "client/interpose/memory/memory_ranges.h"
+#include "client/interpose/memory/used_memory.h"
 #include "client/interpose/modules/objects.h"
-#include "client/interpose/object_pool.h"
-#include "client/interpose/remembered.h"
-#include "client/interpose/used_memory.h"
 #include "driver_abi/context_storage.h"
 
 namespace gpurun::client::interpose {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "client/interpose/forward.h"
+#include "client/interpose/call/forward.h"
 
 namespace gpurun::client::interpose {
 

@@ -5,11 +5,11 @@
 
 #include <cstdint>
 
-#include "client/interpose/capture.h"
+#include "client/interpose/call/stream.h"
+#include "client/interpose/capture/capture.h"
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/copy.h"
-#include "client/interpose/stream.h"
-#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <cstring>
 
-#include "client/interpose/arrays.h"
-#include "client/interpose/capture.h"
+#include "client/interpose/call/stream.h"
+#include "client/interpose/capture/capture.h"
+#include "client/interpose/driver/arrays.h"
 #include "client/interpose/driver/copy.h"
-#include "client/interpose/graph_work.h"
-#include "client/interpose/memory_ranges.h"
-#include "client/interpose/stream.h"
+#include "client/interpose/driver/graph_work.h"
+#include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
 namespace {

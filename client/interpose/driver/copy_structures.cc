@@ -1,7 +1,7 @@
 // Copy structures: copies that a structure describes, of two and three dimensions.
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/copy.h"
-#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {

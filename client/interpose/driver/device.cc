@@ -3,9 +3,9 @@
 #include <cstring>
 #include <string>
 
+#include "client/interpose/call/forward.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/forward.h"
-#include "client/interpose/program_caller.h"
+#include "client/interpose/driver/program_caller.h"
 #include "driver_abi/library_view.h"
 
 namespace gpurun::client::interpose {

@@ -1,10 +1,10 @@
 // Events: made without a round trip. A completion that the worker reports is not asked for.
 #include <atomic>
 
-#include "client/interpose/capture.h"
+#include "client/interpose/call/stream.h"
+#include "client/interpose/capture/capture.h"
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/stream.h"
-#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {

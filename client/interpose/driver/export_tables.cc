@@ -1,10 +1,10 @@
 // Export tables: the host behind them calls our own entry points, as the program could.
 #include <cstring>
 
+#include "client/interpose/call/forward.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/nvml_view.h"
 #include "client/interpose/driver/primary_context.h"
-#include "client/interpose/forward.h"
 #include "driver_abi/client_marker.h"
 #include "driver_abi/export_tables.h"
 

@@ -1,5 +1,5 @@
 // Graph work: converts a program's description of a graph node to the worker's.
-#include "client/interpose/graph_work.h"
+#include "client/interpose/driver/graph_work.h"
 
 #include "client/interpose/custom.h"
 

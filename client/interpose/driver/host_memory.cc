@@ -4,11 +4,11 @@
 
 #include <sys/mman.h>
 
-#include "client/interpose/capture.h"
+#include "client/interpose/call/forward.h"
+#include "client/interpose/capture/capture.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/forward.h"
-#include "client/interpose/implicit_wait.h"
-#include "client/interpose/memory_ranges.h"
+#include "client/interpose/memory/implicit_wait.h"
+#include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
 namespace {

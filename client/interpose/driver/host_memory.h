@@ -1,7 +1,7 @@
 // Host memory: the end of pinned memory.
 #pragma once
 
-#include "client/interpose/memory_ranges.h"
+#include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
 

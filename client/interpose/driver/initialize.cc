@@ -2,9 +2,9 @@
 // else.
 #include <algorithm>
 
+#include "client/interpose/call/forward.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/device_windows.h"
-#include "client/interpose/forward.h"
+#include "client/interpose/memory/device_windows.h"
 #include "driver_abi/error_codes.h"
 #include "driver_abi/proc_address.h"
 

@@ -3,12 +3,12 @@
 // Calls of events are generated.
 #include <cstring>
 
+#include "client/interpose/call/forward.h"
+#include "client/interpose/call/stream.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/device_windows.h"
-#include "client/interpose/forward.h"
-#include "client/interpose/interprocess.h"
-#include "client/interpose/memory_ranges.h"
-#include "client/interpose/stream.h"
+#include "client/interpose/driver/interprocess.h"
+#include "client/interpose/memory/device_windows.h"
+#include "client/interpose/memory/memory_ranges.h"
 #include "protocol/calls/device_memory.h"
 #include "protocol/calls/interprocess.h"
 

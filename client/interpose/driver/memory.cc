@@ -2,15 +2,15 @@
 // wait for the worker, which alone knows addresses. A free waits only if the program could notice.
 #include <algorithm>
 
-#include "client/interpose/capture.h"
+#include "client/interpose/call/forward.h"
+#include "client/interpose/call/stream.h"
+#include "client/interpose/capture/capture.h"
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/device_windows.h"
-#include "client/interpose/forward.h"
-#include "client/interpose/interprocess.h"
-#include "client/interpose/memory_ranges.h"
-#include "client/interpose/stream.h"
-#include "client/interpose/stream_argument.h"
-#include "client/interpose/used_memory.h"
+#include "client/interpose/driver/interprocess.h"
+#include "client/interpose/memory/device_windows.h"
+#include "client/interpose/memory/memory_ranges.h"
+#include "client/interpose/memory/used_memory.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
+#include "client/interpose/call/forward.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/forward.h"
 
 namespace gpurun::client::interpose {
 namespace {

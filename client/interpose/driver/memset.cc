@@ -1,8 +1,8 @@
 // Memset: fills of device memory. CUDA waits for none of them when the memory is the device's.
+#include "client/interpose/call/forward.h"
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/forward.h"
-#include "client/interpose/memory_ranges.h"
-#include "client/interpose/stream_argument.h"
+#include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <cstring>
 
-#include "client/interpose/device_windows.h"
+#include "client/interpose/call/forward.h"
 #include "client/interpose/driver/nvml_view.h"
 #include "client/interpose/driver/primary_context.h"
-#include "client/interpose/forward.h"
+#include "client/interpose/memory/device_windows.h"
 #include "client/process/memory_board.h"
 #include "driver_abi/driver_release.h"
 

@@ -1,7 +1,7 @@
 // Pointers: what a pointer is, answered from the ranges that the client knows.
+#include "client/interpose/call/forward.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/forward.h"
-#include "client/interpose/memory_ranges.h"
+#include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include "client/interpose/custom.h"
-#include "client/interpose/used_memory.h"
+#include "client/interpose/memory/used_memory.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -2,7 +2,7 @@
 // exists before the program retains the context.
 #pragma once
 
-#include "client/interpose/forward.h"
+#include "client/interpose/call/forward.h"
 
 namespace gpurun::client::interpose {
 

@@ -1,13 +1,13 @@
 // Streams: made without a round trip, known in the client, run by the worker.
-#include "client/interpose/stream.h"
+#include "client/interpose/call/stream.h"
 
 #include <atomic>
 
-#include "client/interpose/capture.h"
+#include "client/interpose/capture/capture.h"
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/context_objects.h"
-#include "client/interpose/object_pool.h"
-#include "client/interpose/stream_argument.h"
+#include "client/interpose/driver/object_pool.h"
 
 namespace gpurun::client::interpose {
 namespace {

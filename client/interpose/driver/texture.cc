@@ -6,8 +6,8 @@
 #include <new>
 #include <unordered_map>
 
+#include "client/interpose/call/forward.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/forward.h"
 
 namespace gpurun::client::interpose {
 namespace {

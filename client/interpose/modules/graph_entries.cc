@@ -1,7 +1,7 @@
 // Graph entries: kernel nodes of graphs (CUDA Driver API manual, "Graph Management"), checked and
 // packed like launches. Other nodes that need no packing are generated rows.
+#include "client/interpose/capture/graph_nodes.h"
 #include "client/interpose/custom.h"
-#include "client/interpose/graph_nodes.h"
 #include "client/interpose/modules/host_pointers.h"
 #include "client/interpose/modules/launch.h"
 #include "client/interpose/modules/objects.h"

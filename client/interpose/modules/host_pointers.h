@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/bytes.h"
-#include "client/interpose/memory_ranges.h"
+#include "client/interpose/memory/memory_ranges.h"
 #include "client/log/handles.h"
 
 namespace gpurun::client::interpose::modules {

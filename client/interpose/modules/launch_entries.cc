@@ -1,14 +1,14 @@
 // Launch entries: cuLaunchKernel and similar calls, checked and packed here, and always posted.
 #include <cstring>
 
-#include "client/interpose/capture.h"
+#include "client/interpose/call/stream.h"
+#include "client/interpose/capture/capture.h"
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/host_pointers.h"
 #include "client/interpose/modules/launch.h"
 #include "client/interpose/modules/objects.h"
 #include "client/interpose/modules/occupancy.h"
-#include "client/interpose/stream.h"
-#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 

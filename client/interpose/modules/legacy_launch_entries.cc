@@ -1,8 +1,8 @@
 // Legacy launch entries: the launch calls from before CUDA 4. Their state is kept here, and a
 // launch is a cuLaunchKernel with the parameters as one block.
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/objects.h"
-#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "client/interpose/refusals.h"
+#include "client/interpose/call/refusals.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose::modules {

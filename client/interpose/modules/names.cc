@@ -1,7 +1,7 @@
 // Names of kernels: a known kernel gets its handle in the client, and the worker learns it from a
 // posted call.
 #include "base/log.h"
-#include "client/interpose/memory_ranges.h"
+#include "client/interpose/memory/memory_ranges.h"
 #include "client/interpose/modules/load.h"
 #include "client/stats/stats.h"
 

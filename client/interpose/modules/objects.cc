@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/interpose/memory_ranges.h"
+#include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose::modules {
 namespace {

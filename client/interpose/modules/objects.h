@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "client/interpose/forward.h"
+#include "client/interpose/call/forward.h"
 #include "client/interpose/modules/jit_request.h"
 #include "client/interpose/modules/kernel_table.h"
 #include "driver_abi/image_length.h"

@@ -5,10 +5,10 @@
 
 #include <cstring>
 
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/launch.h"
 #include "client/interpose/modules/objects.h"
-#include "client/interpose/stream_argument.h"
 
 namespace gpurun::client::interpose {
 namespace modules {

@@ -1,5 +1,5 @@
 // Elsewhere: the addresses at which the test driver places reservations. They are free in every
-// process, and differ from the client's requests (client/interpose/device_windows.cc).
+// process, and differ from the client's requests (client/interpose/memory/device_windows.cc).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,3 @@
-gpurun_test(memory_ranges_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/memory_ranges_test.cc"
-            LIBRARIES gpurun_interpose_wall gpurun_transport_testing)
 gpurun_test(client_session_test unit
             SOURCES "${CMAKE_CURRENT_LIST_DIR}/session_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/session_options_test.cc"
@@ -28,5 +26,3 @@ gpurun_test(client_stats_report_test unit
             SOURCES "${CMAKE_CURRENT_LIST_DIR}/stats_report_test.cc" "${CMAKE_CURRENT_LIST_DIR}/stats_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/recorder_test.cc" "${CMAKE_CURRENT_LIST_DIR}/trace_test.cc"
             LIBRARIES gpurun_client_session nlohmann_json::nlohmann_json)
-gpurun_test(lacking_rows_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/lacking_rows_test.cc"
-            LIBRARIES gpurun_interpose_wall gpurun_transport_testing)

@@ -1,0 +1,77 @@
+// Connecting: from gpurun's environment variables to an authenticated connection.
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "client/attach/session_data.h"
+#include "client/interpose/call/process.h"
+#include "client/interpose/call/windows_wanted.h"
+#include "client/process/memory_board.h"
+#include "client/session/death_board.h"
+#include "client/stats/recorder.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+// Our descriptors lie above those that a program expects to get, and below its limit.
+int first_descriptor() {
+  constexpr rlim_t kHigh = 4'000;
+  constexpr rlim_t kRoom = 64;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= 2 * kRoom) return 0;
+  return static_cast<int>(std::min(limit.rlim_cur - kRoom, kHigh));
+}
+
+// A server is configured, so a failure to reach it must not look like "no GPU".
+Status somewhere(const Status& status) {
+  return status.code() == Code::kUnavailable ? Status(Code::kPeerGone, status.message()) : status;
+}
+
+// Whether the attach may grant memory: this process wants windows, and can be asked to return
+// memory. From this call on, processes that lack memory wait for this process's answer. A child in
+// which CUDA does not work has a session for NVML alone.
+bool may_be_given_memory() {
+  return !ancestor_initialized() && windows_wanted() &&
+         (shared_memory_board.load(std::memory_order_acquire) == nullptr ||
+          join_memory_board() >= 0);
+}
+
+}  // namespace
+
+Result<Attached> connect_from_environment() {
+  const Result<SessionData> session = session_data_from_environment();
+  if (!session.ok()) return session.status();
+  AttachOptions options;
+  options.fd_min = first_descriptor();
+  options.deaths = DeathBoard::open(session->deaths);
+  if (options.deaths != nullptr) options.deaths->note_attach();
+  const char* const transports = std::getenv(kTransportsVariable);
+  Result<std::vector<TransportKind>> allowed =
+      parse_transports(transports == nullptr ? "" : transports);
+  if (!allowed.ok()) return allowed.status();
+  options.transports = *std::move(allowed);
+  const SessionOptions wanted = SessionOptions::from_environment();
+  options.bulk_connections = std::max(wanted.bulk_connections, 1U);
+  options.more_later = wanted.bulk_connections == 0;
+  if (!wanted.packing) {
+    options.features.offered &= ~(protocol::feature_bit(protocol::Feature::kPackedChunks) |
+                                  protocol::feature_bit(protocol::Feature::kPackedRecords));
+  }
+  if (wanted.statistics || recording_wanted()) {
+    options.features.offered |= protocol::feature_bit(protocol::Feature::kCounting);
+  }
+  shared_memory_board.store(MemoryBoard::open(session->deaths), std::memory_order_release);
+  if (!may_be_given_memory()) {
+    options.features.offered &= ~protocol::feature_bit(protocol::Feature::kFirstCredits);
+  }
+  Result<Attached> attached = attach(*session, options);
+  if (!attached.ok()) return somewhere(attached.status());
+  GPURUN_LOG(kInfo, "attached to %s over %s; copies' bytes have %zu connections",
+             attached->channels.server_name.c_str(), attached->transport.c_str(),
+             attached->channels.bulk.size());
+  return attached;
+}
+
+}  // namespace gpurun::client::interpose

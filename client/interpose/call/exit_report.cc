@@ -1,0 +1,116 @@
+// Exit report: prints the statistics when the program ends, for GPURUN_STATS=1, and writes its
+// trace, for GPURUN_TRACE.
+//
+// A destructor of the library runs after the exit handlers of the program and of CUDA's runtime, so
+// their calls are counted too. A program that ends by _exit or a signal prints nothing.
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "client/bulk/bulk.h"
+#include "client/interpose/call/process.h"
+#include "client/session/observation.h"
+#include "client/stats/stats.h"
+#include "client/stats/stats_report.h"
+#include "client/stats/trace.h"
+#include "protocol/control/features.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+void write_all(int fd, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = write(fd, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;  // The reader is gone.
+    done += static_cast<std::size_t>(written);
+  }
+}
+
+// The counts so far are the program's. The question to the worker is ours, so it comes last.
+void add_worker(const Process& process, Statistics* statistics) {
+  if ((process.features & protocol::feature_bit(protocol::Feature::kCounting)) == 0) {
+    statistics->no_worker = "the server (gpurun " + process.server_release + ") does not count";
+    return;
+  }
+  auto worker = ask_statistics(*process.session, kObservationPatience);
+  statistics->worker_asked = true;
+  if (worker.ok()) {
+    statistics->worker = *std::move(worker);
+  } else {
+    statistics->no_worker = worker.status().message();
+  }
+}
+
+void print_statistics(const Process& process) {
+  StatsSubject subject;
+  subject.program = program_invocation_short_name;
+  subject.process = getpid();
+  subject.server = process.server;
+  subject.attach_round_trips = process.attach_round_trips;
+  subject.transport = process.transport;
+  subject.bulk_connections = process.session->bulk().used().now;
+  subject.bulk_connections_most = process.session->bulk().used().most;
+  subject.bulk_connections_out = process.session->bulk().used_from_device().now;
+  subject.bulk_connections_out_most = process.session->bulk().used_from_device().most;
+  Statistics statistics = statistics_of(process.session->stats());
+  add_worker(process, &statistics);
+  const char* path = getenv("GPURUN_STATS_FILE");
+  if (path == nullptr || *path == '\0') {
+    write_all(STDERR_FILENO, statistics_table(subject, statistics));
+    return;
+  }
+  // Several processes of a run append to one file: one line each, in one write.
+  const UniqueFd file(open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+  if (file.get() >= 0) write_all(file.get(), statistics_json(subject, statistics));
+}
+
+void trace(const Process& process) {
+  Recorder& recorder = *process.session->stats().recorder();
+  protocol::TraceFile file;
+  file.program = program_invocation_short_name;
+  file.server = process.server;
+  file.process = getpid();
+  file.clocks = recorder.clocks();
+  file.no_worker = recorder.no_worker();
+  // Must come first: from here on the program's threads record nothing.
+  file.client = protocol::encode(recorder.take());
+  if (file.no_worker.empty()) {
+    auto worker = ask_recording(*process.session, kRecordingPatience);
+    if (worker.ok()) {
+      file.worker = std::move(worker->bytes);
+      file.clocks.insert(file.clocks.end(), worker->clocks.begin(), worker->clocks.end());
+    } else {
+      file.no_worker = worker.status().message();
+    }
+  }
+  const Status written = write_trace_file(recorder.folder(), file);
+  if (!written.ok()) {
+    GPURUN_LOG(kWarning, "no trace is left of this process: %s", written.message().c_str());
+  }
+}
+
+void report() {
+  const Process* process = connected_already();
+  if (process == nullptr) return;
+  if (process->session->stats().wanted()) print_statistics(*process);
+  if (process->session->stats().recorder() != nullptr) trace(*process);
+}
+
+[[gnu::destructor]] void report_at_exit() {
+  try {
+    report();
+  } catch (...) {
+    // Memory ran out while the program ended. It ends without a report.
+  }
+}
+
+}  // namespace
+}  // namespace gpurun::client::interpose

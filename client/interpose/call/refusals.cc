@@ -1,0 +1,71 @@
+// Refusals: the log line of each refused function, once, with the reason.
+#include "client/interpose/call/refusals.h"
+
+#include <array>
+#include <atomic>
+#include <string>
+
+#include "base/log.h"
+#include "protocol/limits.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+using driver_abi::Row;
+
+// One log line for each function, by a bit for each opcode. Returns true the first time.
+bool first_refusal(const Row& row) {
+  static std::array<std::atomic<bool>, limits::kRowsMax> said;
+  return row.opcode < said.size() && !said[row.opcode].exchange(true, std::memory_order_relaxed);
+}
+
+CUresult refuse(const Row& row, const char* reason) {
+  if (first_refusal(row)) GPURUN_LOG(kWarning, "%s is not supported: %s", row.symbol, reason);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // namespace
+
+CUresult call_refused(const Row& row) noexcept {
+  return refuse(row, row.reason == nullptr ? "no reason given" : row.reason);
+}
+
+CUresult refuse_managed_variable(const Row& row, const char* name) noexcept {
+  if (name == nullptr) return call_refused(row);
+  if (first_refusal(row)) {
+    GPURUN_LOG(
+        kWarning,
+        "__managed__ variable %.200s is not supported: %s. Kernels have it for themselves; the "
+        "program ends with a segmentation fault where its host code reads or writes it",
+        name, row.reason);
+  } else {
+    GPURUN_LOG(kInfo, "__managed__ variable %.200s is not supported either", name);
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult call_not_yet(const Row& row) noexcept {
+  return refuse(row, "this version of gpurun does not forward it yet");
+}
+
+CUresult call_lacking(const Row& row) noexcept {
+  const Process* process = connected_already();
+  try {
+    std::string reason;
+    if (server_lacks(row.opcode)) {
+      const std::string release = process == nullptr ? std::string() : process->server_release;
+      reason = "the server (gpurun " + release + ") does not know it; update the server";
+    } else if (process != nullptr && process->devices->emulated()) {
+      reason = "the emulated device does not implement it";
+    } else {
+      const int version = process == nullptr ? 0 : process->driver_version;
+      reason = "the server's CUDA driver (" + std::to_string(version / 1000) + "." +
+               std::to_string(version % 1000 / 10) + ") lacks it; update that driver";
+    }
+    return refuse(row, reason.c_str());
+  } catch (...) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+}  // namespace gpurun::client::interpose

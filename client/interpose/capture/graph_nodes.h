@@ -1,0 +1,23 @@
+// Graph nodes: the graph to which the client added each node. A call that adds a node is posted, so
+// the client itself refuses dependencies that no driver accepts. Nodes that the worker returned
+// (cuGraphGetNodes, a capture, a clone) have no known graph. A call that names such a node waits
+// for its reply.
+#pragma once
+
+#include <span>
+
+#include "client/interpose/call/forward.h"
+#include "client/interpose/call/sound.h"
+
+namespace gpurun::client::interpose {
+
+// A new node of `graph` in `context`. `context` 0: none. Returns 0 when out of handles.
+Handle mint_node(HandleTable& handles, Handle graph, Handle context);
+
+// Checks the dependencies of a new node of `graph`. They must be live nodes of that graph, each
+// listed once (CUDA Driver API manual, cuGraphAddKernelNode: "dependencies may not have any
+// duplicate entries"). Any thread.
+Sound check_dependencies(const HandleTable& handles, Handle graph,
+                         std::span<const Handle> dependencies);
+
+}  // namespace gpurun::client::interpose

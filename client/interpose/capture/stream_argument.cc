@@ -1,0 +1,19 @@
+// Stream argument: the handle is checked, and then what a capture allows.
+#include "client/interpose/capture/stream_argument.h"
+
+#include "client/interpose/call/current_call.h"
+#include "client/interpose/capture/capture.h"
+
+namespace gpurun::client::interpose {
+
+int resolve_stream(const Here& here, CUstream given, Handle* stream) noexcept {
+  Handle value = handle_of(given);
+  if (value == protocol::kStreamNull) value = handle_of(default_stream());
+  *stream = value;
+  if (value > protocol::kStreamPerThread) {
+    if (const int result = here.check(value, HandleKind::kStream); result != 0) return result;
+  }
+  return capturing_somewhere() ? refuse_stream(here, value) : 0;
+}
+
+}  // namespace gpurun::client::interpose

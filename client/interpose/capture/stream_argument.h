@@ -1,0 +1,13 @@
+// Stream argument: from the stream that the program names to the stream of a call's site.
+#pragma once
+
+#include "client/interpose/call/forward.h"
+
+namespace gpurun::client::interpose {
+
+// Resolves a stream argument. Stream 0 is the thread's own in _ptds and _ptsz copies. Returns 0 and
+// the value for CallSite::stream. Otherwise returns INVALID_HANDLE, the failure of the stream's
+// creation, or the refusal of a capture (capture.h).
+int resolve_stream(const Here& here, CUstream given, Handle* stream) noexcept;
+
+}  // namespace gpurun::client::interpose

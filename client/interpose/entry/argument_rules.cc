@@ -1,0 +1,228 @@
+// Argument rules: checks of enumerations, flags, alignments, and the memory behind addresses.
+#include "client/interpose/entry/argument_rules.h"
+
+#include <cstring>
+
+#include "client/interpose/capture/graph_nodes.h"
+#include "client/interpose/memory/memory_ranges.h"
+#include "protocol/limits.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+template <typename T>
+T argument(void* const* arguments, std::size_t index) {
+  T value;
+  std::memcpy(&value, arguments[index], sizeof value);
+  return value;
+}
+
+Sound sound_if(bool sound) { return sound ? Sound::kRight : Sound::kWrong; }
+
+// [address, address + bytes) is device memory that the program holds.
+Sound check_memory(std::uint64_t address, std::uint64_t bytes) {
+  const auto range = find_range(address);
+  if (range.has_value() && range->on_host()) return Sound::kUnknown;  // It may be mapped.
+  if (range.has_value()) return sound_if(range->covers(address, bytes));
+  return device_of_window(address) >= 0 ? Sound::kWrong : Sound::kUnknown;
+}
+
+// cuMemsetD2D*: destination, pitch, value, width in elements, height.
+Sound check_plane(void* const* arguments, std::uint64_t element_bytes) {
+  const auto address = argument<std::uint64_t>(arguments, 0);
+  const auto pitch = argument<std::uint64_t>(arguments, 1);
+  const auto width = argument<std::uint64_t>(arguments, 3);
+  const auto height = argument<std::uint64_t>(arguments, 4);
+  if (width == 0 || height == 0) return Sound::kRight;
+  if (address == 0 || address % element_bytes != 0) return Sound::kWrong;
+  std::uint64_t row = 0, bytes = 0;
+  if (__builtin_mul_overflow(width, element_bytes, &row)) return Sound::kWrong;
+  if (height > 1 && (pitch < row || pitch % element_bytes != 0)) return Sound::kWrong;
+  if (__builtin_mul_overflow(pitch, height - 1, &bytes)) return Sound::kWrong;
+  if (__builtin_add_overflow(bytes, row, &bytes)) return Sound::kWrong;
+  return check_memory(address, bytes);
+}
+
+// Stream memory operations: stream, address, value, flags.
+Sound check_value(void* const* arguments, std::uint64_t bytes, unsigned flags_known) {
+  const auto address = argument<std::uint64_t>(arguments, 1);
+  if ((argument<unsigned>(arguments, 3) & ~flags_known) != 0 || address % bytes != 0) {
+    return Sound::kWrong;
+  }
+  return check_memory(address, bytes);
+}
+
+// Checks a copy between devices. For pinned host memory the driver decides.
+Sound check_peer_copy(void* const* arguments) {
+  const auto bytes = argument<std::uint64_t>(arguments, 4);
+  Sound worst = Sound::kRight;
+  for (const std::size_t side : {std::size_t{0}, std::size_t{2}}) {
+    const auto address = argument<std::uint64_t>(arguments, side);
+    const Sound found = check_memory(address, bytes);
+    if (found == Sound::kWrong) return found;
+    if (found == Sound::kUnknown) worst = found;
+  }
+  return bytes == 0 ? Sound::kRight : worst;
+}
+
+// A wait or write of a kind that every driver takes. Others are left to the worker's driver.
+bool is_plain_operation(const CUstreamBatchMemOpParams& operation) {
+  const bool wide = operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
+                    operation.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  const bool writes = operation.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+                      operation.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  const std::uint64_t bytes = wide ? 8 : 4;
+  const std::uint64_t address = operation.waitValue.address;
+  const unsigned flags = operation.waitValue.flags;
+  return address % bytes == 0 && flags <= (writes ? 0u : 3u) &&
+         check_memory(address, bytes) == Sound::kRight;
+}
+
+// cuStreamBatchMemOp: stream, count, list, flags.
+Sound check_batch(void* const* arguments) {
+  constexpr unsigned kOperationsMax = 256;  // Manual, cuStreamBatchMemOp.
+  const auto count = argument<unsigned>(arguments, 1);
+  const auto* list = argument<const CUstreamBatchMemOpParams*>(arguments, 2);
+  if (count > kOperationsMax || argument<unsigned>(arguments, 3) != 0) return Sound::kWrong;
+  if (count != 0 && list == nullptr) return Sound::kWrong;
+  for (unsigned i = 0; i < count; ++i) {
+    switch (list[i].operation) {
+      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        if (!is_plain_operation(list[i])) return Sound::kUnknown;
+        break;
+      case CU_STREAM_MEM_OP_BARRIER:
+        break;
+      default:
+        return Sound::kUnknown;  // Operations of later versions, and unknown ones.
+    }
+  }
+  return Sound::kRight;
+}
+
+Sound check_stream_attribute(void* const* arguments) {
+  switch (argument<unsigned>(arguments, 1)) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      return Sound::kRight;
+    default:
+      return Sound::kUnknown;
+  }
+}
+
+// The parameters of a node that fills memory.
+Sound check_fill(const CUDA_MEMSET_NODE_PARAMS* what) {
+  if (what == nullptr) return Sound::kWrong;
+  const std::uint64_t element = what->elementSize;
+  if ((element != 1 && element != 2 && element != 4) || what->width == 0 || what->height == 0) {
+    return Sound::kWrong;
+  }
+  const std::uint64_t pitch = what->height == 1 ? 0 : what->pitch;
+  const void* const plane[] = {&what->dst, &pitch, nullptr, &what->width, &what->height};
+  return check_plane(const_cast<void* const*>(plane), element);
+}
+
+Sound worse(Sound one, Sound other) {
+  if (one == Sound::kWrong || other == Sound::kWrong) return Sound::kWrong;
+  return one == Sound::kUnknown ? one : other;
+}
+
+// cuGraphAdd*Node: node, graph, dependencies, count.
+Sound check_new_node(void* const* arguments, const HandleTable& handles) {
+  const auto* list = argument<const Handle*>(arguments, 2);
+  const auto count = argument<std::size_t>(arguments, 3);
+  if (list == nullptr) return sound_if(count == 0);
+  if (count > limits::kArrayCountMax) return Sound::kWrong;
+  return check_dependencies(handles, argument<Handle>(arguments, 1), {list, count});
+}
+
+// cuGraphAddDependencies: graph, from, to, edges, count. A node cannot come before itself.
+Sound check_edges(void* const* arguments) {
+  const auto* from = argument<const CUgraphNode*>(arguments, 1);
+  const auto* to = argument<const CUgraphNode*>(arguments, 2);
+  const auto count = argument<std::size_t>(arguments, 4);
+  if (from == nullptr || to == nullptr) return sound_if(count == 0);
+  if (count > limits::kArrayCountMax) return Sound::kWrong;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (from[i] == to[i]) return Sound::kWrong;
+  }
+  return Sound::kRight;
+}
+
+template <typename Enum>
+Sound check_enum(void* const* arguments, std::size_t index, Enum last) {
+  return sound_if(argument<std::uint32_t>(arguments, index) <= static_cast<std::uint32_t>(last));
+}
+
+}  // namespace
+
+Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
+                      const HandleTable& handles) {
+  constexpr unsigned kWaitFlags = 3u | CU_STREAM_WAIT_VALUE_FLUSH;  // GEQ, EQ, AND, NOR.
+  constexpr unsigned kWriteFlags = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
+  switch (row.alias_opcode) {
+    case opcode::cuCtxSetCacheConfig:
+      return check_enum(arguments, 0, CU_FUNC_CACHE_PREFER_EQUAL);
+    case opcode::cuFuncSetCacheConfig:
+    case opcode::cuKernelSetCacheConfig:
+      return check_enum(arguments, 1, CU_FUNC_CACHE_PREFER_EQUAL);
+    case opcode::cuCtxSetSharedMemConfig:
+      return check_enum(arguments, 0, CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
+    case opcode::cuFuncSetSharedMemConfig:
+      return check_enum(arguments, 1, CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
+    case opcode::cuMemsetD2D8_v2:
+    case opcode::cuMemsetD2D8Async:
+      return check_plane(arguments, 1);
+    case opcode::cuMemsetD2D16_v2:
+    case opcode::cuMemsetD2D16Async:
+      return check_plane(arguments, 2);
+    case opcode::cuMemsetD2D32_v2:
+    case opcode::cuMemsetD2D32Async:
+      return check_plane(arguments, 4);
+    case opcode::cuStreamWaitValue32_v2:
+      return check_value(arguments, 4, kWaitFlags);
+    case opcode::cuStreamWaitValue64_v2:
+      return check_value(arguments, 8, kWaitFlags);
+    case opcode::cuStreamWriteValue32_v2:
+      return check_value(arguments, 4, kWriteFlags);
+    case opcode::cuStreamWriteValue64_v2:
+      return check_value(arguments, 8, kWriteFlags);
+    case opcode::cuStreamBatchMemOp_v2:
+      return check_batch(arguments);
+    case opcode::cuStreamSetAttribute:
+      return check_stream_attribute(arguments);
+    case opcode::cuMemAdvise:
+    case opcode::cuMemAdvise_v2:
+    case opcode::cuMemPrefetchAsync:
+    case opcode::cuMemPrefetchAsync_v2:
+      return Sound::kUnknown;  // For managed memory, so the driver decides.
+    case opcode::cuStreamAttachMemAsync:
+      return Sound::kWrong;  // There is no managed memory.
+    case opcode::cuMemcpyPeer:
+    case opcode::cuMemcpyPeerAsync:
+      return check_peer_copy(arguments);
+    case opcode::cuGraphCreate:
+      return sound_if(argument<unsigned>(arguments, 1) == 0);
+    case opcode::cuGraphAddMemFreeNode:
+      return Sound::kUnknown;  // The driver knows what the graph allocates.
+    case opcode::cuGraphAddChildGraphNode:
+    case opcode::cuGraphAddEmptyNode:
+    case opcode::cuGraphAddEventRecordNode:
+    case opcode::cuGraphAddEventWaitNode:
+      return check_new_node(arguments, handles);
+    case opcode::cuGraphAddMemsetNode:
+      return worse(check_fill(argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 4)),
+                   check_new_node(arguments, handles));
+    case opcode::cuGraphMemsetNodeSetParams:
+      return check_fill(argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 1));
+    case opcode::cuGraphAddDependencies_v2:
+      return check_edges(arguments);
+    default:
+      return Sound::kRight;
+  }
+}
+
+}  // namespace gpurun::client::interpose

@@ -1,0 +1,18 @@
+// Argument rules: the checks of a generated call's arguments that the client makes before it posts
+// the call, so that the call itself returns the error.
+//
+// Source of each rule: the CUDA Driver API manual on the function (return values, descriptions of
+// its parameters) and on the enumerations that it takes.
+#pragma once
+
+#include "client/interpose/call/forward.h"
+#include "client/interpose/call/sound.h"
+
+namespace gpurun::client::interpose {
+
+// `arguments` as call_generated() takes them. `handles` are the session's. The caller checks
+// handles and devices separately.
+Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
+                      const HandleTable& handles);
+
+}  // namespace gpurun::client::interpose

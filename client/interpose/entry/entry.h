@@ -1,0 +1,45 @@
+// Entry: the wall that every intercepted call passes. The generated entry points call these
+// functions.
+//
+// Only this wall connects at first need, checks for a forked child, mints, packs, and catches
+// everything, so that no exception reaches the program. A generated entry point is
+//
+//   CUresult cuX(A a, B b) { void* arguments[] = {&a, &b}; return call_generated(ROW, arguments); }
+//   CUresult cuY(A a)      { return call_custom(ROW, [&] { return custom::cuY(a); }); }
+//   CUresult cuZ(A)        { return call_refused(ROW); }
+//
+// An alias (ptsz, ptds, an old name) passes its own row, which names the opcode that it stands for.
+#pragma once
+
+#include "client/interpose/call/current_call.h"
+#include "client/interpose/call/refusals.h"
+#include "client/interpose/capture/capture_count.h"
+#include "client/interpose/capture/capture_wall.h"
+#include "driver_abi/cuda_abi.h"
+#include "driver_abi/row.h"
+
+namespace gpurun::client::interpose {
+
+// `arguments[i]` points to the i-th argument. Any thread.
+CUresult call_generated(const driver_abi::Row& row, void* const* arguments) noexcept;
+
+// The program's result after an exception: memory ran out, or a logged error of ours.
+CUresult result_of_current_exception(const driver_abi::Row& row) noexcept;
+
+template <typename Body>
+CUresult call_custom(const driver_abi::Row& row, Body&& body) noexcept {
+  const CallScope scope(row);
+  if (refused_by_server(row)) return call_lacking(row);
+  try {
+    if (capturing_somewhere() && scope.outermost()) {
+      if (const int refused = refuse_while_capturing(row); refused != 0) {
+        return static_cast<CUresult>(refused);
+      }
+    }
+    return body();
+  } catch (...) {
+    return result_of_current_exception(row);
+  }
+}
+
+}  // namespace gpurun::client::interpose

@@ -1,0 +1,59 @@
+// Implicit waits: the record that takes a free's place in the device's order, and the wait.
+#include "client/interpose/memory/implicit_wait.h"
+
+#include "client/interpose/capture/capture.h"
+#include "protocol/calls/device_memory.h"
+#include "protocol/control/features.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+// Returns at once if `early`. Otherwise returns when the work before it is done.
+int order(const Here& here, Handle context, bool early) {
+  protocol::MemoryReturn payload;
+  payload.kind = protocol::ReturnKind::kOrder;
+  CallSite site;
+  site.opcode = opcode::cuMemFree_v2;
+  site.form = protocol::Form::kRaw;
+  site.order = protocol::Order::kOrderedHost;
+  site.flags = protocol::kFlagBarrier;
+  site.context = context;
+  site.work = Work::kNone;
+  Session& session = here.session();
+  if (early) return session.post(*here.lane, site, bytes_of(payload));
+  Reply reply;
+  const int result = session.call(*here.lane, site, bytes_of(payload), &reply);
+  session.await_sources_read();
+  return result;
+}
+
+}  // namespace
+
+bool worker_keeps_order(const Here& here) {
+  return (here.process->features & protocol::feature_bit(protocol::Feature::kFreesInOrder)) != 0;
+}
+
+bool may_free_early(const Here& here) {
+  if (!here.session().may_answer_early()) return false;
+  here.session().await_sources_read();
+  return true;
+}
+
+int wait_implicitly(const Here& here, Handle context) {
+  Session& session = here.session();
+  const bool early = may_free_early(here);
+  const bool captures = context_captures(context);
+  // CUDA forbids a wait for a context that captures. The record waits only for its earlier work.
+  if (worker_keeps_order(here) && (early || captures)) {
+    return session.known_complete(context) ? session.health(context) : order(here, context, early);
+  }
+  if (captures || (early && session.known_complete(context))) return session.health(context);
+  CallSite site;
+  site.context = context;
+  site.waits = Waits::kForContext;
+  const int result = call_row(here, opcode::cuCtxSynchronize, site, {});
+  session.await_sources_read();
+  return result;
+}
+
+}  // namespace gpurun::client::interpose

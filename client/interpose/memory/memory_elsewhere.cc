@@ -1,0 +1,46 @@
+// Memory elsewhere: device memory that this process does not hold. It is the driver's free memory,
+// and the memory that other processes return (device_windows.h).
+#include <time.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "client/interpose/memory/device_windows.h"
+#include "client/process/memory_board.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+// The time that other processes may take to return unused memory. A process waits for its devices'
+// work first if it has freed memory that this work may use.
+constexpr std::chrono::seconds kOthersPatience{2};
+
+std::atomic<std::uint64_t> g_returned{0};  // The memory_returns that are done.
+
+}  // namespace
+
+bool others_return_credits(const Here&, Others* stage) {
+  MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
+  if (board == nullptr) return false;
+  const int place = shared_memory_place.load(std::memory_order_acquire);
+  if (*stage == Others::kUnasked) {
+    *stage = Others::kAsked;
+    if (board->ask(place, kOthersPatience)) return true;
+  }
+  if (!board->some_just_died(place, kOthersPatience)) return false;
+  constexpr timespec kBetweenAttempts = {0, 2'000'000};
+  nanosleep(&kBetweenAttempts, nullptr);
+  return true;
+}
+
+int ask_free_bytes(const Here& here, std::size_t* free_bytes, std::size_t* total_bytes) {
+  const std::uint64_t returns = memory_returns.load(std::memory_order_relaxed);
+  const bool all_done = g_returned.load(std::memory_order_relaxed) == returns;
+  const int result =
+      call_row(here, opcode::cuMemGetInfo_v2, all_done ? here.passing_site() : here.site(), {},
+               free_bytes, total_bytes);
+  if (result == 0) g_returned.store(returns, std::memory_order_relaxed);
+  return result;
+}
+
+}  // namespace gpurun::client::interpose
