@@ -19,6 +19,10 @@ BELOW = ["protocol", "transport", *FACTS]
 HANDLERS = ["server/worker/execution", "server/driver", *BELOW]  # Each area of the handlers needs these.
 # Headers of emulated/ itself. Code that translates or runs kernels does not need them.
 EMULATED = ["emulated/device_identity.h", "emulated/memory_ledger.h", "emulated/settings.h"]
+# What the entry points of the client library stand on, beside the rest of the client.
+CLIENT = ["client/attach", "client/session", "client/bulk", "client/progress", "client/stats", "client/log",
+          "client/devices", "client/process"]
+INTERPOSE = ["client/interpose/memory", "client/interpose/capture", "client/interpose/call", "client/interpose/custom.h"]
 # folder -> folders, and single headers, that it may include besides its own headers. The longest
 # matching prefix counts: a folder's own headers are those with the same rule. No arrow turns back:
 # tidy_test.py finds a circle.
@@ -43,7 +47,14 @@ INCLUDES = {
     "client/session": ["client/bulk", "client/progress", "client/stats", "client/log", "client/process", *BELOW],
     "client/attach": ["client/session", "client/process", *BELOW],
     "client/control": ["client/attach", *BELOW],
-    "client/interpose": ["client", *BELOW],
+    "client/interpose": [],
+    "client/interpose/call": [*CLIENT, *BELOW],
+    "client/interpose/capture": ["client/interpose/call", *CLIENT, *BELOW],
+    "client/interpose/memory": ["client/interpose/capture", "client/interpose/call", *CLIENT, *BELOW],
+    "client/interpose/modules": [*INTERPOSE, *CLIENT, *BELOW],
+    "client/interpose/driver": ["client/interpose/modules", *INTERPOSE, *CLIENT, *BELOW],
+    "client/interpose/entry": [*INTERPOSE, *CLIENT, *BELOW],
+    "client/interpose/nvml": BELOW,
     "client/nvjitlink": FACTS,
     # The server opens drivers at run time. The emulated one is a driver like any.
     "server": [],

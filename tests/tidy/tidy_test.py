@@ -15,6 +15,8 @@ CASES = [
     ("base/a.cc", '#include "driver_abi/row.h"\n', "may not include"),
     ("client/log/a.cc", '// A.\n#include "client/session/session.h"\n', "may not include"),
     ("client/bulk/a.cc", '// A.\n#include "client/attach/attach.h"\n', "may not include"),
+    ("client/interpose/capture/a.cc", '// A.\n#include "client/interpose/memory/memory_ranges.h"\n', "may not include"),
+    ("client/interpose/modules/a.cc", '// A.\n#include "client/interpose/driver/copy.h"\n', "may not include"),
     ("protocol/log/a.cc", '// A.\n#include "protocol/calls/call.h"\n', "may not include"),
     ("protocol/auth/a.cc", '// A.\n#include "transport/transport.h"\n', "may not include"),
     ("server/handlers/memory/a.cc", '// A.\n#include "server/handlers/interprocess/interprocess.h"\n', "may not include"),
@@ -41,6 +43,7 @@ CASES = [
 ]
 GOOD = [
     ("client/attach/a.cc", '// A.\n#include "client/session/session.h"\n#include "protocol/log/frame.h"\n'),
+    ("client/interpose/driver/a.cc", '// A.\n#include "client/interpose/modules/objects.h"\n'),
     ("emulated/api/a.cc", '// A.\n#include "driver_abi/row.h"\n'),
     ("base/utility_of.cc", "// Names one idea.\n"),
     ("base/a.cc", "// TODO(perf): measure this.\n"),

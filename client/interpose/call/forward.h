@@ -1,13 +1,15 @@
 // Forward: the building blocks of a hand-written function of the client library.
 //
-// The parts of this folder:
+// The folders of client/interpose. Each includes only folders above it, and driver/ alone includes
+// modules/.
 //
-//   entry.h       The wall that every call passes. Generated rows need nothing else.
-//   process.h     The one session of this process.
-//   forward.h     This file: the state of a call, and sending a row's ordinary packed call.
-//   context.h     What the client keeps of a context.
-//   driver/       Hand-written functions, one file for each subject: device, context, memory, copy.
-//   modules/      Those of modules, libraries, kernels, launches, graphs, host functions.
+//   call/         The one session of this process, and the state of a call. This file sends a row's
+//                 ordinary packed call.
+//   capture/      What a capture allows: streams, events, nodes of graphs.
+//   memory/       Addresses, windows of device memory, and the waits of calls that free memory.
+//   modules/      Hand-written functions of modules, libraries, kernels, launches, kernel nodes.
+//   driver/       The other ones, one file for each subject: device, context, memory, copy, graph.
+//   entry/        The wall that every call passes, and the body of all generated rows.
 //   nvml/         libnvidia-ml.so.1.
 //   not_yet.list  Custom rows without a function. The build requires one for a removed line.
 //
