@@ -74,9 +74,9 @@ def outputs(types, rows, implemented, null_functions):
         "client/interpose/entry_points.cc": emit_entries.client_entries(rows),
         "emulated/api.h": emit_entries.emulated_header(rows),
         "emulated/entry_points.cc": emit_entries.emulated_entries(rows, implemented),
-        "tests/devices/null/api.h": emit_devices.api_header(rows),
-        "tests/devices/null/entry_points.cc": emit_devices.entries(rows, null_functions, False),
-        "tests/devices/recording/entry_points.cc": emit_devices.entries(rows, null_functions, True),
+        "tests/drivers/null/api.h": emit_devices.api_header(rows),
+        "tests/drivers/null/entry_points.cc": emit_devices.entries(rows, null_functions, False),
+        "tests/drivers/recording/entry_points.cc": emit_devices.entries(rows, null_functions, True),
     }
 
 

@@ -1,4 +1,4 @@
-"""Writes the entry points of the null and the recording device (tests/devices)."""
+"""Writes the entry points of the null and the recording device (tests/drivers)."""
 
 from emit_entries import BANNER, addresses, exported, values
 from emit_header import prototype
@@ -7,8 +7,8 @@ TOP = """
 #include <iterator>
 
 #include "driver_abi/row.h"
-#include "tests/devices/null/api.h"
-#include "tests/devices/null/entry.h"
+#include "tests/drivers/null/api.h"
+#include "tests/drivers/null/entry.h"
 %s
 namespace {
 const gpurun::driver_abi::Row& row_of(std::uint16_t opcode) {
@@ -17,7 +17,7 @@ const gpurun::driver_abi::Row& row_of(std::uint16_t opcode) {
 }  // namespace
 """
 
-API_HEAD = """// What the null device may do by hand; tests/devices/null/implemented.list says what it does.
+API_HEAD = """// What the null device may do by hand; tests/drivers/null/implemented.list says what it does.
 %s#pragma once
 
 #include "driver_abi/cuda_abi.h"
@@ -48,7 +48,7 @@ def arguments_of(row):
 
 
 def entries(rows, implemented, recording):
-    include = '#include "tests/devices/recording/record.h"\n' if recording else ""
+    include = '#include "tests/drivers/recording/record.h"\n' if recording else ""
     lines = ["// Entry points of the %s device." % ("recording" if recording else "null"),
              BANNER + TOP % include]
     for row in rows:

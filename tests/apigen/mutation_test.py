@@ -69,7 +69,7 @@ def with_direction(text, direction):
 
 def answered_by_hand():
     """Rows that the null device implements. It may refuse calls that the others accept."""
-    path = os.path.join(ROOT, "tests/devices/null/implemented.list")
+    path = os.path.join(ROOT, "tests/drivers/null/implemented.list")
     with open(path, encoding="utf-8") as stream:
         return frozenset(line.strip() for line in stream
                          if line.strip() and not line.startswith("#"))

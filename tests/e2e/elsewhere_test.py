@@ -33,7 +33,7 @@ def hidden():
     """Files and folders that the client's side must not need, as they are now."""
     build = world.ARGS.build
     paths = [os.path.join(build, "bin/gpurund"), os.path.join(build, "bin/gpurun-worker"),
-             os.path.join(build, "lib/gpurun/emulated"), os.path.join(build, "tests/devices"),
+             os.path.join(build, "lib/gpurun/emulated"), os.path.join(build, "tests/drivers"),
              world.ARGS.driver, *glob.glob("/usr/lib/*/libLLVM*.so*"),
              # Not lib/clang, because a build with a sanitizer has its runtime there.
              *glob.glob("/usr/lib/llvm-*/bin"), *glob.glob("/usr/lib/llvm-*/lib/*.so*")]

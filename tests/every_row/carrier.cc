@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "protocol/calls/call.h"
-#include "tests/devices/argument.h"
+#include "tests/drivers/argument.h"
 #include "tests/every_row/thunks.h"
 
 namespace gpurun::every_row {

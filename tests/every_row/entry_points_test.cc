@@ -14,7 +14,7 @@
 
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/handle_errors.h"
-#include "tests/devices/argument.h"
+#include "tests/drivers/argument.h"
 #include "tests/every_row/arguments.h"
 #include "tests/every_row/thunks.h"
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "driver_abi/handle_errors.h"
-#include "tests/devices/argument.h"
+#include "tests/drivers/argument.h"
 #include "tests/every_row/arguments.h"
 #include "tests/every_row/path.h"
 #include "tests/every_row/thunks.h"

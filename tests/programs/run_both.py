@@ -50,7 +50,7 @@ def parse():
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
     if args.null_device:
-        args.driver = os.path.join(os.path.abspath(args.build), "tests/devices/null/libcuda.so.1")
+        args.driver = os.path.join(os.path.abspath(args.build), "tests/drivers/null/libcuda.so.1")
     args.record = args.record or os.path.basename(args.command[0])
     return args
 

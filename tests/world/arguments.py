@@ -27,7 +27,7 @@ def parse():
 
 ARGS = parse()
 DRIVERS = {"emulated": os.path.join(ARGS.build, "lib/gpurun/emulated/libcuda.so.1"),
-           "null": os.path.join(ARGS.build, "tests/devices/null/libcuda.so.1")}
+           "null": os.path.join(ARGS.build, "tests/drivers/null/libcuda.so.1")}
 HOME = os.path.join(ARGS.build, "home")
 GPURUN = os.path.join(ARGS.build, "bin/gpurun")
 GPURUND = os.path.join(ARGS.build, "bin/gpurund")

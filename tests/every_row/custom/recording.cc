@@ -1,4 +1,4 @@
-// Recording lines: reads the format of tests/devices/recording/record.h.
+// Recording lines: reads the format of tests/drivers/recording/record.h.
 #include "tests/every_row/custom/recording.h"
 
 #include <algorithm>

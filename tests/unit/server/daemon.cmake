@@ -32,7 +32,7 @@ target_compile_definitions(gpurun_worker_test PRIVATE
   HEEDLESS_DRIVER="$<TARGET_FILE:gpurun_heedless_driver>"
   OLD_DRIVER="$<TARGET_FILE:gpurun_old_driver>"
   WORKER_PATH="$<TARGET_FILE:gpurun-worker>"
-  NULL_DEVICE="${CMAKE_BINARY_DIR}/tests/devices/null/libcuda.so.1")
+  NULL_DEVICE="${CMAKE_BINARY_DIR}/tests/drivers/null/libcuda.so.1")
 add_dependencies(gpurun_worker_test gpurun-worker gpurun_null_device gpurun_failing_driver
                  gpurun_heedless_driver)
 gpurun_test(worker_refusal_test unit SOURCES worker_refusal_test.cc
@@ -40,7 +40,7 @@ gpurun_test(worker_refusal_test unit SOURCES worker_refusal_test.cc
                       gpurun_transport_testing)
 target_compile_definitions(worker_refusal_test PRIVATE
   WORKER_PATH="$<TARGET_FILE:gpurun-worker>"
-  NULL_DEVICE="${CMAKE_BINARY_DIR}/tests/devices/null/libcuda.so.1")
+  NULL_DEVICE="${CMAKE_BINARY_DIR}/tests/drivers/null/libcuda.so.1")
 add_dependencies(worker_refusal_test gpurun-worker gpurun_null_device)
 gpurun_test(exchange_test unit SOURCES exchange_test.cc LIBRARIES gpurun_server_exchange)
 gpurun_test(device_ledgers_test unit ONE_THREAD SOURCES device_ledgers_test.cc LIBRARIES gpurun_server_daemon)

@@ -1,8 +1,8 @@
 // Copies of rectangles and boxes between plain memory and arrays.
 #include <cstring>
 
-#include "tests/devices/null/api.h"
-#include "tests/devices/null/arrays.h"
+#include "tests/drivers/null/api.h"
+#include "tests/drivers/null/arrays.h"
 
 namespace gpurun::null_device::api {
 namespace {

@@ -10,9 +10,9 @@
 #include "driver_abi/fatbin.h"
 #include "driver_abi/image_length.h"
 #include "driver_abi/ptx_selection.h"
-#include "tests/devices/null/api.h"
-#include "tests/devices/null/entry.h"
-#include "tests/devices/null/ptx_entries.h"
+#include "tests/drivers/null/api.h"
+#include "tests/drivers/null/entry.h"
+#include "tests/drivers/null/ptx_entries.h"
 
 namespace gpurun::null_device::api {
 namespace {

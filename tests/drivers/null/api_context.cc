@@ -10,8 +10,8 @@
 #include <new>
 #include <set>
 
-#include "tests/devices/null/api.h"
-#include "tests/devices/null/entry.h"
+#include "tests/drivers/null/api.h"
+#include "tests/drivers/null/entry.h"
 
 namespace gpurun::null_device::api {
 namespace {

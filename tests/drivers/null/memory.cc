@@ -1,5 +1,5 @@
 // Allocations of the null device, by address.
-#include "tests/devices/null/memory.h"
+#include "tests/drivers/null/memory.h"
 
 #include <sys/mman.h>
 

@@ -5,9 +5,9 @@
 #include <new>
 #include <vector>
 
-#include "tests/devices/null/api.h"
-#include "tests/devices/null/arrays.h"
-#include "tests/devices/null/entry.h"
+#include "tests/drivers/null/api.h"
+#include "tests/drivers/null/arrays.h"
+#include "tests/drivers/null/entry.h"
 
 namespace gpurun::null_device {
 namespace {

@@ -1,13 +1,13 @@
 // opaque_text(): one function for each type.
-#include "tests/devices/recording/opaque.h"
+#include "tests/drivers/recording/opaque.h"
 
 #include <cstring>
 #include <string_view>
 #include <vector>
 
 #include "driver_abi/image_length.h"
-#include "tests/devices/argument.h"
-#include "tests/devices/null/api.h"
+#include "tests/drivers/argument.h"
+#include "tests/drivers/null/api.h"
 
 namespace gpurun::recording {
 namespace {

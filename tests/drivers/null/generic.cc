@@ -3,8 +3,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "tests/devices/argument.h"
-#include "tests/devices/null/entry.h"
+#include "tests/drivers/argument.h"
+#include "tests/drivers/null/entry.h"
 
 namespace gpurun::null_device {
 namespace {

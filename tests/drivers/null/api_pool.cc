@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "tests/devices/null/api.h"
+#include "tests/drivers/null/api.h"
 
 namespace gpurun::null_device::api {
 namespace {

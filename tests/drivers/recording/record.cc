@@ -1,5 +1,5 @@
 // Call: writes one call to the recording.
-#include "tests/devices/recording/record.h"
+#include "tests/drivers/recording/record.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "tests/devices/argument.h"
-#include "tests/devices/null/api.h"
-#include "tests/devices/null/entry.h"
-#include "tests/devices/recording/opaque.h"
+#include "tests/drivers/argument.h"
+#include "tests/drivers/null/api.h"
+#include "tests/drivers/null/entry.h"
+#include "tests/drivers/recording/opaque.h"
 
 namespace gpurun::recording {
 namespace {

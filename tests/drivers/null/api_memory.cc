@@ -7,9 +7,9 @@
 #include <mutex>
 #include <new>
 
-#include "tests/devices/null/api.h"
-#include "tests/devices/null/entry.h"
-#include "tests/devices/null/memory.h"
+#include "tests/drivers/null/api.h"
+#include "tests/drivers/null/entry.h"
+#include "tests/drivers/null/memory.h"
 
 namespace gpurun::null_device::api {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "driver_abi/error_codes.h"
 #include "driver_abi/proc_address.h"
-#include "tests/devices/null/api.h"
-#include "tests/devices/null/entry.h"
-#include "tests/devices/null/memory.h"
+#include "tests/drivers/null/api.h"
+#include "tests/drivers/null/entry.h"
+#include "tests/drivers/null/memory.h"
 
 namespace gpurun::null_device::api {
 namespace {

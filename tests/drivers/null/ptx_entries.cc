@@ -1,5 +1,5 @@
 // read_entries(): scans PTX for kernels.
-#include "tests/devices/null/ptx_entries.h"
+#include "tests/drivers/null/ptx_entries.h"
 
 #include <algorithm>
 #include <cctype>
