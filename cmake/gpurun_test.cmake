@@ -14,7 +14,7 @@ if(NOT GPURUN_SANITIZE STREQUAL "")
 endif()
 
 # Environment of tests with programs that write caches. It keeps the caches of tests apart from the
-# user's caches. tests/world and tests/programs/run_both.py do the same.
+# user's caches. tests/support/world and tests/programs/run_both.py do the same.
 set(gpurun_test_home "HOME=${CMAKE_BINARY_DIR}/home;XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/home/.cache")
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/home/.cache")
 

@@ -1,4 +1,4 @@
-"""Counts round trips in the log of a delayed link (tests/world/delayed_link.cc): the longest chain
+"""Counts round trips in the log of a delayed link (tests/support/delayed_link.cc): the longest chain
 of messages of which each was sent after the one before had arrived. It infers nothing from times.
 On a link that is slow compared to the computation, this is how often the client's side must have
 waited."""

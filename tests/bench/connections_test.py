@@ -6,7 +6,7 @@ import sys
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+sys.path[:0] = [HERE, os.path.join(HERE, "../support")]
 from bars import of_stream  # noqa: E402
 from calls import Connections  # noqa: E402
 from report import Row, one  # noqa: E402

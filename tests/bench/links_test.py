@@ -7,7 +7,7 @@ import types
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+sys.path[:0] = [HERE, os.path.join(HERE, "../support")]
 import links  # noqa: E402
 from report import Row, one, table  # noqa: E402
 import world  # noqa: E402

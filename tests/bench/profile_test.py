@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+sys.path[:0] = [HERE, os.path.join(HERE, "../support")]
 from machine import CLIENT, Machine, forwarded_environment  # noqa: E402
 import repeated  # noqa: E402
 import report  # noqa: E402

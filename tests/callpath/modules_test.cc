@@ -15,7 +15,7 @@
 #include "server/handlers/modules/module_state.h"
 #include "server/images/image_folder.h"
 #include "tests/callpath/world.h"
-#include "tests/unit/driver_abi/tile_ir_builder.h"
+#include "tests/support/images/tile_ir_builder.h"
 
 namespace gpurun::callpath {
 namespace {

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../support"))
 WORDS = sys.argv[1:]
 import world  # noqa: E402
 from world import environment, until  # noqa: E402

@@ -11,7 +11,7 @@ import tempfile
 import tomllib
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../support"))
 import world  # noqa: E402
 from world import alive, can_be, can_lend_users, environment, gpurun, status_of, until  # noqa: E402
 from gpu_program import GpuProgram  # noqa: E402

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../support"))
 import world  # noqa: E402
 from world import environment, gpurun, until  # noqa: E402
 from world.relay import Relay  # noqa: E402

@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../support"))
 import world  # noqa: E402
 from world import environment, gpurun  # noqa: E402
 

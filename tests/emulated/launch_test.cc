@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
-#include "tests/unit/driver_abi/object_builder.h"
+#include "tests/support/images/object_builder.h"
 
 namespace {
 

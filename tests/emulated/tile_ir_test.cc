@@ -2,8 +2,8 @@
 // the numbers that the host computes, whatever lies at the tensors' edges.
 #include <cmath>
 
-#include "tests/emulated/tile_images.h"
 #include "tests/emulated/tile_world.h"
+#include "tests/support/images/tile_images.h"
 
 namespace gpurun::test {
 

@@ -1,6 +1,6 @@
 // Tile IR's operations that move, join and reduce elements, its constants and variables.
-#include "tests/emulated/tile_images.h"
 #include "tests/emulated/tile_world.h"
+#include "tests/support/images/tile_images.h"
 
 namespace gpurun::test {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "emulated/tile/operations.h"
-#include "tests/emulated/tile_assembler.h"
 #include "tests/emulated/tile_world.h"
+#include "tests/support/images/tile_assembler.h"
 
 namespace gpurun::test {
 

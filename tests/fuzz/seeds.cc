@@ -28,9 +28,9 @@
 #include "protocol/log/record.h"
 #include "protocol/statistics/observation.h"
 #include "protocol/statistics/recording.h"
-#include "tests/emulated/tile_images.h"
 #include "tests/fuzz/worker_log_seeds.h"
-#include "tests/unit/driver_abi/fatbin_builder.h"
+#include "tests/support/images/fatbin_builder.h"
+#include "tests/support/images/tile_images.h"
 #include "transport/loopback/connection.h"
 #include "transport/tls/handshake.h"
 

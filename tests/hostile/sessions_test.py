@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../support"))
 import world  # noqa: E402
 from world import descriptors, environment, status_of, until  # noqa: E402
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../support"))
 import world  # noqa: E402
 from world.between import Between  # noqa: E402
 

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../support"))
 import world  # noqa: E402
 
 # Under a sanitizer each takes seconds. Over TCP the calls are the same, and only the ends of

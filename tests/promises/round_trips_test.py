@@ -19,7 +19,7 @@ import threading
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../support"))
 import world  # noqa: E402
 
 STEPS_PROGRAM, MANY_KERNELS, MANY_UNITS, TRAINING = sys.argv[1:5]

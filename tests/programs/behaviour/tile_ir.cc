@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check.h"
-#include "tests/emulated/tile_images.h"
+#include "tests/support/images/tile_images.h"
 
 namespace {
 

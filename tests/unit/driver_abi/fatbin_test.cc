@@ -9,7 +9,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "tests/unit/driver_abi/fatbin_builder.h"
+#include "tests/support/images/fatbin_builder.h"
 
 namespace gpurun::driver_abi {
 namespace {

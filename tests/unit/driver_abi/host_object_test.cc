@@ -8,7 +8,7 @@
 
 #include "driver_abi/fatbin.h"
 #include "driver_abi/linked_image.h"
-#include "tests/unit/driver_abi/object_builder.h"
+#include "tests/support/images/object_builder.h"
 
 namespace gpurun::driver_abi {
 namespace {

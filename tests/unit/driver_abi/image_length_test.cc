@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "driver_abi/fatbin.h"
-#include "tests/unit/driver_abi/fatbin_builder.h"
+#include "tests/support/images/fatbin_builder.h"
 
 namespace gpurun::driver_abi {
 namespace {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "driver_abi/image_length.h"
-#include "tests/unit/driver_abi/fatbin_builder.h"
-#include "tests/unit/driver_abi/tile_ir_builder.h"
+#include "tests/support/images/fatbin_builder.h"
+#include "tests/support/images/tile_ir_builder.h"
 
 namespace gpurun::driver_abi {
 namespace {

@@ -7,7 +7,7 @@
 #include "emulated/ptx/index.h"
 #include "emulated/tile/ir.h"
 #include "emulated/tile/plan.h"
-#include "tests/emulated/tile_images.h"
+#include "tests/support/images/tile_images.h"
 
 namespace gpurun::emulated::tile {
 namespace {

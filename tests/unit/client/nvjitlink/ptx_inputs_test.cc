@@ -7,7 +7,7 @@
 
 #include "client/nvjitlink/real_library.h"
 #include "driver_abi/linked_image.h"
-#include "tests/unit/driver_abi/object_builder.h"
+#include "tests/support/images/object_builder.h"
 
 namespace gpurun::nvjitlink {
 namespace {

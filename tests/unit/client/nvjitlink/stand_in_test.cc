@@ -10,7 +10,7 @@
 
 #include "client/nvjitlink/abi.h"
 #include "driver_abi/linked_image.h"
-#include "tests/unit/driver_abi/fatbin_builder.h"
+#include "tests/support/images/fatbin_builder.h"
 
 namespace gpurun::nvjitlink {
 namespace {

@@ -10,7 +10,7 @@
 #include "driver_abi/fatbin.h"
 #include "protocol/calls/image_bundle.h"
 #include "protocol/limits.h"
-#include "tests/unit/driver_abi/tile_ir_builder.h"
+#include "tests/support/images/tile_ir_builder.h"
 
 namespace gpurun::protocol {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "emulated/tile/operations.h"
-#include "tests/emulated/tile_assembler.h"
+#include "tests/support/images/tile_assembler.h"
 
 namespace gpurun::test {
 

@@ -35,7 +35,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/world/late_queue.h"
+#include "tests/support/late_queue.h"
 
 namespace gpurun::world {
 namespace {

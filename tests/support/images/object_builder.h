@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/driver_abi/fatbin_builder.h"
+#include "tests/support/images/fatbin_builder.h"
 
 namespace gpurun::test {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/driver_abi/tile_ir_builder.h"
+#include "tests/support/images/tile_ir_builder.h"
 
 namespace gpurun::test {
 
