@@ -8,7 +8,7 @@ that guard the table must report each fault by name:
     directions   the manual or a reader disagrees (manual_test.py)
     types        the row's prototype differs from cuda.h's (as cuda_h_test compares them)
     every_row    the recording device receives another call than cuda.h's caller makes:
-                 tests/every_row, with its client and its worker relinked with the faulty
+                 tests/parity, with its client and its worker relinked with the faulty
                  table. The device stays as it is, as a real driver would.
 
 All except the last judge every fault. every_row judges faults of generated rows, and must find each
@@ -169,7 +169,7 @@ def other_prototypes(rows, mutations, folder, include, compiler):
 
 
 class Relinker:
-    """Relinks tests/every_row with another table."""
+    """Relinks tests/parity with another table."""
 
     def __init__(self, build, folder):
         self.build, self.folder = build, folder

@@ -2,8 +2,8 @@
 """Writes thunks.inc: THUNK(opcode, symbol) for every row that is served from its description.
 
 usage: thunks.py DRIVER_ABI_FOLDER OUTPUT [CUDA_INCLUDE]
-It writes only names. tests/every_row/thunks.cc takes the types from cuda.h. Rows that are too new
-for that cuda.h become OUR_THUNK, and tests/every_row/our_thunks.cc takes their types from our
+It writes only names. tests/parity/thunks.cc takes the types from cuda.h. Rows that are too new
+for that cuda.h become OUR_THUNK, and tests/parity/our_thunks.cc takes their types from our
 header.
 """
 
