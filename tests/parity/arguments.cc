@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 using driver_abi::Direction;
@@ -97,4 +97,4 @@ void Arguments::replace(std::size_t index, std::uint64_t value) {
   write_word(storage_[index].get(), value);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -10,7 +10,7 @@
 
 #include "driver_abi/row.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 // The length of every array of handles.
 inline constexpr std::size_t kHandlesInArray = 64;
@@ -45,4 +45,4 @@ class Arguments {
   std::vector<void*> pointers_;
 };
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -13,7 +13,7 @@
 #include "tests/drivers/argument.h"
 #include "tests/parity/thunks.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 using driver_abi::Direction;
 using driver_abi::HandleKind;
@@ -157,4 +157,4 @@ std::string Carrier::difference(const Row& truth, const Row& wire, bool* succeed
   return expected == 0 ? output_difference(truth, by_program, forwarded, seen) : "";
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -9,7 +9,7 @@
 #include "driver_abi/row.h"
 #include "tests/parity/arguments.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 class Carrier {
  public:
@@ -61,4 +61,4 @@ std::vector<const driver_abi::Row*> generated_rows();
 // "cuX(a=1, b=out) = 0 b=[01]" -> the part before the result.
 std::string inputs_of(const std::string& line);
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -18,7 +18,7 @@
 #include "tests/parity/arguments.h"
 #include "tests/parity/thunks.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 using driver_abi::HandleKind;
@@ -176,4 +176,4 @@ TEST_F(EntryPoints, RefuseHandlesThatAreDeadOrOfAnotherKind) {
 }
 
 }  // namespace
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

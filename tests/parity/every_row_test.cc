@@ -23,7 +23,7 @@
 #include "tests/parity/thunks.h"
 #include "tests/parity/wire.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 using driver_abi::Direction;
@@ -233,4 +233,4 @@ TEST_P(EveryRowSpoiled, NoticesTwoSwappedParameters) {
 }
 
 }  // namespace
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

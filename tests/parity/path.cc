@@ -9,7 +9,7 @@
 #include "protocol/calls/call.h"
 #include "protocol/calls/handle_form.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 using driver_abi::Completion;
@@ -95,4 +95,4 @@ int Path::forward(const Row& row, void* const* arguments) {
   return replied.ok() ? *replied : -5;
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -13,7 +13,7 @@
 #include "server/worker/execution/handles.h"
 #include "tests/parity/carrier.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 // Used by one thread. The driver is the recording device.
 class Path final : public Carrier {
@@ -35,4 +35,4 @@ class Path final : public Carrier {
   std::uint64_t next_index_ = 1;
 };
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -13,7 +13,7 @@
 #include "server/worker/channels/worker.h"
 #include "transport/transport.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 using driver_abi::Completion;
@@ -172,4 +172,4 @@ int Wire::forward(const Row& row, void* const* arguments) {
   return ask(kNothing, 0, HandleKind::kNone, 0, nullptr);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -16,7 +16,7 @@
 #include "server/handlers/handlers.h"
 #include "tests/parity/carrier.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 // Used by one thread. At most one object in a process, because the client has one session.
 class Wire final : public Carrier {
@@ -45,4 +45,4 @@ class Wire final : public Carrier {
   std::map<std::pair<driver_abi::HandleKind, std::size_t>, std::uint64_t> handles_;
 };
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

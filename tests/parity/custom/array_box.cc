@@ -5,7 +5,7 @@
 
 #include "protocol/limits.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr std::size_t kElement = 4;
@@ -122,7 +122,7 @@ ArrayCopy ArrayCopy::drawn(Trial& t, std::size_t depth) {
 }
 
 CUDA_MEMCPY3D ArrayCopy::for_client() const {
-  return structure(every_row::for_client(to), every_row::for_client(from), width, height, depth);
+  return structure(parity::for_client(to), parity::for_client(from), width, height, depth);
 }
 
 CUDA_MEMCPY3D ArrayCopy::whole() const {
@@ -210,4 +210,4 @@ CUresult ArrayCopy::copy_directly(Trial& t, const Both<CUstream>& stream) const 
   return result;
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

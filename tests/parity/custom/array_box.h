@@ -4,7 +4,7 @@
 
 #include "tests/parity/custom/trial_cuda.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 // A live array of elements of 4 bytes.
 Both<CUarray> new_array(Trial& t, std::size_t width_bytes, std::size_t height, std::size_t depth);
@@ -63,4 +63,4 @@ void compare(Trial& t, const ArrayCopy& copy, const Both<CUstream>& stream, Call
   EXPECT_EQ(after, ArrayCopy::contents(t, copy.to)) << "other bytes have come";
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -3,7 +3,7 @@
 
 #include "tests/parity/custom/array_box.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kBoxes[] = "asynchronous copies of boxes, in the call's stream";
@@ -301,4 +301,4 @@ void add_array_trials(TrialTable& table) {
   add_lines(table);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -3,7 +3,7 @@
 
 #include "tests/parity/custom/expected_copies.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 struct Side {
   Lies lies = Lies::kDevice;
@@ -86,4 +86,4 @@ inline CUDA_MEMCPY2D as_2d(const Box& box) {
   return copy;
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -2,7 +2,7 @@
 #include "tests/parity/custom/array_box.h"
 #include "tests/parity/custom/box.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kAsBox[] =
@@ -118,4 +118,4 @@ void add_box_copy_trials(TrialTable& table) {
   });
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -3,7 +3,7 @@
 // twice.
 #include "tests/parity/custom/trial_cuda.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kRelaxed[] = "cuStreamBeginCapture_v2 in the mode that forbids nothing";
@@ -239,4 +239,4 @@ void add_capture_trials(TrialTable& table) {
   add_questions(table);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

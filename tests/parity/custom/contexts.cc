@@ -2,7 +2,7 @@
 // table.
 #include "tests/parity/custom/trial_cuda.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr CUdevice kDevice = 0;
@@ -158,4 +158,4 @@ void add_context_trials(TrialTable& table) {
   add_primary(table);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -4,7 +4,7 @@
 
 #include "tests/parity/custom/expected_copies.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kAsynchronous[] = "asynchronous copies of its pieces, in the call's stream";
@@ -179,4 +179,4 @@ void add_copy_trials(TrialTable& table) {
   add_unified(table);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

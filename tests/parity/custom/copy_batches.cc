@@ -3,7 +3,7 @@
 
 #include "tests/parity/custom/expected_copies.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kOneByOne[] = "its copies, each asynchronous, in the call's stream";
@@ -140,4 +140,4 @@ void add_copy_batch_trials(TrialTable& table) {
   table.translated("cuMemcpyWithAttributesAsync", kOneByOne, &compare_one);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

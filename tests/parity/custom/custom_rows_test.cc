@@ -34,7 +34,7 @@ GPURUN_FOUND const char* __lsan_default_options();
 GPURUN_FOUND const char* __lsan_default_options() { return "print_suppressions=0:use_tls=0"; }
 #endif
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 using driver_abi::Completion;
@@ -154,4 +154,4 @@ TEST_F(CustomRows, AreAllComparedOrListed) {
 }
 
 }  // namespace
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

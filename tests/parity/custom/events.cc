@@ -2,7 +2,7 @@
 #include "client/progress/event_completions.h"
 #include "tests/parity/custom/trial_cuda.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 template <typename Function>
@@ -43,4 +43,4 @@ void add_event_trials(TrialTable& table) {
   add_question(table, FN(cuEventSynchronize));
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -7,7 +7,7 @@
 #include "protocol/limits.h"
 #include "tests/parity/custom/trial_cuda.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 // The place of bytes: device memory, or the program's memory.
 enum class Lies { kDevice, kHost };
@@ -32,4 +32,4 @@ inline CUresult copy_line(Trial& t, Lies to_lies, void* to, Lies from_lies, cons
   return result;
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

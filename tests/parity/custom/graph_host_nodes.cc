@@ -5,7 +5,7 @@
 #include "tests/parity/custom/array_box.h"
 #include "tests/parity/custom/box.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kHost[] = "a host node of the worker's own, with an object that ends with the graph";
@@ -281,4 +281,4 @@ void add_graph_host_node_trials(TrialTable& table) {
   });
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -1,7 +1,7 @@
 // Kernel nodes of graphs: a launch's parameters, and handles of graph, nodes and context.
 #include "tests/parity/custom/kernels.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 Both<CUgraph> new_graph(Trial& t) {
@@ -95,4 +95,4 @@ void add_graph_trials(TrialTable& table) {
   });
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -1,7 +1,7 @@
 // Pinned memory: it is the client's own, and the worker never sees it.
 #include "tests/parity/custom/trial_cuda.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kOurs[] = "the client's own memory, of which the worker never hears";
@@ -85,4 +85,4 @@ void add_host_memory_trials(TrialTable& table) {
   add_registered_memory(table);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -1,7 +1,7 @@
 // Kernels: loads modules and libraries, and finds their names.
 #include "tests/parity/custom/kernels.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 std::string new_image(Trial& t) {
   return std::string(kPtx) + "// " + std::to_string(t.draw(0, std::size_t(-1) >> 1)) + "\n";
@@ -55,4 +55,4 @@ Both<CUfunction> any_function(Trial& t) {
   return {reinterpret_cast<CUfunction>(kernel.client), reinterpret_cast<CUfunction>(kernel.driver)};
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

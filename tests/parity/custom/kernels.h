@@ -6,7 +6,7 @@
 
 #include "tests/parity/custom/trial_cuda.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 inline constexpr char kPtx[] = R"(.version 8.0
 .target sm_50
@@ -60,4 +60,4 @@ Both<CUkernel> kernel_of(Trial& t, const Both<CUlibrary>& library, const char* n
 // `add` as a function or, where cuda.h allows it, as a kernel.
 Both<CUfunction> any_function(Trial& t);
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

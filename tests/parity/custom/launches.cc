@@ -1,7 +1,7 @@
 // Launches, and attributes of kernels. The device must get each parameter's bytes.
 #include "tests/parity/custom/kernels.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kPacked[] = "cuLaunchKernelEx with the parameters packed into one block";
@@ -253,4 +253,4 @@ void add_launch_trials(TrialTable& table) {
   add_attributes_of_functions(table);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

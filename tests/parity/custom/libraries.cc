@@ -3,7 +3,7 @@
 
 #include "tests/parity/custom/kernels.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kFromTable[] = "answered in the client from what the load has told";
@@ -124,4 +124,4 @@ void add_library_trials(TrialTable& table) {
   add_kernels(table);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -5,7 +5,7 @@
 
 #include "tests/parity/custom/kernels.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 // The memory that the driver writes to, once for each side.
@@ -173,4 +173,4 @@ void add_link_trials(TrialTable& table) {
   add_completion(table);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -1,7 +1,7 @@
 // Device memory, and the attributes of its addresses.
 #include "tests/parity/custom/trial_cuda.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr std::size_t kGranularity = std::size_t{2} << 20;
@@ -256,4 +256,4 @@ void add_memory_trials(TrialTable& table) {
   add_pool_attributes(table);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -1,7 +1,7 @@
 // Fills of device memory.
 #include "tests/parity/custom/trial_cuda.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kTranslation[] = "its asynchronous form, in the default stream";
@@ -39,4 +39,4 @@ void add_memset_trials(TrialTable& table) {
   add_pair<unsigned>(table, FN(cuMemsetD32_v2), FN(cuMemsetD32Async));
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

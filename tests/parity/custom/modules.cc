@@ -3,7 +3,7 @@
 
 #include "tests/parity/custom/kernels.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kLoad[] = "cuModuleLoadDataEx with the image's bytes";
@@ -144,4 +144,4 @@ void add_module_trials(TrialTable& table) {
   add_functions(table);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -7,7 +7,7 @@
 
 #include "tests/parity/custom/world.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 // "[0807...]": eight bytes in little-endian order.
@@ -122,4 +122,4 @@ bool is_on_an_own_event(const std::string& line) {
   return event != 0 && !World::get().knows_event(event);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 struct Seen {
   int result = 0;                  // CUresult, including failures that are reported late.
@@ -32,4 +32,4 @@ std::vector<std::string> without_looks(std::vector<std::string> lines);
 // Whether the call uses an event that stands for none of the program's events.
 bool is_on_an_own_event(const std::string& line);
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

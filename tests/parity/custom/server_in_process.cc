@@ -16,7 +16,7 @@
 #include "server/handlers/handlers.h"
 #include "server/worker/channels/worker.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 Deadline soon() { return Deadline::in(std::chrono::seconds(20)); }
@@ -121,4 +121,4 @@ ServerInProcess::~ServerInProcess() {
   if (thread_.joinable()) thread_.join();
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -10,7 +10,7 @@
 #include "server/daemon/daemon.h"
 #include "server/driver/cuda_driver.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 class ServerInProcess {
  public:
@@ -29,4 +29,4 @@ class ServerInProcess {
   std::unique_ptr<client::ControlLink> link_;
 };
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

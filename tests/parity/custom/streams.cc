@@ -3,7 +3,7 @@
 
 #include "tests/parity/custom/trial_cuda.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 struct Called {
@@ -121,4 +121,4 @@ void add_stream_trials(TrialTable& table) {
   add_host_functions(table);
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -5,7 +5,7 @@
 
 #include "tests/parity/custom/trial_cuda.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 std::string joined(const std::vector<std::string>& lines) {
@@ -226,4 +226,4 @@ std::vector<unsigned char> Trial::bytes(std::size_t count) {
   return all;
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -26,7 +26,7 @@
 #include "tests/parity/custom/recording.h"
 #include "tests/parity/custom/world.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 // A live object with two names: the handle that the program holds, and the driver's own.
 template <typename T>
@@ -49,7 +49,7 @@ template <typename Type>
 struct Function {
   const char* name;
 };
-#define FN(name) (::gpurun::every_row::Function<decltype(&::name)>{#name})
+#define FN(name) (::gpurun::parity::Function<decltype(&::name)>{#name})
 
 enum class Variant { kPlain, kPerThread };
 
@@ -251,4 +251,4 @@ void add_graph_host_node_trials(TrialTable& table);
 void add_capture_trials(TrialTable& table);
 void add_context_trials(TrialTable& table);
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

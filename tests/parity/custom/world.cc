@@ -11,7 +11,7 @@
 
 #include "tests/parity/custom/server_in_process.h"
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 namespace {
 
 constexpr char kSeedVariable[] = "GPURUN_EVERY_ROW_SEED";
@@ -95,4 +95,4 @@ std::vector<std::string> World::recorded() {
   return lines;
 }
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace gpurun::every_row {
+namespace gpurun::parity {
 
 class ServerInProcess;
 
@@ -61,4 +61,4 @@ class World {
   std::mt19937_64 random_;
 };
 
-}  // namespace gpurun::every_row
+}  // namespace gpurun::parity
