@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""gpuctl: its reports on servers, and a support report with all that is needed and no secret."""
+import datetime
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
+import world  # noqa: E402
+from world import environment, start, until  # noqa: E402
+
+
+def gpuctl(*words, env=None, **options):
+    return subprocess.run([world.GPUCTL, *words], env=env or environment(), capture_output=True,
+                          text=True, timeout=world.SECONDS, stdin=subprocess.DEVNULL, **options)
+
+
+class List(unittest.TestCase):
+    def test_gpus_are_free_then_held_then_free(self):
+        with world.Gpurund() as server:
+            free = gpuctl("list", *server.options())
+            self.assertEqual((free.returncode, free.stderr), (0, ""))
+            self.assertRegex(free.stdout, r"^SERVER +GPU +NAME")
+            self.assertRegex(free.stdout, rf"(?m)^{server.address} +0 +\S.* GiB +- +free$")
+            run = start(*server.options(), "--", "sh", "-c", "echo ready; exec sleep 1000")
+            run.stdout.readline()
+            held = gpuctl("list", *server.options()).stdout
+            self.assertRegex(held, rf"(?m)^{server.address} +0 .* 0:00:\d\d +0  \S")
+            self.assertNotIn("free", held)
+            waiting = start("--timeout", "30s", *server.options(), "--", "true")
+            until(lambda: "1 request waits" in gpuctl("list", *server.options()).stdout, "it waits")
+            run.kill()
+            run.communicate(timeout=world.SECONDS)
+            waiting.communicate(timeout=world.SECONDS)
+            self.assertIn("free", gpuctl("list", *server.options()).stdout)
+
+    def test_json_tells_what_the_daemon_holds(self):
+        def held(server):
+            done = gpuctl("list", "--json", *server.options())
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            return json.loads(done.stdout)
+
+        with world.Gpurund() as server:
+            before = held(server)
+            self.assertEqual(before["server"], server.address)
+            self.assertEqual([before[what] for what in ("leases", "gathering", "workers", "half_open",
+                                                        "waiting")], [0] * 5)
+            self.assertIsNone(before["gpus"][0]["lease"])
+            run = start(*server.options(), "--", "sh", "-c", "echo ready; exec sleep 1000")
+            run.stdout.readline()
+            during = held(server)
+            self.assertEqual((during["leases"], during["half_open"]), (1, 0))
+            lease = during["gpus"][0]["lease"]
+            self.assertEqual([lease[name] for name in ("user", "host", "program", "pid", "gpus", "processes",
+                                                       "transport", "encryption")],
+                             ["operator", socket.gethostname(), "sh", run.pid, [0], 0, None, "none"])
+            self.assertRegex(lease["address"], r"^127\.0\.0\.1:\d+$")
+            since = datetime.datetime.strptime(lease["since"], "%Y-%m-%dT%H:%M:%S%z")
+            age = datetime.datetime.now(datetime.timezone.utc) - since
+            self.assertLess(abs(age.total_seconds() - lease["held_seconds"]), world.SECONDS)
+            with socket.create_connection(server.address.rsplit(":", 1)):
+                until(lambda: held(server)["half_open"] == 1, "the stranger is counted")
+            run.kill()
+            run.communicate(timeout=world.SECONDS)
+            until(lambda: held(server) == before, "all is as before")
+
+    def test_what_a_client_calls_itself_is_bounded_and_escaped(self):
+        with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
+            hostile = "\x1b[2J\n" + "\u202e" * 100 + "\\"
+            hostile = os.path.join(folder, hostile[:80])
+            with open(hostile, "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\necho ready; exec sleep 1000\n")
+            os.chmod(hostile, 0o700)
+            run = start(*server.options(), "--", hostile)
+            run.stdout.readline()
+            shown = gpuctl("list", *server.options()).stdout
+            self.assertEqual(len(shown.splitlines()), 2 if "daemon's user" not in shown else 3)
+            self.assertTrue(all(" " <= each <= "~" or each == "\n" for each in shown), shown)
+            (lease,) = [gpu["lease"] for gpu in json.loads(gpuctl("list", "--json", *server.options()).stdout)[
+                "gpus"]]
+            self.assertTrue(lease["program"].startswith("?[2J?"), lease)
+            self.assertLessEqual(len(lease["program"]), 64)
+            run.kill()
+            run.communicate(timeout=world.SECONDS)
+
+    def test_a_server_that_does_not_answer_does_not_hide_the_others(self):
+        with world.Gpurund() as server:
+            done = gpuctl("list", "-l", f"127.0.0.1:1,{server.address}", "--secret-file",
+                          server.secret_file)
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("no server at 127.0.0.1:1", done.stderr)
+            self.assertIn(server.address, done.stdout)
+            wrong = gpuctl("list", "-l", server.address)
+            self.assertEqual(wrong.returncode, 125)
+            self.assertIn("--secret-file", wrong.stderr)
+
+    def test_wrong_words(self):
+        for words, named in (([], "subcommand"), (["unknown"], "subcommand"), (["list", "-x"], "-x"),
+                             (["list", "-l", "a:b"], "a:b"), (["list", "extra"], "extra"),
+                             (["list", "-l", "a", "-s", "b"], "-l excludes -s"),
+                             (["list", "-s", "/no/such"], "/no/such"), (["report", "-o"], "-o")):
+            done = gpuctl(*words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertRegex(done.stderr, rf"^gpuctl: [^\n]*{named}[^\n]*\n$")
+
+    def test_words_that_ask_for_text(self):
+        for words in (["--help"], ["list", "--help"], ["--version"]):
+            done = gpuctl(*words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("gpuctl", done.stdout)
+
+    def test_a_secret_that_the_server_refuses(self):
+        with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "other")
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+                file.write("no secret of this server's")
+            for words, env in ((["--secret-file", path], environment()),
+                               ([], environment(GPURUN_SECRET_FILE=path))):
+                done = gpuctl("list", "-l", server.address, *words, env=env)
+                self.assertEqual(done.returncode, 125)
+                self.assertIn(f"refused the secret of {path}", done.stderr)
+                report = gpuctl("report", "-o", "-", "-l", server.address, *words, env=env)
+                self.assertIn(f"refused the secret of {path}", report.stdout)
+
+
+class Report(unittest.TestCase):
+    def test_it_holds_what_is_needed_and_no_secret(self):
+        env = environment(GPURUN_SECRET="dont-tell", NVIDIA_API_KEY="dont-tell",
+                          AWS_SECRET_ACCESS_KEY="dont-tell", CUDA_VISIBLE_DEVICES="0")
+        with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "report.txt")
+            done = gpuctl("report", *server.options(), "-o", path, env=env)
+            self.assertEqual((done.returncode, done.stdout), (0, path + "\n"), done.stderr)
+            with open(path, encoding="utf-8") as file:
+                report = file.read()
+            again = gpuctl("report", *server.options(), "-o", path, env=env)
+            self.assertEqual(again.returncode, 125)  # Nothing is overwritten.
+            with open(server.secret_file, encoding="utf-8") as file:
+                self.assertNotIn(file.read(), report)
+        self.assertNotIn("dont-tell", report)
+        for wanted in ("gpurun 0.", "gpurund 0.", "glibc", "CUDA_VISIBLE_DEVICES=0",
+                       "GPURUN_SECRET=(hidden)", f"{server.address} ", "locked memory",
+                       "libcuda.so.1: "):
+            self.assertIn(wanted, report)
+
+
+if __name__ == "__main__":
+    world.main()

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Large copies: one copy of 1 GiB, each way, of pageable and of pinned memory, brings every byte.
+Client and worker hold no more of it at a time than the window of copies and the log."""
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
+import world  # noqa: E402
+
+(PROGRAM,) = sys.argv[1:]
+DEADLINE_S = 120
+# kBulkWindowBytes, kLogBytes (protocol/limits.h), and random growth of the rest of a process.
+HELD_MIB_MAX = 64 + 8 + 24
+
+
+def peak_mib(pid):
+    return int(world.status_of(pid)["VmHWM"].split()[0]) / 1024
+
+
+class LargeCopies(unittest.TestCase):
+    def copied(self, kind):
+        """Runs the program through gpurun. Returns the growth of the peak memory of client and
+        worker since before the copy."""
+        with world.Gpurund() as server, world.Statistics() as statistics, subprocess.Popen(
+                [world.GPURUN, "-q", *server.transport.words, "-l", server.address, "--", PROGRAM, kind],
+                text=True, env=world.client_environment(server, **statistics.variables),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            watchdog = threading.Timer(DEADLINE_S, process.kill)
+            watchdog.start()
+            try:
+                said = process.stdout.readline()
+                self.assertEqual(said, "ready\n", server.log())
+                both = {"client": world.running(PROGRAM), "worker": server.workers()}
+                both = {name: pid for name, (pid,) in both.items()}
+                before = {name: peak_mib(pid) for name, pid in both.items()}
+                process.stdin.write("go\n")
+                process.stdin.flush()
+                self.assertEqual([process.stdout.readline() for _ in range(2)], ["copied in\n", "PASSED\n"])
+                grown = {name: peak_mib(pid) - before[name] for name, pid in both.items()}
+                process.stdin.write("end\n")
+                process.stdin.close()
+                self.assertEqual(process.wait(), 0)
+                statistics.check(server)
+            finally:
+                watchdog.cancel()
+                process.kill()
+        for name, mib in grown.items():
+            print(f"{kind}: {name} {before[name]:.0f} MiB before, {mib:.0f} more at its peak", flush=True)
+        return grown
+
+    def test_each_kind_of_memory(self):
+        for kind in ("pageable", "pinned"):
+            with self.subTest(kind):
+                for name, mib in self.copied(kind).items():
+                    self.assertLess(mib, HELD_MIB_MAX, name)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

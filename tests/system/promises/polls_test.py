@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Polls: a program that polls an event does not wait for the server. Completions arrive
+unrequested, and until then no poll is sent, except one every 100 ms (client/session/fences.cc). With
+GPURUN_SYNC=1 each poll asks the worker.
+
+Counts the entries of cuEventQuery in --stats. Measures no time.
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
+import world  # noqa: E402
+
+ROUNDS = 5
+
+
+def queries(server, program, image, **environment):
+    """Returns the entry of cuEventQuery in --stats."""
+    done = world.measured(server, [program, image, "count", str(ROUNDS)], **environment)
+    if done.status != 0 or len(done.statistics) != 1:
+        sys.exit(f"WRONG: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
+    for function in done.statistics[0]["functions"]:
+        if function["name"] == "cuEventQuery":
+            return function
+    sys.exit("WRONG: cuEventQuery was not counted")
+
+
+def main():
+    image, program = sys.argv[1:3]
+    with world.Gpurund() as server:
+        told = queries(server, program, image)
+        asked = queries(server, program, image, GPURUN_SYNC="1")
+    print(f"{told['entries']} polls, {told['calls']} calls; with GPURUN_SYNC=1 {asked['entries']} and "
+          f"{asked['calls']}")
+    if told["entries"] < 1000:
+        sys.exit("WRONG: the kernels were too short for what is to be shown")
+    if told["calls"] * 1000 > told["entries"]:
+        sys.exit("WRONG: polls were sent")
+    if asked["calls"] != asked["entries"]:
+        sys.exit("WRONG: with GPURUN_SYNC=1 a poll was not sent")
+
+
+main()
