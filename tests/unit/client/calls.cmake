@@ -1,2 +1,2 @@
-gpurun_test(device_snapshot_test unit ONE_THREAD SOURCES device_snapshot_test.cc LIBRARIES gpurun_client_state)
-gpurun_test(remembered_answers_test unit ONE_THREAD SOURCES remembered_answers_test.cc LIBRARIES gpurun_client_state)
+gpurun_test(device_snapshot_test unit ONE_THREAD SOURCES devices/device_snapshot_test.cc LIBRARIES gpurun_client_state)
+gpurun_test(remembered_answers_test unit ONE_THREAD SOURCES devices/remembered_answers_test.cc LIBRARIES gpurun_client_state)

@@ -1,21 +1,21 @@
 gpurun_test(server_callpath_test unit
-            SOURCES "${CMAKE_CURRENT_LIST_DIR}/decoder_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/outbox_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/executor_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/early_waits_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/free_order_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/handles_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/issue_queue_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/bulk_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/bulk_lanes_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/bulk_out_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/carried_copies_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/gathered_copies_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/recorder_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/staging_test.cc"
+            SOURCES "${CMAKE_CURRENT_LIST_DIR}/worker/execution/decoder_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/worker/execution/outbox_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/worker/execution/executor_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/worker/execution/early_waits_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/worker/execution/free_order_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/worker/execution/handles_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/worker/execution/issue_queue_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_lanes_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_out_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/worker/execution/carried_copies_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/worker/execution/gathered_copies_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/worker/stats/recorder_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/bulk/staging_test.cc"
             LIBRARIES gpurun_server_callpath gpurun_transport_testing)
 gpurun_test(image_folder_test unit
-            SOURCES image_folder_test.cc ${CMAKE_SOURCE_DIR}/server/worker/sandbox/worker_user.cc
+            SOURCES images/image_folder_test.cc ${CMAKE_SOURCE_DIR}/server/worker/sandbox/worker_user.cc
             LIBRARIES gpurun_server_images)
-gpurun_test(hot_calls_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/hot_calls_test.cc"
+gpurun_test(hot_calls_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/worker/execution/hot_calls_test.cc"
             LIBRARIES gpurun_server_handlers gpurun_server_callpath gpurun_transport_testing)

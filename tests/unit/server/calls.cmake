@@ -1,9 +1,9 @@
-gpurun_test(foreign_call_test unit ONE_THREAD SOURCES foreign_call_test.cc LIBRARIES gpurun_server_driver)
-gpurun_test(dispatch_rows_test unit ONE_THREAD SOURCES dispatch_rows_test.cc LIBRARIES gpurun_server_driver)
-gpurun_test(cuda_driver_test unit ONE_THREAD SOURCES cuda_driver_test.cc LIBRARIES gpurun_server_driver)
-gpurun_test(context_streams_test unit SOURCES context_streams_test.cc LIBRARIES gpurun_server_callpath)
-gpurun_test(completions_test unit SOURCES completions_test.cc LIBRARIES gpurun_server_callpath)
-gpurun_test(synchronize_test unit SOURCES synchronize_test.cc
+gpurun_test(foreign_call_test unit ONE_THREAD SOURCES driver/foreign_call_test.cc LIBRARIES gpurun_server_driver)
+gpurun_test(dispatch_rows_test unit ONE_THREAD SOURCES driver/dispatch_rows_test.cc LIBRARIES gpurun_server_driver)
+gpurun_test(cuda_driver_test unit ONE_THREAD SOURCES driver/cuda_driver_test.cc LIBRARIES gpurun_server_driver)
+gpurun_test(context_streams_test unit SOURCES worker/execution/context_streams_test.cc LIBRARIES gpurun_server_callpath)
+gpurun_test(completions_test unit SOURCES worker/execution/completions_test.cc LIBRARIES gpurun_server_callpath)
+gpurun_test(synchronize_test unit SOURCES worker/execution/synchronize_test.cc
             LIBRARIES gpurun_server_handlers gpurun_server_callpath gpurun_transport_testing)
 gpurun_test(graph_shadows_test unit SOURCES graph_shadows_test.cc
             LIBRARIES gpurun_server_handlers gpurun_server_callpath gpurun_transport_testing)

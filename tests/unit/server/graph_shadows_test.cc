@@ -10,7 +10,7 @@
 #include <set>
 
 #include "protocol/calls/graph_host.h"
-#include "tests/unit/server/executor_under_test.h"
+#include "tests/unit/server/worker/execution/executor_under_test.h"
 
 namespace gpurun::server {
 namespace {

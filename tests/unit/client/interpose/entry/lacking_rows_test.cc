@@ -10,7 +10,7 @@
 #include "client/interpose/entry/entry.h"
 #include "driver_abi/opcodes.h"
 #include "protocol/calls/snapshot.capnp.h"
-#include "tests/unit/client/fake_worker.h"
+#include "tests/unit/client/session/fake_worker.h"
 
 namespace gpurun::client::interpose {
 namespace {
