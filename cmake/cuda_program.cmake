@@ -29,8 +29,8 @@ function(gpurun_cuda_program name)
     string(MAKE_C_IDENTIFIER "${source}" identifier)
     set(object "${CMAKE_CURRENT_BINARY_DIR}/${name}_${identifier}.o")
     add_custom_command(OUTPUT "${object}"
-      COMMAND ${GPURUN_NVCC} -std=c++17 -O2 ${host_compiler} -Xcompiler=${host_flags} ${ARG_OPTIONS} -MD -MF "${object}.d"
-              -MT "${object}" -c "${absolute}" -o "${object}"
+      COMMAND ${GPURUN_NVCC} -std=c++17 -O2 -I${CMAKE_SOURCE_DIR} ${host_compiler} -Xcompiler=${host_flags} ${ARG_OPTIONS}
+              -MD -MF "${object}.d" -MT "${object}" -c "${absolute}" -o "${object}"
       DEPENDS "${absolute}" DEPFILE "${object}.d" VERBATIM
       COMMENT "nvcc ${name}: ${source}")
     list(APPEND objects "${object}")

@@ -4,10 +4,10 @@
 #include <poll.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
+#include "tests/support/cuda.h"
 
 namespace {
 
@@ -24,13 +24,6 @@ constexpr const char* kPtx =
 constexpr unsigned kCount = 16'384;
 // A pause between rounds, so that it is always there but leaves the machine to others.
 constexpr int kPauseMs = 5;
-
-void must(CUresult code, const char* what) {
-  if (code == CUDA_SUCCESS) return;
-  std::printf("FAILED: %s: %d\n", what, static_cast<int>(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), #call)
 
 bool told_to_end() {
   pollfd input = {0, POLLIN, 0};

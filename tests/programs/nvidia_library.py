@@ -16,6 +16,7 @@ import sys
 import fetching
 
 LARGE_MB = 300
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def fetch(folder, requirement, megabytes):
@@ -51,8 +52,8 @@ def build(folder, nvcc, source, program, library):
         return
     cuda = os.path.join(os.path.abspath(folder), "cu13")
     os.makedirs(os.path.dirname(program), exist_ok=True)
-    subprocess.run([nvcc, "-std=c++17", "-O2", "-I" + os.path.join(cuda, "include"), source, "-o", program,
-                    "-L" + os.path.join(cuda, "lib"), "-l" + library,
+    subprocess.run([nvcc, "-std=c++17", "-O2", "-I" + ROOT, "-I" + os.path.join(cuda, "include"), source,
+                    "-o", program, "-L" + os.path.join(cuda, "lib"), "-l" + library,
                     "-Xlinker=-rpath," + os.path.join(cuda, "lib")], check=True)
 
 

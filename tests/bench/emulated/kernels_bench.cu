@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "loop_nests.h"
+#include "tests/support/cuda.h"
 
 namespace {
 
@@ -23,15 +24,6 @@ constexpr int kRounds = 5;
 constexpr int kElements = 4 << 20;
 constexpr int kMatrix = 512;
 constexpr int kBlock = 256;
-
-#define MUST(call)                                                        \
-  do {                                                                    \
-    const cudaError_t error = (call);                                     \
-    if (error != cudaSuccess) {                                           \
-      std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error)); \
-      std::exit(1);                                                       \
-    }                                                                     \
-  } while (false)
 
 __global__ void empty_kernel() {}
 

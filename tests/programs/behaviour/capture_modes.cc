@@ -9,12 +9,16 @@
 // thread queries). Some results are undocumented, and follow the project's decision in
 // driver_abi/capture_rules.cc: frees, host memory and loads of modules, and that an unsafe call
 // which also conflicts returns the error of an unsafe one.
+#include <cuda.h>
+
 #include <algorithm>
 #include <functional>
 #include <thread>
 #include <vector>
 
-#include "check.h"
+#include "tests/support/cuda.h"
+
+using cuda_check::name_of;
 
 namespace {
 

@@ -3,8 +3,9 @@
 #include <cuda_runtime.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
+
+#include "tests/support/cuda.h"
 
 constexpr int kLogWords = 4096;
 __device__ unsigned log_count;
@@ -146,13 +147,6 @@ __global__ void launch_crash() {
 }
 
 namespace {
-
-void must(cudaError_t code, int line) {
-  if (code == cudaSuccess) return;
-  std::printf("FAILED: line %d: %s\n", line, cudaGetErrorName(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), __LINE__)
 
 // Waits for the launched kernels, prints their log and clears it.
 void show(const char* what) {

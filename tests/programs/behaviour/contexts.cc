@@ -1,8 +1,12 @@
 // Driver API: several contexts, their stack in each thread, and the objects that end with them.
+#include <cuda.h>
+
 #include <thread>
 #include <vector>
 
-#include "check.h"
+#include "tests/support/cuda.h"
+
+using cuda_check::name_of;
 
 static unsigned type_of(CUdeviceptr address) {
   CUpointer_attribute which = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;

@@ -1,12 +1,14 @@
 // Driver API: copies in batches. A source that is read during the call belongs to the program again
 // on return. A source that is read in the stream's order has the results of earlier work. An error
 // names the copy that it is in, or none.
+#include <cuda.h>
+
 #include <cstdint>
 #include <cstring>
 #include <future>
 #include <vector>
 
-#include "check.h"
+#include "tests/support/cuda.h"
 
 namespace {
 

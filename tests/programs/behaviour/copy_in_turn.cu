@@ -12,12 +12,7 @@
 #include <mutex>
 #include <vector>
 
-static void must(cudaError_t code, int line) {
-  if (code == cudaSuccess) return;
-  std::printf("FAILED: line %d: %s\n", line, cudaGetErrorName(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), __LINE__)
+#include "tests/support/cuda.h"
 
 constexpr size_t kSmall = 100, kMiddle = 600'000, kLarge = size_t{24} << 20, kLargeCopies = 4;
 constexpr size_t kBytes = kSmall + kMiddle + kLarge;

@@ -1,6 +1,7 @@
 // Driver API: device memory as a program can observe it: addresses, free bytes, the use of freed
 // addresses, and the total. Prints it, so that a run with windows, one without, and one without
 // gpurun can be compared.
+#include <cuda.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -9,10 +10,12 @@
 #include <cstring>
 #include <vector>
 
-#include "check.h"
 #include "elsewhere.h"
+#include "tests/support/cuda.h"
 
 namespace {
+
+using cuda_check::name_of;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 

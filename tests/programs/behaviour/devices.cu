@@ -7,16 +7,9 @@
 #include <cstring>
 #include <vector>
 
-constexpr int kCount = 64 << 10;
+#include "tests/support/cuda.h"
 
-#define MUST(call)                                                               \
-  do {                                                                           \
-    const cudaError_t code = (call);                                             \
-    if (code != cudaSuccess) {                                                   \
-      std::printf("line %d: %s: %s\n", __LINE__, #call, cudaGetErrorName(code)); \
-      std::exit(1);                                                              \
-    }                                                                            \
-  } while (false)
+constexpr int kCount = 64 << 10;
 
 __global__ void fill(unsigned* values, unsigned salt, int count) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -2,12 +2,13 @@
 // kernels, a host function that blocks until it is released, and a time limit.
 #pragma once
 
+#include <cuda.h>
 #include <unistd.h>
 
 #include <condition_variable>
 #include <mutex>
 
-#include "check.h"
+#include "tests/support/cuda.h"
 
 // Makes a hang a quick failure.
 inline void end_after(unsigned seconds) { alarm(seconds); }

@@ -1,10 +1,14 @@
 // Driver API: failures and their effects. Every later call on the lost context returns the fault,
 // in every thread, and no other context does. Ending the context ends the fault. Images that cannot
 // be loaded give a reason. A failed creation stays failed. Prints all codes.
+#include <cuda.h>
+
 #include <cstring>
 #include <thread>
 
-#include "check.h"
+#include "tests/support/cuda.h"
+
+using cuda_check::name_of;
 
 namespace {
 

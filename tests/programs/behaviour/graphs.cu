@@ -3,22 +3,10 @@
 #include <cuda_runtime.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
-static void must(cudaError_t code, const char* what, int line) {
-  if (code == cudaSuccess) return;
-  std::printf("FAILED: line %d: %s: %s\n", line, what, cudaGetErrorName(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), #call, __LINE__)
-static void expect(bool good, const char* what, int line) {
-  if (good) return;
-  std::printf("FAILED: line %d: %s\n", line, what);
-  std::exit(1);
-}
-#define EXPECT(condition) expect((condition), #condition, __LINE__)
+#include "tests/support/cuda.h"
 
 __global__ void add(int* values, int count, int what) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -6,15 +6,9 @@
 
 #include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 
-static void must(cudaError_t code, int line) {
-  if (code == cudaSuccess) return;
-  std::printf("FAILED: line %d: %s\n", line, cudaGetErrorName(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), __LINE__)
+#include "tests/support/cuda.h"
 
 // Each counts as more than 1 KiB.
 constexpr int kCalls = 64 << 10;

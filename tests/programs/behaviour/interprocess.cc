@@ -10,16 +10,11 @@
 
 namespace {
 
+using cuda_check::name_of;
+
 constexpr unsigned kLinger = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
 constexpr size_t kSizes[] = {4'000, 100'000, 5 << 20, (40 << 20) + 4, 80 << 20};
 constexpr unsigned kRounds = 60;
-
-#define REFUSED(code, call) refused((call), (code), #call, __LINE__)
-void refused(CUresult got, CUresult expected, const char* what, int line) {
-  if (got == expected) return;
-  std::printf("FAILED: line %d: %s: %s, not %s\n", line, what, name_of(got), name_of(expected));
-  std::exit(1);
-}
 
 CUipcMemHandle handle_of(CUdeviceptr memory) {
   CUipcMemHandle handle;
@@ -103,7 +98,7 @@ void check_attributes(CUdeviceptr memory, size_t bytes, CUcontext context) {
   EXPECT(attribute<unsigned>(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, inside) == 0);
   EXPECT(attribute<CUcontext>(CU_POINTER_ATTRIBUTE_CONTEXT, inside) == context);
   unsigned value = 0;
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(memory + bytes - 3, &value, 4));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(memory + bytes - 3, &value, 4));
 }
 
 void use_memory(const Partner& partner, const Device& device) {
@@ -120,25 +115,25 @@ void use_memory(const Partner& partner, const Device& device) {
     device.launch_fill(stream, memory[i], 1, value_of(i, 2));
     device.launch_fill(stream, memory[i] + kSizes[i] - 4, 1, value_of(i, 2) + 1);
     MUST(cuStreamSynchronize(stream));
-    REFUSED(CUDA_ERROR_INVALID_VALUE, cuMemFree(memory[i]));
+    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemFree(memory[i]));
     CUipcMemHandle own;
-    REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&own, memory[i]));
+    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&own, memory[i]));
   }
   partner.meet();
   partner.meet();
   for (size_t i = 0; i < std::size(kSizes); ++i) {
     EXPECT(ends_are(memory[i], kSizes[i], value_of(i, 3)));
     MUST(cuIpcCloseMemHandle(memory[i]));
-    REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(memory[i]));
+    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(memory[i]));
     unsigned value = 0;
-    REFUSED(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&value, memory[i], 4));
-    REFUSED(CUDA_ERROR_INVALID_VALUE,
+    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&value, memory[i], 4));
+    MUST_BE(CUDA_ERROR_INVALID_VALUE,
             cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory[i]));
   }
   partner.meet();
   CUdeviceptr none = 0;
   const auto ended = partner.hear<CUipcMemHandle>();
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&none, ended, kLinger));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&none, ended, kLinger));
   partner.meet();
 }
 
@@ -165,7 +160,7 @@ void use_of_both(const Device& here, const OfDevice& given, unsigned before, uns
   MUST(cuMemFree(own));
   MUST(cuIpcCloseMemHandle(memory));
   unsigned value = 0;
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&value, memory, 4));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&value, memory, 4));
 }
 
 std::vector<CUdeviceptr> give_of_both(const Device (&devices)[2], const Partner* const (&to)[2]) {
@@ -220,7 +215,7 @@ void see_one(const Partner& leader, const char* image) {
     if (given.device == 1) visible.push_back({given.handle, 0, given.bytes});
     if (given.device == 1) continue;
     CUdeviceptr memory = 0;
-    REFUSED(CUDA_ERROR_MAP_FAILED, cuIpcOpenMemHandle(&memory, given.handle, kLinger));
+    MUST_BE(CUDA_ERROR_MAP_FAILED, cuIpcOpenMemHandle(&memory, given.handle, kLinger));
   }
   leader.meet();
   for (const OfDevice& given : visible) use_of_both(device, given, 30, 40);
@@ -232,37 +227,37 @@ void wrong_calls(const Device&) {
   const CUdeviceptr memory = Device::memory(4096);
   CUipcMemHandle handle = handle_of(memory);
   CUdeviceptr out = 0;
-  REFUSED(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle(&out, handle, kLinger));
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&out, handle, 0));
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(nullptr, handle, kLinger));
+  MUST_BE(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle(&out, handle, kLinger));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&out, handle, 0));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(nullptr, handle, kLinger));
   for (const int changed : {0, 7, 20, 31, 40, 63}) {
     CUipcMemHandle other = handle;
     other.reserved[changed] = static_cast<char>(other.reserved[changed] + 77);
     EXPECT(cuIpcOpenMemHandle(&out, other, kLinger) != CUDA_SUCCESS);
   }
   std::memset(&handle, 0, sizeof handle);
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&out, handle, kLinger));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&out, handle, kLinger));
   std::memset(&handle, 0x5a, sizeof handle);
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&out, handle, kLinger));
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(nullptr, memory));
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, 0));
-  REFUSED(CUDA_ERROR_INVALID_VALUE,
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&out, handle, kLinger));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(nullptr, memory));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, 0));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE,
           cuIpcGetMemHandle(&handle, reinterpret_cast<CUdeviceptr>(Device::pinned(4096))));
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(memory));
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(0));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(memory));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(0));
   MUST(cuMemFree(memory));
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, memory));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, memory));
 
   CUipcEventHandle events;
   CUevent event = nullptr;
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&event, CU_EVENT_INTERPROCESS));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&event, CU_EVENT_INTERPROCESS));
   const CUevent own = Device::event(CU_EVENT_DISABLE_TIMING);
-  REFUSED(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&events, own));
+  MUST_BE(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&events, own));
   const CUevent shared = Device::event(CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
   MUST(cuIpcGetEventHandle(&events, shared));
-  REFUSED(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenEventHandle(&event, events));
+  MUST_BE(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenEventHandle(&event, events));
   std::memset(&events, 0x5a, sizeof events);
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuIpcOpenEventHandle(&event, events));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcOpenEventHandle(&event, events));
   MUST(cuEventDestroy(shared));
 }
 
@@ -284,7 +279,7 @@ void share_events(const Partner& partner, const Device& device, bool leads) {
     MUST(cuIpcOpenEventHandle(&event, handle));
     MUST(cuEventQuery(event));  // Never recorded, so it is complete.
     float milliseconds = 0;
-    REFUSED(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&milliseconds, event, event));
+    MUST_BE(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&milliseconds, event, event));
   }
   partner.meet();
   for (unsigned round = 1; round <= 6; ++round) {

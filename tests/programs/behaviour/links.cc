@@ -1,6 +1,7 @@
 // Driver API: links. Texts that need each other become one image, which is loaded by its address
 // alone and runs. Logs and times are in the program's memory after each step. Errors return the
 // same code and leave the same text.
+#include <cuda.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -9,7 +10,9 @@
 #include <filesystem>
 #include <string>
 
-#include "check.h"
+#include "tests/support/cuda.h"
+
+using cuda_check::name_of;
 
 static const char kHead[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
 // Calls `triple`, which another text defines.

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "tests/support/cuda.h"
+
 template <int kNumber>
 __global__ void add_one_of(unsigned* sum, unsigned) {
   atomicAdd(sum, kNumber + 1u);
@@ -18,13 +20,6 @@ static Kernel kernel_of(int number, std::integer_sequence<int, kNumbers...>) {
   static const Kernel all[] = {add_one_of<kNumbers>...};
   return all[number];
 }
-
-static void must(cudaError_t code, int line) {
-  if (code == cudaSuccess) return;
-  std::printf("FAILED: line %d: %s\n", line, cudaGetErrorName(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), __LINE__)
 
 int main(int argc, char** argv) {
   const int count = argc == 2 ? std::atoi(argv[1]) : 0;

@@ -4,22 +4,20 @@
 
 #include <cstdio>
 
+#include "tests/support/cuda.h"
+
 #define FOR_EACH_UNIT(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
 #define DECLARE(unit) void run_##unit(unsigned* sum);
 FOR_EACH_UNIT(DECLARE)
 
-static bool ok(cudaError_t code) {
-  if (code != cudaSuccess) std::printf("FAILED: %s\n", cudaGetErrorName(code));
-  return code == cudaSuccess;
-}
-
 int main() {
   unsigned *sum, result = 0;
-  if (!ok(cudaMalloc(&sum, sizeof *sum)) || !ok(cudaMemset(sum, 0, sizeof *sum))) return 1;
+  MUST(cudaMalloc(&sum, sizeof *sum));
+  MUST(cudaMemset(sum, 0, sizeof *sum));
 #define RUN(unit) run_##unit(sum);
   FOR_EACH_UNIT(RUN)
-  if (!ok(cudaGetLastError())) return 1;
-  if (!ok(cudaMemcpy(&result, sum, sizeof result, cudaMemcpyDeviceToHost))) return 1;
+  MUST(cudaGetLastError());
+  MUST(cudaMemcpy(&result, sum, sizeof result, cudaMemcpyDeviceToHost));
   const bool good = result == 3u * 78;
   std::printf(good ? "PASSED\n" : "FAILED: %u\n", result);
   return good ? 0 : 1;

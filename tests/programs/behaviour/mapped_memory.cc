@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "check.h"
+#include "tests/support/cuda.h"
 
 namespace {
 

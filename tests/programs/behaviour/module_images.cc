@@ -1,12 +1,16 @@
 // Driver API: module images. The same code as PTX text and as a fat binary, from memory and from a
 // file, variables of a module, and the errors of a missing name and a broken image.
+#include <cuda.h>
+
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
 
-#include "check.h"
+#include "tests/support/cuda.h"
+
+using cuda_check::name_of;
 
 static std::string read(const char* path) {
   std::ifstream file(path, std::ios::binary);

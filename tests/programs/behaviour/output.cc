@@ -1,9 +1,11 @@
 // Driver API: output of kernels appears at each call that the Programming Guide names under
 // "Formatted Output", also when the kernel was complete before the call. It appears before the
 // program's own later output.
+#include <cuda.h>
+
 #include <initializer_list>
 
-#include "check.h"
+#include "tests/support/cuda.h"
 
 namespace {
 

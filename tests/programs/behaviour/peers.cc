@@ -5,14 +5,9 @@
 
 namespace {
 
-constexpr unsigned kCount = 50'000;
+using cuda_check::name_of;
 
-#define REFUSED(code, call) refused((call), (code), #call, __LINE__)
-void refused(CUresult got, CUresult expected, const char* what, int line) {
-  if (got == expected) return;
-  std::printf("FAILED: line %d: %s: %s, not %s\n", line, what, name_of(got), name_of(expected));
-  std::exit(1);
-}
+constexpr unsigned kCount = 50'000;
 
 struct Side {
   CUdevice device;
@@ -54,18 +49,18 @@ void questions() {
   EXPECT(can == 1);
   MUST(cuDeviceCanAccessPeer(&can, 1, 1));
   EXPECT(can == 0);
-  REFUSED(CUDA_ERROR_INVALID_DEVICE, cuDeviceCanAccessPeer(&can, 0, 2));
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuDeviceCanAccessPeer(nullptr, 0, 1));
+  MUST_BE(CUDA_ERROR_INVALID_DEVICE, cuDeviceCanAccessPeer(&can, 0, 2));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuDeviceCanAccessPeer(nullptr, 0, 1));
   int value = -1;
   MUST(cuDeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 1));
   EXPECT(value == 1);
   MUST(cuDeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 1, 0));
   MUST(cuDeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, 0, 1));
-  REFUSED(CUDA_ERROR_INVALID_DEVICE,
+  MUST_BE(CUDA_ERROR_INVALID_DEVICE,
           cuDeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 0));
-  REFUSED(CUDA_ERROR_INVALID_DEVICE,
+  MUST_BE(CUDA_ERROR_INVALID_DEVICE,
           cuDeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 7));
-  REFUSED(CUDA_ERROR_INVALID_VALUE,
+  MUST_BE(CUDA_ERROR_INVALID_VALUE,
           cuDeviceGetP2PAttribute(nullptr, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 1));
 }
 
@@ -77,17 +72,17 @@ void access(const Side& here, const Side& there) {
   CUcontext owner = nullptr;
   MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, there.memory + 40));
   EXPECT(owner == there.context);
-  REFUSED(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(there.context));
-  REFUSED(CUDA_ERROR_INVALID_VALUE, cuCtxEnablePeerAccess(there.context, 1));
+  MUST_BE(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(there.context));
+  MUST_BE(CUDA_ERROR_INVALID_VALUE, cuCtxEnablePeerAccess(there.context, 1));
   MUST(cuCtxEnablePeerAccess(there.context, 0));
-  REFUSED(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, cuCtxEnablePeerAccess(there.context, 0));
+  MUST_BE(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, cuCtxEnablePeerAccess(there.context, 0));
   here.write(there.memory, 700, 3);
   MUST(cuCtxSynchronize());
   there.current();
   expect_values(there.memory, 700, 3);
   here.current();
   MUST(cuCtxDisablePeerAccess(there.context));
-  REFUSED(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(there.context));
+  MUST_BE(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(there.context));
 }
 
 // The copy comes after the earlier work of both contexts, and before their later work.
@@ -113,7 +108,7 @@ void copies(const Side& here, const Side& there, unsigned value) {
   unsigned last = 0;
   MUST(cuMemcpyDtoH(&last, there.memory + 4 * (kCount - 1), 4));
   EXPECT(last == value);
-  REFUSED(CUDA_ERROR_INVALID_VALUE,
+  MUST_BE(CUDA_ERROR_INVALID_VALUE,
           cuMemcpyPeer(there.memory, there.context, here.memory, here.context, kCount * 4 + 4));
 }
 
@@ -126,7 +121,7 @@ int main(int argc, char** argv) {
   questions();
   const Side first(0, argv[1]), second(1, argv[1]);
   second.current();
-  REFUSED(CUDA_ERROR_INVALID_DEVICE, cuCtxEnablePeerAccess(second.context, 0));
+  MUST_BE(CUDA_ERROR_INVALID_DEVICE, cuCtxEnablePeerAccess(second.context, 0));
   access(first, second);
   access(second, first);
   copies(first, second, 100'000);

@@ -36,7 +36,7 @@ void refuse(Refusable function, unsigned calls = 1, CUresult code = kFailure) {
 }
 
 // For a call that uses the failed object.
-#define FAILS(call) EXPECT((call) == kFailure)
+#define FAILS(call) MUST_BE(kFailure, call)
 
 // The next fence returns the failure once, unless it has been returned before.
 void tell() {

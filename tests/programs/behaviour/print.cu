@@ -3,7 +3,8 @@
 #include <cuda_runtime.h>
 
 #include <cstdio>
-#include <cstdlib>
+
+#include "tests/support/cuda.h"
 
 __global__ void speak(int round) {
   if (threadIdx.x == 0)
@@ -13,17 +14,6 @@ __global__ void speak(int round) {
 __global__ void count(int lines) {
   for (int i = 0; i < lines; ++i) printf("line %d of the last kernel, which nobody waits for\n", i);
 }
-
-namespace {
-
-void must(cudaError_t code, int line) {
-  if (code == cudaSuccess) return;
-  std::printf("FAILED: line %d: %s\n", line, cudaGetErrorName(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), __LINE__)
-
-}  // namespace
 
 int main(int argc, char**) {
   int* memory = nullptr;

@@ -12,6 +12,8 @@
 
 namespace {
 
+using cuda_check::name_of;
+
 // Prints the query, its object and its result.
 template <typename T>
 void show(const char* what, int number, CUresult result, T value) {

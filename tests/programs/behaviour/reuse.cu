@@ -4,15 +4,9 @@
 #include <cuda_runtime.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
-static void must(cudaError_t code, int line) {
-  if (code == cudaSuccess) return;
-  std::printf("FAILED: line %d: %s\n", line, cudaGetErrorName(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), __LINE__)
+#include "tests/support/cuda.h"
 
 // Runs long enough that everything else of a round has happened, then writes.
 __global__ void write_late(unsigned char* to, unsigned count, unsigned turns) {

@@ -6,12 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-static void must(cudaError_t code, int line) {
-  if (code == cudaSuccess) return;
-  std::printf("FAILED: line %d: %s\n", line, cudaGetErrorName(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), __LINE__)
+#include "tests/support/cuda.h"
 
 constexpr unsigned kBytes = 64 << 10, kTurns = 10'000'000;
 

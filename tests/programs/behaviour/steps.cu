@@ -7,18 +7,13 @@
 #include <cstdlib>
 #include <vector>
 
+#include "tests/support/cuda.h"
+
 __global__ void accumulate(float* weights, const float* batch, unsigned count, float rate) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count) weights[i] += rate * batch[i];
 }
 __global__ void first_of(const float* weights, float* result) { *result = weights[0]; }
-
-static void must(cudaError_t code, int line) {
-  if (code == cudaSuccess) return;
-  std::printf("FAILED: line %d: %s\n", line, cudaGetErrorName(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), __LINE__)
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;  // Steps, results read in each.

@@ -1,10 +1,14 @@
 // Driver API: streams and events: asynchronous copies, events between streams, a kernel that waits
 // for another stream's copy, host functions in stream order.
+#include <cuda.h>
+
 #include <atomic>
 #include <cstring>
 #include <vector>
 
-#include "check.h"
+#include "tests/support/cuda.h"
+
+using cuda_check::name_of;
 
 struct Order {
   std::atomic<int> next{0};

@@ -6,12 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-static void must(cudaError_t code, int line) {
-  if (code == cudaSuccess) return;
-  std::printf("FAILED: line %d: %s\n", line, cudaGetErrorName(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), __LINE__)
+#include "tests/support/cuda.h"
 
 constexpr int kWidth = 48, kHeight = 20, kLayers = 3;
 

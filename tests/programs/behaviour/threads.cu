@@ -7,19 +7,14 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/cuda.h"
+
 __global__ void step(unsigned* values, unsigned count, unsigned factor) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count) values[i] = values[i] * factor + i;
 }
 
 static std::atomic<int> failures{0};
-
-static void must(cudaError_t code, const char* what) {
-  if (code == cudaSuccess) return;
-  std::printf("FAILED: %s: %s\n", what, cudaGetErrorName(code));
-  failures++;
-}
-#define MUST(call) must((call), #call)
 
 static void work(unsigned seed, bool own_stream) {
   constexpr unsigned kCount = 5000, kSteps = 40;

@@ -1,10 +1,12 @@
 // Tile IR loaded: images with a size that only their sections give, as a library and as a module. A
 // vector addition, a product of matrices and loops, and refusals with a reason.
+#include <cuda.h>
+
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "check.h"
+#include "tests/support/cuda.h"
 #include "tests/support/images/tile_images.h"
 
 namespace {

@@ -1,10 +1,14 @@
 // Driver API: kernels that the device cannot run. Their images load. Each such kernel returns its
 // own error when it is queried, and a kernel beside it works.
+#include <cuda.h>
+
 #include <fstream>
 #include <iterator>
 #include <string>
 
-#include "check.h"
+#include "tests/support/cuda.h"
+
+using cuda_check::name_of;
 
 // An instruction of other GPUs, in one of three kernels.
 static const char kText[] = R"(.version 8.0

@@ -1,7 +1,9 @@
 // Driver API: a vector addition from a fat binary, with parameters of every form.
+#include <cuda.h>
+
 #include <vector>
 
-#include "check.h"
+#include "tests/support/cuda.h"
 
 struct Mixed {
   char letter;

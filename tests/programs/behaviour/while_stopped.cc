@@ -9,11 +9,13 @@
 // are read later, and still fill the window. Beyond the window, a copy with an immediate read waits
 // for the server, and fails after kSilenceDeadlineS of silence. The copies here therefore take 100
 // of the 128 slots, and keep 12 of them.
+#include <cuda.h>
+
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "check.h"
+#include "tests/support/cuda.h"
 
 static void wait_for_line() {
   char line[64];

@@ -11,19 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-namespace {
+#include "tests/support/cuda.h"
 
-void require(bool good, const char* what, int code) {
-  if (good) return;
-  std::fprintf(stderr, "%s failed: %d\n", what, code);
-  std::exit(1);
-}
-#define CUDA(call) require((call) == cudaSuccess, #call, static_cast<int>(cudaGetLastError()))
-#define BLAS(call)                                           \
-  do {                                                       \
-    const cublasStatus_t status = (call);                    \
-    require(status == CUBLAS_STATUS_SUCCESS, #call, status); \
-  } while (false)
+namespace {
 
 // Values that float represents exactly, so that only the order of sums makes a difference.
 template <typename T>
@@ -48,8 +38,8 @@ double number(double value) {
 template <typename T>
 T* upload(const std::vector<T>& host) {
   T* device = nullptr;
-  CUDA(cudaMalloc(&device, host.size() * sizeof(T)));
-  CUDA(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
+  MUST(cudaMalloc(&device, host.size() * sizeof(T)));
+  MUST(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
   return device;
 }
 
@@ -84,10 +74,10 @@ bool check(cublasHandle_t blas, const char* name, bool transpose_a, bool transpo
   using Factor = typename std::conditional<std::is_same<T, double>::value, double, float>::type;
   const Factor alpha = Factor(1.5), beta = Factor(-0.5);
   const int lda = transpose_a ? k : m, ldb = transpose_b ? n : k;
-  BLAS(gemm(blas, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+  MUST(gemm(blas, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
             m, n, k, &alpha, device_a, lda, device_b, ldb, &beta, device_c));
   std::vector<T> result(m * n);
-  CUDA(cudaMemcpy(result.data(), device_c, result.size() * sizeof(T), cudaMemcpyDeviceToHost));
+  MUST(cudaMemcpy(result.data(), device_c, result.size() * sizeof(T), cudaMemcpyDeviceToHost));
 
   double worst = 0;
   for (int column = 0; column < n; ++column) {
@@ -106,7 +96,7 @@ bool check(cublasHandle_t blas, const char* name, bool transpose_a, bool transpo
   std::printf("%s %c%c %d x %d x %d: %s\n", name, transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N',
               m, n, k, good ? "right" : "WRONG");
   if (!good) std::printf("largest difference %g\n", worst);
-  for (T* device : {device_a, device_b, device_c}) CUDA(cudaFree(device));
+  for (T* device : {device_a, device_b, device_c}) MUST(cudaFree(device));
   return good;
 }
 
@@ -114,7 +104,7 @@ bool check(cublasHandle_t blas, const char* name, bool transpose_a, bool transpo
 
 int main() {
   cublasHandle_t blas = nullptr;
-  BLAS(cublasCreate(&blas));
+  MUST(cublasCreate(&blas));
   bool good = true;
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {
@@ -131,7 +121,7 @@ int main() {
   }
   good &= check<__half>(blas, "f16", false, false, 61, 37, 129, 1.0 / 1024);
   good &= check<__nv_bfloat16>(blas, "bf16", false, false, 61, 37, 129, 1.0 / 128);
-  BLAS(cublasDestroy(blas));
+  MUST(cublasDestroy(blas));
   std::printf("%s\n", good ? "PASSED" : "FAILED");
   return good ? 0 : 1;
 }

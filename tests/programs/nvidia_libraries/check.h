@@ -8,14 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
-#define MUST(call)                                                                    \
-  do {                                                                                \
-    const int must_result = static_cast<int>(call);                                   \
-    if (must_result != 0) {                                                           \
-      std::printf("FAILED: %s:%d: %s: %d\n", __FILE__, __LINE__, #call, must_result); \
-      std::exit(1);                                                                   \
-    }                                                                                 \
-  } while (0)
+#include "tests/support/cuda.h"
 
 // Device memory with values. It is freed with the process, because these programs are short.
 template <typename T>

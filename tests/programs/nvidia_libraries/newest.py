@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 sys.path.insert(0, os.path.dirname(HERE))
 import both_ways  # noqa: E402  (the path must be set first)
 
@@ -51,7 +52,7 @@ def build(name, library, folder, wheels, build_folder):
     runtime = folders(folder, wheels, "lib/libcudart.so.13")[0]
     source = os.path.join(HERE, SOURCES.get(name, name + ".cc"))
     words = ["c++", "-std=c++17", "-O1", "-x", "c++", source, "-x", "none", "-o", program]
-    words += ["-I" + path for path in includes]
+    words += ["-I" + path for path in [ROOT, *includes]]
     words += [glob.glob(f"{found}/lib{library}.so.*")[0], runtime]
     if name == "nvrtc":
         words.append(os.path.join(build_folder, "lib/gpurun/emulated/libcuda.so.1"))

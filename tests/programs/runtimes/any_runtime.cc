@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "tests/programs/runtimes/image.h"
 #include "tests/programs/runtimes/runtime.h"
+#include "tests/support/cuda.h"
 
 namespace {
 
@@ -19,21 +21,6 @@ constexpr int kBlocks = (kCount + kThreads - 1) / kThreads;
 constexpr float kFactor = 3;
 constexpr int kNonBlocking = 1;
 constexpr int kThreadLocalCapture = 1;
-
-void fail(const char* what, int got) {
-  std::printf("FAILED: %s: %d\n", what, got);
-  std::exit(1);
-}
-
-#define MUST(call)                                  \
-  do {                                              \
-    const int must_result = (call);                 \
-    if (must_result != 0) fail(#call, must_result); \
-  } while (0)
-#define EXPECT(condition)                   \
-  do {                                      \
-    if (!(condition)) fail(#condition, -1); \
-  } while (0)
 
 // Host addresses that identify kernels and variables to the runtime. Any unique address works.
 char scale_add_host, block_sum_host, factor_host;
@@ -89,7 +76,8 @@ std::vector<float> counting() {
 
 void expect_multiple(const std::vector<float>& values, float multiple) {
   for (int i = 0; i < kCount; ++i) {
-    if (values[i] != multiple * static_cast<float>(i)) fail("a value of the kernel", i);
+    if (values[i] != multiple * static_cast<float>(i))
+      cuda_check::fail(__FILE__, __LINE__, "a value of the kernel", std::to_string(i).c_str());
   }
 }
 

@@ -13,15 +13,9 @@
 #include <string>
 
 #include "driver_abi/cuda_abi.h"
+#include "tests/support/cuda.h"
 
 namespace {
-
-void must(CUresult code, const char* what) {
-  if (code == CUDA_SUCCESS) return;
-  std::printf("FAILED: %s: %d\n", what, static_cast<int>(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), #call)
 
 void make_context() {
   CUcontext context = nullptr;

@@ -14,15 +14,9 @@
 #include <unistd.h>
 
 #include "driver_abi/cuda_abi.h"
+#include "tests/support/cuda.h"
 
 namespace {
-
-void must(CUresult code, const char* what) {
-  if (code == CUDA_SUCCESS) return;
-  std::printf("FAILED: %s: %d\n", what, static_cast<int>(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), #call)
 
 constexpr const char* kImage = R"(
 .version 8.0

@@ -11,14 +11,7 @@
 #include <cstring>
 #include <functional>
 
-#define CHECK(call)                                                             \
-  do {                                                                          \
-    const cudaError_t error = (call);                                           \
-    if (error != cudaSuccess) {                                                 \
-      std::printf("%s: %d %s\n", #call, int(error), cudaGetErrorString(error)); \
-      return 1;                                                                 \
-    }                                                                           \
-  } while (false)
+#include "tests/support/cuda.h"
 
 namespace {
 
@@ -118,14 +111,14 @@ void copies(unsigned char* at, unsigned char* device, const char* memory, cudaSt
 int main() {
   unsigned char *managed = nullptr, *pinned = nullptr, *device = nullptr;
   cudaStream_t stream = nullptr;
-  CHECK(cudaStreamCreate(&stream));
-  CHECK(cudaMallocManaged(&managed, kBytes));
-  CHECK(cudaMallocHost(&pinned, kBytes));
-  CHECK(cudaMalloc(&device, 2 * kBytes));
+  MUST(cudaStreamCreate(&stream));
+  MUST(cudaMallocManaged(&managed, kBytes));
+  MUST(cudaMallocHost(&pinned, kBytes));
+  MUST(cudaMalloc(&device, 2 * kBytes));
   fills(managed, "managed", stream);
   fills(pinned, "pinned", stream);
   fills(variable, "a managed variable", stream);
-  CHECK(cudaMemset(device, 7, 2 * kBytes));
+  MUST(cudaMemset(device, 7, 2 * kBytes));
   copies(managed, device, "managed", stream);
   copies(pinned, device, "pinned", stream);
   expect(!waits([=] { return cudaMemset(device, 1, kBytes); }), "memset", "of the device");

@@ -5,21 +5,7 @@
 
 #include <cstdio>
 
-#define CHECK(call)                                                             \
-  do {                                                                          \
-    const cudaError_t error = (call);                                           \
-    if (error != cudaSuccess) {                                                 \
-      std::printf("%s: %d %s\n", #call, int(error), cudaGetErrorString(error)); \
-      return 1;                                                                 \
-    }                                                                           \
-  } while (false)
-#define EXPECT(condition)                                     \
-  do {                                                        \
-    if (!(condition)) {                                       \
-      std::printf("line %d: not %s\n", __LINE__, #condition); \
-      return 1;                                               \
-    }                                                         \
-  } while (false)
+#include "tests/support/cuda.h"
 
 __managed__ int counter = 3;
 __managed__ int table[64];
@@ -37,16 +23,16 @@ int variables(int devices) {
   EXPECT(counter == 3 && table[63] == 0);  // Before any call of ours.
   int expected = 3;
   for (int device = 0; device < devices; ++device) {
-    CHECK(cudaSetDevice(device));
+    MUST(cudaSetDevice(device));
     counter += 10;
     add<<<1, 64>>>(100);
-    CHECK(cudaGetLastError());
-    CHECK(cudaDeviceSynchronize());
+    MUST(cudaGetLastError());
+    MUST(cudaDeviceSynchronize());
     expected += 10 + 105;
     EXPECT(counter == expected);
     EXPECT(table[63] == (100 + 63) * (device + 1));
     cudaPointerAttributes attributes;
-    CHECK(cudaPointerGetAttributes(&attributes, &counter));
+    MUST(cudaPointerGetAttributes(&attributes, &counter));
     EXPECT(attributes.type == cudaMemoryTypeManaged && attributes.devicePointer == &counter);
   }
   return 0;
@@ -54,21 +40,21 @@ int variables(int devices) {
 
 int allocations() {
   int* values = nullptr;
-  CHECK(cudaMallocManaged(&values, 64 * sizeof(int)));
+  MUST(cudaMallocManaged(&values, 64 * sizeof(int)));
   for (int i = 0; i < 64; ++i) values[i] = i;
   twice<<<1, 64>>>(values);
-  CHECK(cudaDeviceSynchronize());
+  MUST(cudaDeviceSynchronize());
   for (int i = 0; i < 64; ++i) EXPECT(values[i] == 2 * i);
-  CHECK(cudaFree(values));
+  MUST(cudaFree(values));
   return 0;
 }
 
 int in_kernels_alone() {
   int *device = nullptr, *managed = nullptr, host = 0;
-  CHECK(cudaMalloc(&device, sizeof(int)));
+  MUST(cudaMalloc(&device, sizeof(int)));
   add<<<1, 64>>>(100);
   read<<<1, 1>>>(device);
-  CHECK(cudaMemcpy(&host, device, sizeof(int), cudaMemcpyDeviceToHost));
+  MUST(cudaMemcpy(&host, device, sizeof(int), cudaMemcpyDeviceToHost));
   EXPECT(host == 3 + 105);
   EXPECT(cudaMallocManaged(&managed, 4) == cudaErrorNotSupported);
   return 0;
@@ -79,7 +65,7 @@ int main(int argc, char**) {
     if (in_kernels_alone() != 0) return 1;
   } else {
     int devices = 0;
-    CHECK(cudaGetDeviceCount(&devices));
+    MUST(cudaGetDeviceCount(&devices));
     if (variables(devices) != 0 || allocations() != 0) return 1;
   }
   std::puts("ok");

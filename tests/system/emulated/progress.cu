@@ -7,14 +7,7 @@
 #include <cstdio>
 #include <thread>
 
-#define CHECK(call)                                                                                \
-  do {                                                                                             \
-    const cudaError_t error = (call);                                                              \
-    if (error != cudaSuccess) {                                                                    \
-      std::printf("line %d: %s: %d %s\n", __LINE__, #call, int(error), cudaGetErrorString(error)); \
-      return 1;                                                                                    \
-    }                                                                                              \
-  } while (false)
+#include "tests/support/cuda.h"
 
 // Passes the turn to the other side and back, `rounds` times.
 __global__ void exchange(volatile int* turns, int side, int rounds) {
@@ -41,28 +34,28 @@ __global__ void double_it(int* value) { *value = *value * 2 + 5; }
 
 int main() {
   int* memory = nullptr;
-  CHECK(cudaMalloc(&memory, 1024));
-  CHECK(cudaMemset(memory, 0, 1024));
+  MUST(cudaMalloc(&memory, 1024));
+  MUST(cudaMemset(memory, 0, 1024));
   cudaStream_t one, two, blocking;
-  CHECK(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking));
-  CHECK(cudaStreamCreateWithFlags(&two, cudaStreamNonBlocking));
-  CHECK(cudaStreamCreate(&blocking));
-  CHECK(cudaDeviceSynchronize());
+  MUST(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking));
+  MUST(cudaStreamCreateWithFlags(&two, cudaStreamNonBlocking));
+  MUST(cudaStreamCreate(&blocking));
+  MUST(cudaDeviceSynchronize());
 
   exchange<<<1, 1, 0, one>>>(memory, 0, 50);
   exchange<<<1, 1, 0, two>>>(memory, 1, 50);
-  CHECK(cudaDeviceSynchronize());
+  MUST(cudaDeviceSynchronize());
   int host = 0;
-  CHECK(cudaMemcpy(&host, memory, sizeof host, cudaMemcpyDeviceToHost));
+  MUST(cudaMemcpy(&host, memory, sizeof host, cudaMemcpyDeviceToHost));
   if (host != 100) return std::printf("exchange: %d\n", host), 1;
 
   int *flag = memory + 16, *seen = memory + 32, *pinned = nullptr;
-  CHECK(cudaMallocHost(&pinned, sizeof(int)));
+  MUST(cudaMallocHost(&pinned, sizeof(int)));
   *pinned = 42;
   wait_for_flag<<<1, 1, 0, one>>>(flag, seen);
-  CHECK(cudaMemcpyAsync(flag, pinned, sizeof(int), cudaMemcpyHostToDevice, two));
-  CHECK(cudaStreamSynchronize(one));
-  CHECK(cudaMemcpy(&host, seen, sizeof host, cudaMemcpyDeviceToHost));
+  MUST(cudaMemcpyAsync(flag, pinned, sizeof(int), cudaMemcpyHostToDevice, two));
+  MUST(cudaStreamSynchronize(one));
+  MUST(cudaMemcpy(&host, seen, sizeof host, cudaMemcpyDeviceToHost));
   if (host != 42) return std::printf("flag: %d\n", host), 1;
 
   // Blocking stream, then legacy stream, then the blocking stream again: each waits for the one
@@ -72,9 +65,9 @@ int main() {
   double_it<<<1, 1>>>(value);
   double_it<<<1, 1, 0, blocking>>>(value);
   if (cudaStreamQuery(nullptr) != cudaErrorNotReady) return std::puts("not held up"), 1;
-  CHECK(cudaMemcpyAsync(gate, pinned, sizeof(int), cudaMemcpyHostToDevice, two));
-  CHECK(cudaStreamSynchronize(blocking));
-  CHECK(cudaMemcpy(&host, value, sizeof host, cudaMemcpyDeviceToHost));
+  MUST(cudaMemcpyAsync(gate, pinned, sizeof(int), cudaMemcpyHostToDevice, two));
+  MUST(cudaStreamSynchronize(blocking));
+  MUST(cudaMemcpy(&host, value, sizeof host, cudaMemcpyDeviceToHost));
   if (host != (1 * 2 + 5) * 2 + 5) return std::printf("order: %d\n", host), 1;
 
   // A thread that waits for a stream does not keep another thread from releasing that stream. The
@@ -86,10 +79,10 @@ int main() {
   for (int i = 0; i < 1000; ++i) {
     if (cudaStreamQuery(one) != cudaErrorNotReady) return std::puts("not waiting"), 1;
   }
-  CHECK(cudaMemcpyAsync(gate_of_thread, pinned, sizeof(int), cudaMemcpyHostToDevice, two));
+  MUST(cudaMemcpyAsync(gate_of_thread, pinned, sizeof(int), cudaMemcpyHostToDevice, two));
   waiter.join();
-  CHECK(waited);
-  CHECK(cudaMemcpy(&host, seen_by_thread, sizeof host, cudaMemcpyDeviceToHost));
+  MUST(waited);
+  MUST(cudaMemcpy(&host, seen_by_thread, sizeof host, cudaMemcpyDeviceToHost));
   if (host != 42) return std::printf("thread: %d\n", host), 1;
   std::puts("ok");
   return 0;

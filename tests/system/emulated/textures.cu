@@ -9,25 +9,20 @@
 #include <cstdlib>
 #include <vector>
 
-namespace {
+#include "tests/support/cuda.h"
 
-void check(cudaError_t result, const char* what, int line) {
-  if (result == cudaSuccess) return;
-  std::printf("line %d: %s: %s\n", line, what, cudaGetErrorString(result));
-  std::exit(1);
-}
-#define CHECK(call) check(call, #call, __LINE__)
+namespace {
 
 // What kernels found, copied to the host.
 class Results {
  public:
   explicit Results(int count) : host_(static_cast<std::size_t>(count)) {
-    CHECK(cudaMalloc(&device_, host_.size() * sizeof(float)));
+    MUST(cudaMalloc(&device_, host_.size() * sizeof(float)));
   }
   ~Results() { cudaFree(device_); }
   float* device() { return device_; }
   void expect(const char* name, int index, float want) {
-    CHECK(cudaMemcpy(host_.data(), device_, host_.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    MUST(cudaMemcpy(host_.data(), device_, host_.size() * sizeof(float), cudaMemcpyDeviceToHost));
     const float got = host_[static_cast<std::size_t>(index)];
     if (std::fabs(got - want) <= 1e-5f * std::fmax(1.0f, std::fabs(want))) return;
     std::printf("%s %d: %g, not %g\n", name, index, got, want);
@@ -54,7 +49,7 @@ cudaTextureObject_t texture_of(cudaArray_t array, const cudaTextureDesc& how) {
   resource.resType = cudaResourceTypeArray;
   resource.res.array.array = array;
   cudaTextureObject_t out = 0;
-  CHECK(cudaCreateTextureObject(&out, &resource, &how, nullptr));
+  MUST(cudaCreateTextureObject(&out, &resource, &how, nullptr));
   return out;
 }
 
@@ -67,7 +62,7 @@ cudaArray_t filled(int width, int height, int depth, unsigned flags) {
       make_cudaExtent(static_cast<std::size_t>(width), static_cast<std::size_t>(height),
                       static_cast<std::size_t>(depth));
   cudaArray_t array = nullptr;
-  CHECK(cudaMalloc3DArray(&array, &format, extent, flags));
+  MUST(cudaMalloc3DArray(&array, &format, extent, flags));
   std::vector<float> host;
   for (int z = 0; z < std::max(1, depth); ++z) {
     for (int y = 0; y < std::max(1, height); ++y) {
@@ -83,7 +78,7 @@ cudaArray_t filled(int width, int height, int depth, unsigned flags) {
                                 static_cast<std::size_t>(std::max(1, height)),
                                 static_cast<std::size_t>(std::max(1, depth)));
   copy.kind = cudaMemcpyHostToDevice;
-  CHECK(cudaMemcpy3D(&copy));
+  MUST(cudaMemcpy3D(&copy));
   return array;
 }
 
@@ -114,11 +109,11 @@ void test_planes() {
   results.expect("gather", 6, value(2, 0, 0));
   results.expect("gather", 7, value(1, 0, 0));
   cudaResourceDesc told{};
-  CHECK(cudaGetTextureObjectResourceDesc(&told, linear));
+  MUST(cudaGetTextureObjectResourceDesc(&told, linear));
   if (told.res.array.array != array) std::exit(1);
-  CHECK(cudaDestroyTextureObject(linear));
-  CHECK(cudaDestroyTextureObject(wrapped));
-  CHECK(cudaFreeArray(array));
+  MUST(cudaDestroyTextureObject(linear));
+  MUST(cudaDestroyTextureObject(wrapped));
+  MUST(cudaFreeArray(array));
 }
 
 __global__ void others(cudaTextureObject_t line, cudaTextureObject_t volume,
@@ -146,8 +141,8 @@ void test_others() {
   results.expect("layer", 3, value(1, 1, 2));
   results.expect("cube", 4, value(2, 1, 3));  // s = 0.1, t = -0.1
   results.expect("cube", 5, value(3, 1, 4));  // s = 0.6, t = -0.1
-  for (const cudaTextureObject_t one : textures) CHECK(cudaDestroyTextureObject(one));
-  for (cudaArray_t one : {line, volume, layers, cube}) CHECK(cudaFreeArray(one));
+  for (const cudaTextureObject_t one : textures) MUST(cudaDestroyTextureObject(one));
+  for (cudaArray_t one : {line, volume, layers, cube}) MUST(cudaFreeArray(one));
 }
 
 __global__ void fetch_memory(cudaTextureObject_t line, cudaTextureObject_t plane, float* out) {
@@ -159,8 +154,8 @@ __global__ void fetch_memory(cudaTextureObject_t line, cudaTextureObject_t plane
 void test_memory() {
   const int line[4] = {5, 6, 7, -8};
   int* device = nullptr;
-  CHECK(cudaMalloc(&device, sizeof line));
-  CHECK(cudaMemcpy(device, line, sizeof line, cudaMemcpyHostToDevice));
+  MUST(cudaMalloc(&device, sizeof line));
+  MUST(cudaMemcpy(device, line, sizeof line, cudaMemcpyHostToDevice));
   cudaResourceDesc resource{};
   resource.resType = cudaResourceTypeLinear;
   resource.res.linear.devPtr = device;
@@ -168,12 +163,12 @@ void test_memory() {
   resource.res.linear.sizeInBytes = sizeof line;
   cudaTextureDesc how = sampling(cudaFilterModePoint, false);
   cudaTextureObject_t of_line = 0, of_plane = 0;
-  CHECK(cudaCreateTextureObject(&of_line, &resource, &how, nullptr));
+  MUST(cudaCreateTextureObject(&of_line, &resource, &how, nullptr));
   unsigned char plane[2][6] = {{0, 1, 2, 3, 4, 5}, {50, 51, 52, 53, 255, 55}};
   unsigned char* pitched = nullptr;
   std::size_t pitch = 0;
-  CHECK(cudaMallocPitch(&pitched, &pitch, 6, 2));
-  CHECK(cudaMemcpy2D(pitched, pitch, plane, 6, 6, 2, cudaMemcpyHostToDevice));
+  MUST(cudaMallocPitch(&pitched, &pitch, 6, 2));
+  MUST(cudaMemcpy2D(pitched, pitch, plane, 6, 6, 2, cudaMemcpyHostToDevice));
   resource = {};
   resource.resType = cudaResourceTypePitch2D;
   resource.res.pitch2D.devPtr = pitched;
@@ -182,16 +177,16 @@ void test_memory() {
   resource.res.pitch2D.height = 2;
   resource.res.pitch2D.pitchInBytes = pitch;
   how.readMode = cudaReadModeNormalizedFloat;
-  CHECK(cudaCreateTextureObject(&of_plane, &resource, &how, nullptr));
+  MUST(cudaCreateTextureObject(&of_plane, &resource, &how, nullptr));
   Results results(3);
   fetch_memory<<<1, 1>>>(of_line, of_plane, results.device());
   results.expect("memory", 0, -8);
   results.expect("memory", 1, 0);
   results.expect("memory", 2, 1);
-  CHECK(cudaDestroyTextureObject(of_line));
-  CHECK(cudaDestroyTextureObject(of_plane));
-  CHECK(cudaFree(device));
-  CHECK(cudaFree(pitched));
+  MUST(cudaDestroyTextureObject(of_line));
+  MUST(cudaDestroyTextureObject(of_plane));
+  MUST(cudaFree(device));
+  MUST(cudaFree(pitched));
 }
 
 __global__ void fill_level(cudaSurfaceObject_t surface, int width, float what) {
@@ -209,19 +204,19 @@ __global__ void fetch_levels(cudaTextureObject_t t, float* out) {
 void test_levels() {
   const cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
   cudaMipmappedArray_t array = nullptr;
-  CHECK(cudaMallocMipmappedArray(&array, &format, make_cudaExtent(16, 16, 0), 5,
-                                 cudaArraySurfaceLoadStore));
+  MUST(cudaMallocMipmappedArray(&array, &format, make_cudaExtent(16, 16, 0), 5,
+                                cudaArraySurfaceLoadStore));
   for (unsigned level = 0; level < 5; ++level) {
     cudaArray_t of = nullptr;
-    CHECK(cudaGetMipmappedArrayLevel(&of, array, level));
+    MUST(cudaGetMipmappedArrayLevel(&of, array, level));
     cudaResourceDesc resource{};
     resource.resType = cudaResourceTypeArray;
     resource.res.array.array = of;
     cudaSurfaceObject_t surface = 0;
-    CHECK(cudaCreateSurfaceObject(&surface, &resource));
+    MUST(cudaCreateSurfaceObject(&surface, &resource));
     const int size = 16 >> level;
     fill_level<<<size, 32>>>(surface, size, static_cast<float>(level * 8));
-    CHECK(cudaDestroySurfaceObject(surface));  // The kernel may still run.
+    MUST(cudaDestroySurfaceObject(surface));  // The kernel may still run.
   }
   cudaResourceDesc resource{};
   resource.resType = cudaResourceTypeMipmappedArray;
@@ -230,15 +225,15 @@ void test_levels() {
   how.mipmapFilterMode = cudaFilterModeLinear;
   how.maxMipmapLevelClamp = 3;
   cudaTextureObject_t texture = 0;
-  CHECK(cudaCreateTextureObject(&texture, &resource, &how, nullptr));
+  MUST(cudaCreateTextureObject(&texture, &resource, &how, nullptr));
   Results results(4);
   fetch_levels<<<1, 1>>>(texture, results.device());
   results.expect("level", 0, 0);
   results.expect("level", 1, 10);
   results.expect("level", 2, 16);  // Four elements a step: level 2.
   results.expect("level", 3, 24);
-  CHECK(cudaDestroyTextureObject(texture));
-  CHECK(cudaFreeMipmappedArray(array));
+  MUST(cudaDestroyTextureObject(texture));
+  MUST(cudaFreeMipmappedArray(array));
 }
 
 __global__ void read_surface(cudaSurfaceObject_t surface, float* out) {
@@ -256,13 +251,13 @@ __global__ void write_surface(cudaSurfaceObject_t surface) {
 void test_surfaces() {
   const cudaChannelFormatDesc format = cudaCreateChannelDesc<int>();
   cudaArray_t array = nullptr;
-  CHECK(cudaMalloc3DArray(&array, &format, make_cudaExtent(4, 3, 2),
-                          cudaArrayLayered | cudaArraySurfaceLoadStore));
+  MUST(cudaMalloc3DArray(&array, &format, make_cudaExtent(4, 3, 2),
+                         cudaArrayLayered | cudaArraySurfaceLoadStore));
   cudaResourceDesc resource{};
   resource.resType = cudaResourceTypeArray;
   resource.res.array.array = array;
   cudaSurfaceObject_t surface = 0;
-  CHECK(cudaCreateSurfaceObject(&surface, &resource));
+  MUST(cudaCreateSurfaceObject(&surface, &resource));
   write_surface<<<2, dim3(4, 3)>>>(surface);
   Results results(3);
   read_surface<<<1, 1>>>(surface, results.device());
@@ -276,13 +271,13 @@ void test_surfaces() {
   copy.dstPtr = make_cudaPitchedPtr(host, 16, 4, 3);
   copy.extent = make_cudaExtent(4, 3, 2);
   copy.kind = cudaMemcpyDeviceToHost;
-  CHECK(cudaMemcpy3D(&copy));
+  MUST(cudaMemcpy3D(&copy));
   if (host[1][2][3] != 123 || host[0][1][2] != 12) {
     std::printf("array: %d %d\n", host[1][2][3], host[0][1][2]);
     std::exit(1);
   }
-  CHECK(cudaDestroySurfaceObject(surface));
-  CHECK(cudaFreeArray(array));
+  MUST(cudaDestroySurfaceObject(surface));
+  MUST(cudaFreeArray(array));
 }
 
 }  // namespace
@@ -293,7 +288,7 @@ int main() {
   test_memory();
   test_levels();
   test_surfaces();
-  CHECK(cudaDeviceSynchronize());
+  MUST(cudaDeviceSynchronize());
   std::printf("ok\n");
   return 0;
 }

@@ -8,19 +8,19 @@ void streams() {
   start();
   int least = -1, greatest = 1, priority = 0;
   MUST(cuCtxGetStreamPriorityRange(&least, &greatest));
-  HOLDS(least == 0 && greatest <= 0);
+  EXPECT(least == 0 && greatest <= 0);
   CUstream stream = nullptr;
   MUST(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, greatest - 7));
   MUST(cuStreamGetPriority(stream, &priority));
-  HOLDS(priority == greatest);
+  EXPECT(priority == greatest);
   unsigned flags = 0;
   MUST(cuStreamGetFlags(stream, &flags));
-  HOLDS(flags == CU_STREAM_NON_BLOCKING);
+  EXPECT(flags == CU_STREAM_NON_BLOCKING);
   unsigned long long id = 0, legacy = 0, own = 0, others = 0;
   MUST(cuStreamGetId(stream, &id));
   MUST(cuStreamGetId(nullptr, &legacy));
   MUST(cuStreamGetId(CU_STREAM_PER_THREAD, &own));
-  HOLDS(id != legacy && id != own && legacy != own);
+  EXPECT(id != legacy && id != own && legacy != own);
   CUcontext context = nullptr;
   MUST(cuCtxGetCurrent(&context));
   std::thread([&] {
@@ -28,7 +28,7 @@ void streams() {
     MUST(cuStreamGetId(CU_STREAM_PER_THREAD, &others));
     MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD));
   }).join();
-  HOLDS(others != own);
+  EXPECT(others != own);
   CUevent first = nullptr, last = nullptr;
   MUST(cuEventCreate(&first, 0));
   MUST(cuEventCreate(&last, 0));
@@ -39,7 +39,7 @@ void streams() {
   MUST(cuEventSynchronize(last));
   float milliseconds = -1;
   MUST(cuEventElapsedTime(&milliseconds, first, last));
-  HOLDS(milliseconds >= 0);
+  EXPECT(milliseconds >= 0);
   MUST(cuStreamQuery(stream));
   MUST(cuEventDestroy_v2(first));
   MUST_BE(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(first, stream));
@@ -53,12 +53,12 @@ void capture() {
   MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   MUST(cuStreamIsCapturing(stream, &status));
-  HOLDS(status == CU_STREAM_CAPTURE_STATUS_NONE);
+  EXPECT(status == CU_STREAM_CAPTURE_STATUS_NONE);
   MUST_BE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
           cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL));
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   MUST(cuThreadExchangeStreamCaptureMode(&mode));
-  HOLDS(mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+  EXPECT(mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
   MUST(cuThreadExchangeStreamCaptureMode(&mode));
-  HOLDS(mode == CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT(mode == CU_STREAM_CAPTURE_MODE_RELAXED);
 }

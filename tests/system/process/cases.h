@@ -3,22 +3,18 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <string>
 
 #include "driver_abi/cuda_abi.h"
 
-namespace process_cases {
+// A check may fail in a child, which must not run its parent's exit handlers.
+#define CUDA_CHECK_END _exit
+#include "tests/support/cuda.h"
 
-// Ends the program when a check fails. Callable from any thread, and in a child.
-[[noreturn]] void fail(const char* what, int line, long got);
-inline void must_be(long expected, long got, const char* what, int line) {
-  if (expected != got) fail(what, line, got);
-}
-#define MUST(call) ::process_cases::must_be(CUDA_SUCCESS, (call), #call, __LINE__)
-#define MUST_BE(expected, call) ::process_cases::must_be((expected), (call), #call, __LINE__)
-#define HOLDS(truth) ::process_cases::must_be(1, (truth) ? 1 : 0, #truth, __LINE__)
+namespace process_cases {
 
 // Writes with one write(2), so that lines of several processes stay whole.
 void say(const std::string& line);

@@ -22,7 +22,7 @@ namespace {
 std::vector<int> open_descriptors() {
   std::vector<int> found;
   DIR* folder = opendir("/proc/self/fd");
-  HOLDS(folder != nullptr);
+  EXPECT(folder != nullptr);
   while (const dirent* entry = readdir(folder)) {
     const int fd = std::atoi(entry->d_name);
     if (fd > 2 && fd != dirfd(folder)) found.push_back(fd);
@@ -58,7 +58,7 @@ struct Taken {
 void descriptors_closed() {
   use_device();
   compute(1);
-  HOLDS(syscall(SYS_close_range, 3, ~0U, 0) == 0);
+  EXPECT(syscall(SYS_close_range, 3, ~0U, 0) == 0);
   tell_calls();
   tell_calls();
 }
@@ -74,13 +74,13 @@ void descriptors_reused() {
   for (const int fd : before) {
     int ends[2] = {-1, -1};
     if (what == "sockets") {
-      HOLDS(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+      EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     } else {
       ends[0] = open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-      HOLDS(ends[0] >= 0);
+      EXPECT(ends[0] >= 0);
     }
     taken.push_back({fd, ends[1]});
-    HOLDS(dup2(ends[0], fd) == fd);  // Atomically closes the old one.
+    EXPECT(dup2(ends[0], fd) == fd);  // Atomically closes the old one.
     close(ends[0]);
   }
   tell_calls();
@@ -89,28 +89,28 @@ void descriptors_reused() {
   std::vector<pollfd> far;
   for (const Taken& each : taken)
     far.push_back({each.far, POLLIN, 0});  // -1 for files: not polled.
-  HOLDS(poll(far.data(), far.size(), 1'500) == 0);
+  EXPECT(poll(far.data(), far.size(), 1'500) == 0);
   tell_calls();
   const pid_t child = fork();
   if (child == 0) {
-    for (const Taken& each : taken) HOLDS(is_open(each.fd));  // A child inherits them, too.
+    for (const Taken& each : taken) EXPECT(is_open(each.fd));  // A child inherits them, too.
     _exit(0);
   }
   say("child: " + end_of(child) + "\n");
   for (const Taken& each : taken) {
-    HOLDS(is_open(each.fd));
+    EXPECT(is_open(each.fd));
     if (what == "sockets") {
       int waiting = -1;
-      HOLDS(ioctl(each.far, FIONREAD, &waiting) == 0 && waiting == 0);
+      EXPECT(ioctl(each.far, FIONREAD, &waiting) == 0 && waiting == 0);
       // The socket is not shut down, and no other thread takes the program's bytes.
-      HOLDS(send(each.far, "abc", 3, MSG_NOSIGNAL) == 3);
-      HOLDS(send(each.fd, "def", 3, MSG_NOSIGNAL) == 3);
+      EXPECT(send(each.far, "abc", 3, MSG_NOSIGNAL) == 3);
+      EXPECT(send(each.fd, "def", 3, MSG_NOSIGNAL) == 3);
       char got[4] = "";
-      HOLDS(recv(each.fd, got, 4, 0) == 3 && std::string(got, 3) == "abc");
-      HOLDS(recv(each.far, got, 4, 0) == 3 && std::string(got, 3) == "def");
+      EXPECT(recv(each.fd, got, 4, 0) == 3 && std::string(got, 3) == "abc");
+      EXPECT(recv(each.far, got, 4, 0) == 3 && std::string(got, 3) == "def");
     } else {
       struct stat about = {};
-      HOLDS(fstat(each.fd, &about) == 0 && about.st_size == 0);
+      EXPECT(fstat(each.fd, &about) == 0 && about.st_size == 0);
     }
   }
 }
@@ -119,13 +119,13 @@ void descriptors_reused() {
 // that the program opens under the number of stderr.
 void descriptors_closed_before() {
   const int output = fcntl(STDOUT_FILENO, F_DUPFD, 100);
-  HOLDS(output == 100);
+  EXPECT(output == 100);
   syscall(SYS_close_range, 0, 99, 0);
   syscall(SYS_close_range, 101, ~0U, 0);
   use_device();
   compute(3);
-  for (int fd = 0; fd < 3; ++fd) HOLDS(!is_open(fd));
-  HOLDS(dup2(output, STDOUT_FILENO) == STDOUT_FILENO);
+  for (int fd = 0; fd < 3; ++fd) EXPECT(!is_open(fd));
+  EXPECT(dup2(output, STDOUT_FILENO) == STDOUT_FILENO);
 }
 
 }  // namespace process_cases

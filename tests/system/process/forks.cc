@@ -41,7 +41,7 @@ void in_child(const char* what, void (*body)()) {
     body();
     _exit(0);
   }
-  HOLDS(child > 0);
+  EXPECT(child > 0);
   say(std::string(what) + ": " + end_of(child) + "\n");
 }
 
@@ -49,7 +49,7 @@ void in_child(const char* what, void (*body)()) {
 void ask_version() {
   int version = 0;
   MUST(cuDriverGetVersion(&version));
-  HOLDS(version >= 13000);
+  EXPECT(version >= 13000);
 }
 
 // Queries a function that the first drivers of CUDA 13 lack.
@@ -57,7 +57,7 @@ void ask_new_function() {
   void* function = nullptr;
   CUdriverProcAddressQueryResult status{};
   MUST(cuGetProcAddress_v2("cuGraphGetId", &function, 13010, 0, &status));
-  HOLDS(function != nullptr);
+  EXPECT(function != nullptr);
 }
 
 struct Nvml {
@@ -71,7 +71,7 @@ struct Nvml {
 const Nvml& nvml() {
   static const Nvml functions = [] {
     void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    HOLDS(library != nullptr);
+    EXPECT(library != nullptr);
     return Nvml{
         reinterpret_cast<decltype(Nvml::init)>(dlsym(library, "nvmlInit_v2")),
         reinterpret_cast<decltype(Nvml::count_devices)>(dlsym(library, "nvmlDeviceGetCount_v2")),
@@ -86,15 +86,15 @@ std::string ask_nvml() {
   MUST_BE(0, nvml().init());
   unsigned count = 0;
   MUST_BE(0, nvml().count_devices(&count));
-  HOLDS(count == 1);
+  EXPECT(count == 1);
   char version[80] = "";
   MUST_BE(0, nvml().get_version(version, sizeof version));
   int major = 0;
   int minor = 0;
   int patch = 0;
   char more = 0;
-  HOLDS(std::sscanf(version, "%d.%d.%d%c", &major, &minor, &patch, &more) == 3);
-  HOLDS(major >= 525);
+  EXPECT(std::sscanf(version, "%d.%d.%d%c", &major, &minor, &patch, &more) == 3);
+  EXPECT(major >= 525);
   return version;
 }
 
@@ -115,7 +115,7 @@ void tell_heard() { say("the child hears" + heard() + "\n"); }
 std::string self() {
   char path[4096];
   const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path);
-  HOLDS(bytes > 0);
+  EXPECT(bytes > 0);
   return std::string(path, static_cast<std::size_t>(bytes));
 }
 
@@ -158,7 +158,7 @@ void fork_after_context() {
   });
   unsigned char got[4096] = {};
   MUST(cuMemcpyDtoH_v2(got, memory, sizeof got));
-  HOLDS(got[0] == 9 && got[4095] == 9);
+  EXPECT(got[0] == 9 && got[4095] == 9);
   compute(2);
 }
 
@@ -184,11 +184,11 @@ void fork_from_a_thread() {
       const pid_t child = fork();
       if (child == 0) {
         alarm(20);
-        HOLDS(heard() == " 3 3 3 3 3 3");
+        EXPECT(heard() == " 3 3 3 3 3 3");
         if (round % 2 == 0) std::exit(0);
         return;  // As the end of the child's only thread.
       }
-      HOLDS(end_of(child) == "exit 0");
+      EXPECT(end_of(child) == "exit 0");
     }
   }).join();
   over = true;
@@ -280,13 +280,13 @@ void fork_while_asked() {
       alarm(60);
       ask_all();
       if (computes) {
-        HOLDS(heard() == " 3 3 3 3 3 3");
+        EXPECT(heard() == " 3 3 3 3 3 3");
       } else {
         work();
       }
       _exit(0);
     }
-    HOLDS(end_of(child) == "exit 0");
+    EXPECT(end_of(child) == "exit 0");
   }
   over = true;
   for (std::thread& each : callers) each.join();
@@ -315,11 +315,11 @@ void fork_at_first_question() {
         ask_all();
         _exit(0);
       }
-      HOLDS(end_of(child) == "exit 0");
+      EXPECT(end_of(child) == "exit 0");
       for (std::thread& each : callers) each.join();
       _exit(0);
     }
-    HOLDS(end_of(first) == "exit 0");
+    EXPECT(end_of(first) == "exit 0");
   }
 }
 
@@ -334,7 +334,7 @@ void fork_and_exec() {
     _exit(127);
   }
   say("fork and exec: " + end_of(child) + "\n");
-  HOLDS(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments.data(), environ) == 0);
+  EXPECT(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments.data(), environ) == 0);
   say("posix_spawn: " + end_of(child) + "\n");
   child = vfork();
   if (child == 0) {
@@ -344,10 +344,10 @@ void fork_and_exec() {
   say("vfork and exec: " + end_of(child) + "\n");
   if (word(0) == "without-shells") return;
   const std::string command = program + " work";
-  HOLDS(std::system(command.c_str()) == 0);
+  EXPECT(std::system(command.c_str()) == 0);
   std::FILE* output = popen(command.c_str(), "r");
   char line[64] = "";
-  HOLDS(output != nullptr && std::fgets(line, sizeof line, output) != nullptr);
+  EXPECT(output != nullptr && std::fgets(line, sizeof line, output) != nullptr);
   say("popen: " + std::string(line) + "popen: " + std::to_string(pclose(output)) + "\n");
   compute(5);
 }
@@ -401,18 +401,18 @@ void daemon_of_its_own() {
   if (word(0) == "parent-too") use_device();
   if (word(0) == "parent-asks") ask_all();
   int gone[2];
-  HOLDS(pipe(gone) == 0);
+  EXPECT(pipe(gone) == 0);
   pid_t child = fork();
   if (child != 0) {
-    HOLDS(end_of(child) == "exit 0");  // Said by nobody: the daemon may speak before or after.
+    EXPECT(end_of(child) == "exit 0");  // Said by nobody: the daemon may speak before or after.
     close(gone[1]);
     char byte = 0;
-    HOLDS(read(gone[0], &byte, 1) == 1);  // The daemon has computed.
+    EXPECT(read(gone[0], &byte, 1) == 1);  // The daemon has computed.
     return;
   }
   setsid();
   if (fork() != 0) _exit(0);
-  HOLDS(dup2(gone[1], 3) == 3);
+  EXPECT(dup2(gone[1], 3) == 3);
   syscall(SYS_close_range, 4, ~0U, 0);
   if (word(0) == "parent-too") {
     tell_heard();
@@ -420,7 +420,7 @@ void daemon_of_its_own() {
     work();
     say("the daemon has computed\n");
   }
-  HOLDS(write(3, "x", 1) == 1);
+  EXPECT(write(3, "x", 1) == 1);
   if (word(1) == "stays") {
     say("daemon " + std::to_string(getpid()) + "\n");
     for (;;) {

@@ -12,20 +12,20 @@
 namespace process_cases {
 
 void environment_cleared() {
-  HOLDS(clearenv() == 0);
+  EXPECT(clearenv() == 0);
   work();
 }
 
 void folder_removed() {
   char folder[] = "/tmp/process-cases-XXXXXX";
-  HOLDS(mkdtemp(folder) != nullptr && chdir(folder) == 0 && rmdir(folder) == 0);
+  EXPECT(mkdtemp(folder) != nullptr && chdir(folder) == 0 && rmdir(folder) == 0);
   work();
 }
 
 // The word: the new, empty root. Afterwards no file can be opened by name.
 void another_root() {
   if (word(1) == "after") use_device();
-  HOLDS(chroot(word(0).c_str()) == 0 && chdir("/") == 0);
+  EXPECT(chroot(word(0).c_str()) == 0 && chdir("/") == 0);
   CUcontext context = nullptr;
   int result = cuInit(0);
   if (result == 0) result = cuDevicePrimaryCtxRetain(&context, 0);
@@ -38,11 +38,12 @@ void another_root() {
 void plugin_again() {
   for (int round = 0; round < 5; ++round) {
     void* plugin = dlopen(word(0).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (plugin == nullptr) fail(dlerror(), __LINE__, round);
+    if (plugin == nullptr)
+      cuda_check::fail(__FILE__, __LINE__, dlerror(), std::to_string(round).c_str());
     const auto run = reinterpret_cast<int (*)()>(dlsym(plugin, "plugin_run"));
-    HOLDS(run != nullptr);
+    EXPECT(run != nullptr);
     MUST(run());
-    HOLDS(dlclose(plugin) == 0);
+    EXPECT(dlclose(plugin) == 0);
   }
 }
 

@@ -4,7 +4,6 @@
 // posting_test.py judges.
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,16 +13,10 @@
 #include <thread>
 
 #include "driver_abi/cuda_abi.h"
+#include "tests/support/cuda.h"
 #include "tests/system/promises/thread_taking.h"
 
 namespace {
-
-void must(CUresult code, const char* what) {
-  if (code == CUDA_SUCCESS) return;
-  std::printf("FAILED: %s: %d\n", what, static_cast<int>(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), #call)
 
 constexpr int kWarmUps = 1000, kPosts = 1000;
 constexpr char kKernel[] =

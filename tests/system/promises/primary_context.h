@@ -1,7 +1,9 @@
 // Primary context: makes that of the first device current in the calling thread.
 #pragma once
 
-#include "tests/programs/behaviour/check.h"
+#include <cuda.h>
+
+#include "tests/support/cuda.h"
 
 inline CUcontext make_primary_context() {
   MUST(cuInit(0));

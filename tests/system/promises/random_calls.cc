@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
+#include "tests/support/cuda.h"
 
 namespace {
 
@@ -39,13 +40,6 @@ void say(const std::string& line) {
   const ssize_t written = write(STDOUT_FILENO, line.data(), line.size());
   if (written != static_cast<ssize_t>(line.size())) std::exit(1);  // The reader has gone.
 }
-
-void must(CUresult code, const char* what) {
-  if (code == CUDA_SUCCESS) return;
-  std::printf("FAILED: %s: %d\n", what, static_cast<int>(code));
-  std::exit(1);
-}
-#define MUST(call) must((call), #call)
 
 // The live objects. Each call uses, creates or destroys one.
 struct Device {
