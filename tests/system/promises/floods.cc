@@ -5,7 +5,6 @@
 //   PROGRESS   a file of 8 bytes in which it counts its calls as they return.
 // Prints "ready", waits for a line, makes the calls, prints "all returned", waits for a line, then
 // checks the results.
-#include <cuda.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,6 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "driver_abi/cuda_abi.h"
+#include "tests/support/cuda.h"
 #include "tests/system/promises/primary_context.h"
 
 namespace {
@@ -58,8 +59,8 @@ struct Buffers {
   CUstream stream = nullptr;
 
   Buffers(bool pinned, unsigned salt) : salt_(salt), pageable_(pinned ? 0 : kBuffer) {
-    MUST(cuMemAlloc(&device, kBuffer));
-    MUST(cuMemsetD8(device, 0, kBuffer));
+    MUST(cuMemAlloc_v2(&device, kBuffer));
+    MUST(cuMemsetD8_v2(device, 0, kBuffer));
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     host = pageable_.data();
     if (pinned) MUST(cuMemHostAlloc(reinterpret_cast<void**>(&host), kBuffer, 0));
@@ -72,7 +73,7 @@ struct Buffers {
       std::size_t at = 0;
       for (unsigned i = 0; at < kBuffer; ++i) {
         const std::size_t piece = std::min(kPieces[i % std::size(kPieces)], kBuffer - at);
-        MUST(cuMemcpyHtoDAsync(device + at, host + at, piece, stream));
+        MUST(cuMemcpyHtoDAsync_v2(device + at, host + at, piece, stream));
         at += piece;
         ++*returned;
       }
@@ -82,13 +83,13 @@ struct Buffers {
   void look_at_device() const {
     MUST(cuStreamSynchronize(stream));  // Until then gpurun may read the pinned memory.
     std::memset(host, 0, kBuffer);
-    MUST(cuMemcpyDtoH(host, device, kBuffer));
+    MUST(cuMemcpyDtoH_v2(host, device, kBuffer));
     look(host, salt_);
   }
 
   void receive() const {
     for (unsigned round = 0; round < kRounds; ++round) {
-      MUST(cuMemcpyDtoHAsync(host, device, kBuffer, stream));
+      MUST(cuMemcpyDtoHAsync_v2(host, device, kBuffer, stream));
       ++*returned;
     }
   }
@@ -123,7 +124,7 @@ void in(CUcontext context) {
 
 void out() {
   const Buffers pinned(true, 3);
-  MUST(cuMemcpyHtoD(pinned.device, pinned.host, kBuffer));
+  MUST(cuMemcpyHtoD_v2(pinned.device, pinned.host, kBuffer));
   MUST(cuCtxSynchronize());
   std::memset(pinned.host, 0, kBuffer);
   say("ready");

@@ -4,7 +4,6 @@
 // usage: gibibyte pageable|pinned
 // Prints "ready" once all of its memory, including the device's, has been written. Waits for a
 // line, copies, and checks the copied bytes.
-#include <cuda.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -12,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "driver_abi/cuda_abi.h"
+#include "tests/support/cuda.h"
 #include "tests/system/promises/primary_context.h"
 
 namespace {
@@ -40,19 +41,19 @@ int main(int count, char** arguments) {
   std::uint64_t* words = static_cast<std::uint64_t*>(memory);
   for (std::size_t i = 0; i < kWords; ++i) words[i] = word(i);
   CUdeviceptr on_device = 0;
-  MUST(cuMemAlloc(&on_device, kBytes));
-  MUST(cuMemsetD8(on_device, 1, kBytes));
+  MUST(cuMemAlloc_v2(&on_device, kBytes));
+  MUST(cuMemsetD8_v2(on_device, 1, kBytes));
   MUST(cuCtxSynchronize());
   std::printf("ready\n");
   std::fflush(stdout);
   char line[16];
   EXPECT(std::fgets(line, sizeof line, stdin) != nullptr);
 
-  MUST(cuMemcpyHtoD(on_device, memory, kBytes));
+  MUST(cuMemcpyHtoD_v2(on_device, memory, kBytes));
   MUST(cuCtxSynchronize());  // Until then gpurun may read the pinned memory.
   std::printf("copied in\n");
   std::memset(memory, 0, kBytes);
-  MUST(cuMemcpyDtoH(memory, on_device, kBytes));
+  MUST(cuMemcpyDtoH_v2(memory, on_device, kBytes));
   for (std::size_t i = 0; i < kWords; ++i) EXPECT(words[i] == word(i));
   std::printf("PASSED\n");
   std::fflush(stdout);

@@ -1,8 +1,7 @@
 // Primary context: makes that of the first device current in the calling thread.
 #pragma once
 
-#include <cuda.h>
-
+#include "driver_abi/cuda_abi.h"
 #include "tests/support/cuda.h"
 
 inline CUcontext make_primary_context() {
