@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-#include "elsewhere.h"
+#include "tests/drivers/changed/elsewhere.h"
 #include "tests/support/cuda.h"
 
 namespace {

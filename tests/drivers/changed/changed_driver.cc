@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 
 #include "driver_abi/cuda_abi.h"
-#include "tests/programs/behaviour/elsewhere.h"
+#include "tests/drivers/changed/elsewhere.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
