@@ -147,7 +147,7 @@ std::vector<GraphShadows::Memory> GraphShadows::take_spares() {
 // later mapping at that place for the registered memory.
 void GraphShadows::unregister(const Memory& memory) {
   if (memory.registered == nullptr) return give_back(memory, true);
-  const auto errand = [this, memory](const DriverFunctions& driver, int entered) {
+  const auto task = [this, memory](const DriverFunctions& driver, int entered) {
     {
       const std::lock_guard lock(mutex_);
       if (memory.registered->over) entered = kErrorInvalidContext;
@@ -165,7 +165,7 @@ void GraphShadows::unregister(const Memory& memory) {
     const std::lock_guard lock(mutex_);  // The executor exists until set_executor(nullptr).
     if (executor_ == nullptr) return;    // The process ends.
     const std::shared_ptr<Registered>& registered = memory.registered;
-    if (!registered->over && executor_->call_driver(registered->context, errand)) return;
+    if (!registered->over && executor_->call_driver(registered->context, task)) return;
   }
   give_back(memory, false);
 }

@@ -70,7 +70,7 @@ struct Handlers {
   // Called for a call that no handler runs because its context or stream is invalid. It serves
   // those that wait for something besides the reply. May be nullptr.
   void (*not_run)(Call&, int result) = nullptr;
-  // A wait that may be answered early, and queries: see questions.cc. 0: not served.
+  // A wait that may be answered early, and queries: see completion_queries.cc. 0: not served.
   std::uint16_t stream_synchronize = 0;
   std::uint16_t event_synchronize = 0;
   std::uint16_t stream_query = 0;

@@ -58,8 +58,8 @@ class Executor final : public CallSink {
   // block. cuCtxDestroy waits for such a call, but the end of a primary context does not. `entered`
   // is 0, or the CUresult for a context that is not valid any more. Any thread, during the life of
   // this object. False: no helper is available.
-  using Errand = std::function<void(const DriverFunctions& driver, int entered)>;
-  bool call_driver(void* context, Errand errand);
+  using DriverTask = std::function<void(const DriverFunctions& driver, int entered)>;
+  bool call_driver(void* context, DriverTask task);
   // A helper in `context` settles the copies out that are complete on the device. This is for
   // threads of the driver, which must not query it. Returns no future when there is nothing to
   // settle. Only during the life of this object.

@@ -1,8 +1,9 @@
 // ExecutorState: the inside of Executor, which no other file includes.
 //
-// executor.cc issues, executor_run.cc runs one call, executor_reply.cc answers. questions.cc
-// answers calls for which nothing is issued. standing.cc warns of calls that wait for long.
-// registering.cc registers staging memory. errands.cc runs driver calls for threads of the driver.
+// executor.cc issues, executor_run.cc runs one call, executor_reply.cc answers.
+// completion_queries.cc answers calls for which nothing is issued. stall_warning.cc warns of calls
+// that wait for long. registering.cc registers staging memory. driver_tasks.cc runs driver calls
+// for threads of the driver.
 #pragma once
 
 #include <atomic>
@@ -58,7 +59,7 @@ struct ExecutorState {
   Status accept(const RecordView& record);
   Status wait_for_room(std::unique_lock<std::mutex>& lock);
 
-  // questions.cc
+  // completion_queries.cc
   using EarlyKey = std::optional<std::pair<std::uint32_t, std::uint64_t>>;  // Lane and context.
   bool is_question(const Call& call) const;
   bool is_early_wait(const RecordHeader& header) const;
@@ -84,7 +85,7 @@ struct ExecutorState {
   void register_ahead(const Call& call, Staging& staging, std::uint64_t bytes);
   void register_parts(Staging& staging, void* context);
 
-  // standing.cc
+  // stall_warning.cc
   struct Standing;
   bool cuda_orders(const RecordHeader& later, const RecordHeader& copy);
   void note_on_device(const Call& call);

@@ -26,8 +26,8 @@ struct WorkerOptions {
   // Operations in one stream that the driver may have in flight. The driver blocks its caller when
   // its own queue is full (about a thousand on recent drivers).
   unsigned launch_depth = 512;
-  // How long a call may wait for another lane's call that was answered early (standing.cc) before
-  // the client gets a warning. 0: no warning.
+  // How long a call may wait for another lane's call that was answered early (stall_warning.cc)
+  // before the client gets a warning. 0: no warning.
   std::chrono::milliseconds standing_after{10'000};
   // The counters for a client that asked for them. run_worker() sets it. nullptr: nothing is
   // counted.

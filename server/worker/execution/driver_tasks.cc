@@ -8,11 +8,11 @@
 
 namespace gpurun::server {
 
-bool Executor::call_driver(void* context, Errand errand) {
+bool Executor::call_driver(void* context, DriverTask task) {
   state_->begin_waiting();
   const Status begun =
-      state_->parking->run([state = state_.get(), context, errand = std::move(errand)] {
-        errand(state->options.driver, enter_context(state->options.driver, state->id, context));
+      state_->parking->run([state = state_.get(), context, task = std::move(task)] {
+        task(state->options.driver, enter_context(state->options.driver, state->id, context));
         forget_thread_context();
         state->end_waiting();
       });
@@ -24,12 +24,12 @@ std::future<void> Executor::settle_aside(void* context) {
   if (state_->bulk == nullptr || !state_->bulk->out().numbering_due()) return {};
   const auto settled = std::make_shared<std::promise<void>>();
   std::future<void> future = settled->get_future();
-  const auto errand = [state = state_.get(), settled](const DriverFunctions&, int) {
+  const auto task = [state = state_.get(), settled](const DriverFunctions&, int) {
     state->completions.settle();
     state->run_due();
     settled->set_value();
   };
-  return call_driver(context, errand) ? std::move(future) : std::future<void>();
+  return call_driver(context, task) ? std::move(future) : std::future<void>();
 }
 
 std::uint64_t Executor::copies_said() {
