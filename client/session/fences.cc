@@ -9,7 +9,7 @@ namespace gpurun::client {
 namespace {
 
 // So long the client answers polls by itself in a row. The worker's unasked reports may be late,
-// because it lacks helpers (kParkingThreadsMax). After this time a poll asks the worker.
+// because it lacks helpers (kHelperThreadsMax). After this time a poll asks the worker.
 constexpr std::chrono::milliseconds kPollsUnasked{100};
 
 // Gives the role up, also when memory runs out.

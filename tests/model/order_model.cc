@@ -1,6 +1,6 @@
 // Order model: the worker's issue queues and the code around them. The unchanged executor (issue
-// queue, barrier, event book, stream bound, completions, parking, outbox) runs small CUDA programs.
-// The device may be slow, and bytes may come late. In every interleaving:
+// queue, barrier, event registry, stream bound, completions, helper threads, outbox) runs small
+// CUDA programs. The device may be slow, and bytes may come late. In every interleaving:
 // - The device keeps the order that CUDA requires, also after calls that were answered early (a
 // copy,
 //   a free).

@@ -2,8 +2,8 @@
 // dies.
 //
 // Threads: the caller's (decoder), two for each bulk connection, and one each for held queues,
-// heartbeats, later connections and captured output. Helpers start on demand (parking.h). All end
-// before run_worker() returns.
+// heartbeats, later connections and captured output. Helpers start on demand (thread_pool.h). All
+// end before run_worker() returns.
 #pragma once
 
 #include <memory>

@@ -168,7 +168,7 @@ void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
     }
     woken.notify_one();
   };
-  if (parking->run(wait).ok()) return;
+  if (pool->run(wait).ok()) return;
   end_waiting();
   answer(*call, kErrorOutOfMemory);
 }

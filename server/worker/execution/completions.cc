@@ -75,7 +75,7 @@ int Completions::after(void* context, void* stream, Ended ended, Heard heard) {
 }
 
 void Completions::help(Key key, const std::shared_ptr<Line>& line) {
-  if (!parking_.run([this, key, line] { wait_for(key, line); }).ok()) wait_for(key, line);
+  if (!pool_.run([this, key, line] { wait_for(key, line); }).ok()) wait_for(key, line);
 }
 
 void Completions::attend() {

@@ -1,6 +1,6 @@
 // Completions: the notice that work handed to the driver's streams is complete on the device.
 //
-// An event of the worker is recorded behind the work. A helper thread (parking.h) waits for the
+// An event of the worker is recorded behind the work. A helper thread (thread_pool.h) waits for the
 // events of one stream, so that a stream that waits for hours delays no other notice. Waking a
 // helper takes longer than a short copy. For work that is mostly asked about at once, and then
 // found complete by settle(), attend() starts the helper a moment later. Streams that take part in
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "server/driver/driver_functions.h"
-#include "server/worker/execution/parking.h"
+#include "server/worker/execution/thread_pool.h"
 
 namespace gpurun::server {
 
@@ -29,8 +29,8 @@ class Completions {
   using Ended = std::function<void(int result)>;
 
   // `owner` is that of enter_context(). Borrows both references.
-  Completions(const DriverFunctions& driver, Parking& parking, std::uint64_t owner)
-      : driver_(driver), parking_(parking), owner_(owner) {}
+  Completions(const DriverFunctions& driver, HelperThreadPool& pool, std::uint64_t owner)
+      : driver_(driver), pool_(pool), owner_(owner) {}
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
 
@@ -99,7 +99,7 @@ class Completions {
   void say_told(std::unique_lock<std::mutex>& lock, Teller teller);
 
   const DriverFunctions& driver_;
-  Parking& parking_;
+  HelperThreadPool& pool_;
   const std::uint64_t owner_;
   std::function<void(Teller)> told_elsewhere_;
   Soon soon_;

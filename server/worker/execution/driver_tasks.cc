@@ -10,12 +10,11 @@ namespace gpurun::server {
 
 bool Executor::call_driver(void* context, DriverTask task) {
   state_->begin_waiting();
-  const Status begun =
-      state_->parking->run([state = state_.get(), context, task = std::move(task)] {
-        task(state->options.driver, enter_context(state->options.driver, state->id, context));
-        forget_thread_context();
-        state->end_waiting();
-      });
+  const Status begun = state_->pool->run([state = state_.get(), context, task = std::move(task)] {
+    task(state->options.driver, enter_context(state->options.driver, state->id, context));
+    forget_thread_context();
+    state->end_waiting();
+  });
   if (!begun.ok()) state_->end_waiting();
   return begun.ok();
 }

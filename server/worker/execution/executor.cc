@@ -78,7 +78,7 @@ void ExecutorState::park(std::unique_ptr<Call> call, const CallOutcome& outcome)
   const auto wait = outcome.wait;
   const bool looked = outcome.ready != nullptr;
   const BriefSpin::Clock::time_point begin = BriefSpin::Clock::now();
-  const Status started = parking->run([this, shared, wait, looked, begin] {
+  const Status started = pool->run([this, shared, wait, looked, begin] {
     // The issuer has handled the stream and its barrier. Only the context is needed here.
     const RecordHeader header = shared->header_;
     shared->header_.order = Order::kLane;
@@ -196,7 +196,7 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
   };
   OwedEvents needed = needed_still(static_cast<Call*>(item->user())->header_);
   begin_waiting();
-  const Status started = parking->run([this, item, end, needed = std::move(needed)] {
+  const Status started = pool->run([this, item, end, needed = std::move(needed)] {
     Call& call = *static_cast<Call*>(item->user());
     wait_for(needed);
     end_waiting();
@@ -411,7 +411,7 @@ Executor::~Executor() {
   state_->thread.join();
   ExecutorState& state = *state_;
   state.completions.stop();
-  state.parking.reset();  // Ends once the helpers' calls have returned.
+  state.pool.reset();  // Ends once the helpers' calls have returned.
   state.queue.clear([](void* user) { delete static_cast<Call*>(user); });
 }
 

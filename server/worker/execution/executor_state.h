@@ -29,8 +29,8 @@
 #include "server/worker/execution/executor.h"
 #include "server/worker/execution/issue_queue.h"
 #include "server/worker/execution/outbox.h"
-#include "server/worker/execution/parking.h"
 #include "server/worker/execution/stream_bound.h"
+#include "server/worker/execution/thread_pool.h"
 #include "server/worker/stats/observer.h"
 
 namespace gpurun::server {
@@ -216,8 +216,8 @@ struct ExecutorState {
   };
   std::vector<Due> due;  // Guarded by due_mutex.
 
-  std::optional<Parking> parking{std::in_place};
-  Completions completions{options.driver, *parking, id};
+  std::optional<HelperThreadPool> pool{std::in_place};
+  Completions completions{options.driver, *pool, id};
   StreamBound bound{options.launch_depth, completions};
   EventBook events;
   void (*before_reply)(void* user) = nullptr;

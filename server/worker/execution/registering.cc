@@ -11,7 +11,7 @@ void ExecutorState::register_ahead(const Call& call, Staging& staging, std::uint
   void* const context = call.driver_context_;
   if (!staging.begin_registering(context, bytes > Staging::kPartBytes)) return;
   const auto work = [this, &staging, context] { register_parts(staging, context); };
-  if (!parking->run(work).ok()) work();
+  if (!pool->run(work).ok()) work();
 }
 
 void ExecutorState::register_parts(Staging& staging, void* context) {

@@ -42,8 +42,8 @@ TEST(Completions, WhatAnotherThreadTellsIsWaitedForAlsoWhenTheHelperHasComeToIt)
 
   SlowEnd slow;
   std::thread other;
-  std::optional<Parking> parking(std::in_place);
-  Completions completions(driver, *parking, ~std::uint64_t{0});
+  std::optional<HelperThreadPool> pool(std::in_place);
+  Completions completions(driver, *pool, ~std::uint64_t{0});
   std::promise<void> helper_goes_on;
   // The helper has reported the first end. Before it goes on to the second, another thread reports
   // that one.
@@ -71,7 +71,7 @@ TEST(Completions, WhatAnotherThreadTellsIsWaitedForAlsoWhenTheHelperHasComeToIt)
   settler.join();
   other.join();
   completions.stop();
-  parking.reset();  // The helper has returned.
+  pool.reset();  // The helper has returned.
   EXPECT_FALSE(early) << "settle() came back while an end that is complete was being told";
 }
 
@@ -93,8 +93,8 @@ TEST(Completions, AnAwaitedEndThatComesSoonIsToldHereBehindThoseBeforeIt) {
   void* stream = nullptr;
   ASSERT_EQ(driver.cuStreamCreate(&stream, 0), 0);
 
-  std::optional<Parking> parking(std::in_place);
-  Completions completions(driver, *parking, ~std::uint64_t{0});
+  std::optional<HelperThreadPool> pool(std::in_place);
+  Completions completions(driver, *pool, ~std::uint64_t{0});
   completions.set_soon([&](const std::function<bool()>& ready) {
     if (ready()) return true;
     device.run(1);
@@ -108,7 +108,7 @@ TEST(Completions, AnAwaitedEndThatComesSoonIsToldHereBehindThoseBeforeIt) {
   EXPECT_EQ(told, (std::vector<int>{1, 2}));
   wakes.set_value();
   completions.stop();
-  parking.reset();
+  pool.reset();
   EXPECT_EQ(told, (std::vector<int>{1, 2}));
 }
 
@@ -129,13 +129,13 @@ class AskedEndsTest : public ::testing::Test {
       return result;
     };
     EXPECT_EQ(driver_.cuStreamCreate(&stream_, 0), 0);
-    completions_.emplace(driver_, *parking_, ~std::uint64_t{0});
+    completions_.emplace(driver_, *pool_, ~std::uint64_t{0});
   }
   ~AskedEndsTest() override {
     device_.run(1);
     device_.run(2);
     completions_->stop();
-    parking_.reset();
+    pool_.reset();
   }
   void after(int which, Completions::Heard heard) {
     const auto end = [this, which](int) {
@@ -157,7 +157,7 @@ class AskedEndsTest : public ::testing::Test {
   static inline std::atomic<int> helped_{0};
   static inline std::atomic<bool> driver_at_once_{false};
   void* stream_ = nullptr;
-  std::optional<Parking> parking_{std::in_place};
+  std::optional<HelperThreadPool> pool_{std::in_place};
   std::optional<Completions> completions_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -174,8 +174,8 @@ TEST_F(AskedEndsTest, AreToldByWhoSettlesAndNoHelperIsWoken) {
     EXPECT_EQ(told_.size(), static_cast<std::size_t>(round));
     completions_->attend();
   }
-  parking_.reset();  // All helpers have run by then.
-  parking_.emplace();
+  pool_.reset();  // All helpers have run by then.
+  pool_.emplace();
   EXPECT_EQ(helped_, 0);
 }
 

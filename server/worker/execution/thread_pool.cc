@@ -1,5 +1,5 @@
-// Parking: idle threads wait for work. A new thread starts when no thread is idle.
-#include "server/worker/execution/parking.h"
+// HelperThreadPool: idle threads wait for work. A new thread starts when no thread is idle.
+#include "server/worker/execution/thread_pool.h"
 
 #include <system_error>
 
@@ -7,7 +7,7 @@
 
 namespace gpurun::server {
 
-Parking::~Parking() {
+HelperThreadPool::~HelperThreadPool() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -16,10 +16,10 @@ Parking::~Parking() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-Status Parking::run(std::function<void()> work) {
+Status HelperThreadPool::run(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return Status(Code::kResourceExhausted, "no more work is taken");
-  if (idle_ <= waiting_.size() && threads_.size() < kParkingThreadsMax) {
+  if (idle_ <= waiting_.size() && threads_.size() < kHelperThreadsMax) {
     try {
       threads_.emplace_back([this] { serve(); });
     } catch (const std::system_error& error) {
@@ -31,7 +31,7 @@ Status Parking::run(std::function<void()> work) {
   return {};
 }
 
-void Parking::serve() {
+void HelperThreadPool::serve() {
   name_this_thread("gpurun-wait");
   std::unique_lock lock(mutex_);
   for (;;) {

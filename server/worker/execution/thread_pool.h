@@ -1,5 +1,5 @@
-// Parking: helper threads on demand for work that may block in the driver. These are calls that the
-// client waits for, and ordered host calls. An idle thread is reused. No thread outlives this
+// HelperThreadPool: threads on demand for work that may block in the driver. These are calls that
+// the client waits for, and ordered host calls. An idle thread is reused. No thread outlives this
 // object.
 #pragma once
 
@@ -16,15 +16,15 @@
 namespace gpurun::server {
 
 // The most threads of one worker. Further work waits in a queue.
-inline constexpr std::size_t kParkingThreadsMax = 1024;
+inline constexpr std::size_t kHelperThreadsMax = 1024;
 
 // Any thread.
-class Parking {
+class HelperThreadPool {
  public:
-  Parking() = default;
-  ~Parking();  // Waits for all work to end.
-  Parking(const Parking&) = delete;
-  Parking& operator=(const Parking&) = delete;
+  HelperThreadPool() = default;
+  ~HelperThreadPool();  // Waits for all work to end.
+  HelperThreadPool(const HelperThreadPool&) = delete;
+  HelperThreadPool& operator=(const HelperThreadPool&) = delete;
 
   // Runs `work` on a thread that may block. kResourceExhausted: there is no thread and none will
   // become free. `work` then never runs.
