@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "server/worker/execution/event_book.h"
+#include "server/worker/execution/event_registry.h"
 #include "server/worker/execution/executor.h"
 
 namespace gpurun::server {

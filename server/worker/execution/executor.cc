@@ -468,7 +468,7 @@ Completions& Executor::completions() noexcept { return state_->completions; }
 void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context) {
   state_->context_ended(context, reinterpret_cast<void*>(driver_context));
 }
-EventBook& Executor::events() noexcept { return state_->events; }
+EventRegistry& Executor::events() noexcept { return state_->events; }
 void Executor::tell_event_done(const RecordHeader& about, std::uint64_t event,
                                std::uint64_t record) {
   state_->tell_event_done(about, event, record, 0, false);

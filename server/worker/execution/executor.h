@@ -24,7 +24,7 @@ namespace gpurun::server {
 
 class BulkLanes;
 class Completions;
-class EventBook;
+class EventRegistry;
 class Outbox;
 class Staging;
 
@@ -85,7 +85,7 @@ class Executor final : public CallSink {
   // wait.
   void begin_context_wait(const Call& call);
   void end_context_wait();
-  EventBook& events() noexcept;
+  EventRegistry& events() noexcept;
   // Notifies the client that the record of `event` by the call `record` is complete. `about` is the
   // call that found this, and is answered next. Not within an `ended` of Completions.
   void tell_event_done(const protocol::RecordHeader& about, std::uint64_t event,

@@ -25,7 +25,7 @@
 #include "server/worker/execution/completions.h"
 #include "server/worker/execution/context_streams.h"
 #include "server/worker/execution/device_barrier.h"
-#include "server/worker/execution/event_book.h"
+#include "server/worker/execution/event_registry.h"
 #include "server/worker/execution/executor.h"
 #include "server/worker/execution/issue_queue.h"
 #include "server/worker/execution/outbox.h"
@@ -219,7 +219,7 @@ struct ExecutorState {
   std::optional<HelperThreadPool> pool{std::in_place};
   Completions completions{options.driver, *pool, id};
   StreamBound bound{options.launch_depth, completions};
-  EventBook events;
+  EventRegistry events;
   void (*before_reply)(void* user) = nullptr;
   void* before_reply_user = nullptr;
   std::mutex end_mutex;

@@ -3,7 +3,7 @@
 
 #include "driver_abi/row.h"
 #include "protocol/calls/call.h"
-#include "server/worker/execution/event_book.h"
+#include "server/worker/execution/event_registry.h"
 #include "server/worker/execution/executor.h"
 
 namespace gpurun::server {

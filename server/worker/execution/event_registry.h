@@ -1,4 +1,4 @@
-// EventBook: the call that recorded each of the client's events last.
+// EventRegistry: the call that recorded each of the client's events last.
 //
 // Any thread.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace gpurun::server {
 
-class EventBook {
+class EventRegistry {
  public:
   // The call `sequence` has recorded `event`.
   void recorded(std::uint64_t event, std::uint64_t sequence);
