@@ -42,13 +42,13 @@ bool Completions::complete(void* event) const {
   return driver_.cuEventQuery(event) == 0 && driver_.cuEventSynchronize(event) == 0;
 }
 
-int Completions::after(void* context, void* stream, Ended ended, Heard heard) {
+int Completions::after(void* context, void* stream, Ended ended, NotifyMode mode) {
   int result = 0;
   void* event = take_event(context, stream, &result);
   if (result != 0) return result;
   const Key key{context, stream};
   const auto ready = [&] { return driver_.cuEventQuery(event) == 0; };
-  const bool done = heard == Heard::kAwaited && soon_ && (ready() || soon_(ready));
+  const bool done = mode == NotifyMode::kAwaited && soon_ && (ready() || soon_(ready));
   std::unique_lock lock(mutex_);
   if (lines_.count(key) == 0 && complete(event)) {
     events_[context].push_back(event);
@@ -64,7 +64,7 @@ int Completions::after(void* context, void* stream, Ended ended, Heard heard) {
   // Settles the earlier entries too, because a helper would sleep.
   if (done && settle(lock)) say_told(lock, Teller::kAfter);
   const bool lacks_helper = !mine->attended && !mine->entries.empty();
-  if (lacks_helper && heard == Heard::kAsked) {
+  if (lacks_helper && mode == NotifyMode::kAsked) {
     unattended_.store(true, std::memory_order_release);
   } else if (lacks_helper) {
     mine->attended = true;

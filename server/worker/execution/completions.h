@@ -34,7 +34,7 @@ class Completions {
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
 
-  enum class Heard {
+  enum class NotifyMode {
     kUnasked,  // A helper thread reports the work as soon as it is complete.
     kAwaited,  // One waiter waits for this alone. The completion is polled for a moment before a
                // helper starts (set_soon()).
@@ -48,7 +48,7 @@ class Completions {
   // other streams that was issued earlier, because its work may depend on them, by an event for
   // example. `ended` is never called when this returns a CUresult other than 0. One thread at a
   // time. The caller that passes kAsked makes sure that attend() is called soon.
-  int after(void* context, void* stream, Ended ended, Heard heard = Heard::kUnasked);
+  int after(void* context, void* stream, Ended ended, NotifyMode mode = NotifyMode::kUnasked);
   // Starts a helper for each stream that is still unsettled. Any thread. It is cheap when there is
   // no such stream.
   void attend();

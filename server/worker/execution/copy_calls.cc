@@ -144,10 +144,10 @@ CallOutcome run_copy_out(Call& call) {
         if (how != 0 && report) executor.report_failure(header, how);
       };
       // A program that wants a few bytes asks for them with its next call.
-      const auto heard = executor.bulk()->may_carry(bytes) ? Completions::Heard::kAsked
-                                                           : Completions::Heard::kUnasked;
+      const auto mode = executor.bulk()->may_carry(bytes) ? Completions::NotifyMode::kAsked
+                                                          : Completions::NotifyMode::kUnasked;
       result =
-          executor.completions().after(call.driver_context(), call.driver_stream(), ended, heard);
+          executor.completions().after(call.driver_context(), call.driver_stream(), ended, mode);
     }
     if (result == 0) continue;
     out.copied(header.bulk, chunk, result);

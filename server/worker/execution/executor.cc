@@ -126,7 +126,7 @@ void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(
     });
   };
   const int result = completions.after(shared->driver_context_, shared->driver_stream_, end,
-                                       Completions::Heard::kAwaited);
+                                       Completions::NotifyMode::kAwaited);
   if (result != 0) end(result);
   run_due();
 }

@@ -104,7 +104,7 @@ TEST(Completions, AnAwaitedEndThatComesSoonIsToldHereBehindThoseBeforeIt) {
   const auto end = [&told](int which) { return [&told, which](int) { told.push_back(which); }; };
   ASSERT_EQ(completions.after(nullptr, stream, end(1)), 0);
   EXPECT_TRUE(told.empty());
-  ASSERT_EQ(completions.after(nullptr, stream, end(2), Completions::Heard::kAwaited), 0);
+  ASSERT_EQ(completions.after(nullptr, stream, end(2), Completions::NotifyMode::kAwaited), 0);
   EXPECT_EQ(told, (std::vector<int>{1, 2}));
   wakes.set_value();
   completions.stop();
@@ -137,13 +137,13 @@ class AskedEndsTest : public ::testing::Test {
     completions_->stop();
     pool_.reset();
   }
-  void after(int which, Completions::Heard heard) {
+  void after(int which, Completions::NotifyMode mode) {
     const auto end = [this, which](int) {
       const std::lock_guard lock(mutex_);
       told_.push_back(which);
       changed_.notify_all();
     };
-    ASSERT_EQ(completions_->after(nullptr, stream_, end, heard), 0);
+    ASSERT_EQ(completions_->after(nullptr, stream_, end, mode), 0);
   }
   std::vector<int> told(std::size_t count) {
     std::unique_lock lock(mutex_);
@@ -166,7 +166,7 @@ class AskedEndsTest : public ::testing::Test {
 
 TEST_F(AskedEndsTest, AreToldByWhoSettlesAndNoHelperIsWoken) {
   for (int round = 1; round <= 3; ++round) {
-    after(round, Completions::Heard::kAsked);
+    after(round, Completions::NotifyMode::kAsked);
     completions_->settle();
     EXPECT_EQ(told_.size(), static_cast<std::size_t>(round - 1)) << "it runs still";
     device_.run(1);
@@ -180,8 +180,8 @@ TEST_F(AskedEndsTest, AreToldByWhoSettlesAndNoHelperIsWoken) {
 }
 
 TEST_F(AskedEndsTest, AreToldByAHelperOnceTheyAreAttendedTo) {
-  after(1, Completions::Heard::kAsked);
-  after(2, Completions::Heard::kAsked);
+  after(1, Completions::NotifyMode::kAsked);
+  after(2, Completions::NotifyMode::kAsked);
   completions_->attend();
   device_.run(1);
   EXPECT_EQ(told(2), (std::vector<int>{1, 2}));
@@ -189,8 +189,8 @@ TEST_F(AskedEndsTest, AreToldByAHelperOnceTheyAreAttendedTo) {
 
 // A stream has one order.
 TEST_F(AskedEndsTest, AHelperForWhatIsBehindTellsThemFirst) {
-  after(1, Completions::Heard::kAsked);
-  after(2, Completions::Heard::kUnasked);
+  after(1, Completions::NotifyMode::kAsked);
+  after(2, Completions::NotifyMode::kUnasked);
   device_.run(1);
   EXPECT_EQ(told(2), (std::vector<int>{1, 2}));
 }
@@ -205,7 +205,7 @@ TEST_F(AskedEndsTest, OfTwoStreamsAreToldInTheOrderOfTheirIssue) {
       told_.clear();
       for (const int which : {1, 2, 3}) {
         stream_ = streams[which == 2 ? 1 - first : first];
-        after(which, Completions::Heard::kAsked);
+        after(which, Completions::NotifyMode::kAsked);
       }
       device_.run(1);
       device_.run(2);
@@ -216,11 +216,11 @@ TEST_F(AskedEndsTest, OfTwoStreamsAreToldInTheOrderOfTheirIssue) {
   // They also precede work that is complete when it is issued.
   told_.clear();
   stream_ = streams[1];
-  after(1, Completions::Heard::kAsked);
+  after(1, Completions::NotifyMode::kAsked);
   device_.run(2);
   driver_at_once_ = true;
   stream_ = streams[0];
-  after(2, Completions::Heard::kUnasked);
+  after(2, Completions::NotifyMode::kUnasked);
   EXPECT_EQ(told(2), (std::vector<int>{1, 2}));
   driver_at_once_ = false;
   stream_ = streams[0];
@@ -233,13 +233,13 @@ TEST_F(AskedEndsTest, OfOthersAreSaidByTheAfterThatTellsThem) {
     told_.push_back(teller == Completions::Teller::kAfter ? 100 : 200);
   });
   void* const first = stream_;
-  after(1, Completions::Heard::kAsked);
+  after(1, Completions::NotifyMode::kAsked);
   device_.run(1);
   ASSERT_EQ(driver_.cuStreamCreate(&stream_, 0), 0);
   driver_at_once_ = true;
-  after(2, Completions::Heard::kUnasked);
+  after(2, Completions::NotifyMode::kUnasked);
   EXPECT_EQ(told_, (std::vector<int>{1, 100, 2}));
-  after(3, Completions::Heard::kUnasked);  // Nothing other than its own end is to be reported.
+  after(3, Completions::NotifyMode::kUnasked);  // Nothing other than its own end is to be reported.
   EXPECT_EQ(told_, (std::vector<int>{1, 100, 2, 3}));
   driver_at_once_ = false;
   stream_ = first;
