@@ -110,7 +110,7 @@ Status Daemon::serve_until_stopped() {
     }
     for (const Running& running : workers_) {
       waited.push_back({running.worker->exit_fd(), POLLIN, 0});
-      waited.push_back({running.worker->words_fd(), POLLIN, 0});
+      waited.push_back({running.worker->log_fd(), POLLIN, 0});
       waited.push_back({running.worker->exchange_fd(), POLLIN, 0});
     }
     spares_.watch(&waited);
@@ -125,7 +125,7 @@ Status Daemon::serve_until_stopped() {
       eventfd_read(wake_.get(), &count);
     }
     for (const Running& running : workers_) {
-      running.worker->pass_on_words();
+      running.worker->relay_log();
       running.worker->serve_exchange(exchange_, running.lease);
     }
     reap_workers();

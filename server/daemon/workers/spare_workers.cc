@@ -107,7 +107,7 @@ int SpareWorkers::milliseconds_to_refill() const {
 void SpareWorkers::watch(std::vector<pollfd>* waited) const {
   for (const Spare& spare : spares_) {
     waited->push_back({spare.worker->exit_fd(), POLLIN, 0});
-    waited->push_back({spare.worker->words_fd(), POLLIN, 0});
+    waited->push_back({spare.worker->log_fd(), POLLIN, 0});
   }
   for (const auto& worker : ending_) waited->push_back({worker->exit_fd(), POLLIN, 0});
 }
@@ -117,7 +117,7 @@ void SpareWorkers::look() {
   std::size_t ended = 0;
   std::string last;
   for (auto spare = spares_.begin(); spare != spares_.end();) {
-    spare->worker->pass_on_words();
+    spare->worker->relay_log();
     if (!has_ended(*spare->worker)) {
       ++spare;
       continue;

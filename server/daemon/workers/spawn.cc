@@ -22,7 +22,7 @@
 #include "protocol/control/control.h"
 #include "server/daemon/workers/orphans.h"
 #include "server/daemon/workers/spawn_process.h"
-#include "server/daemon/workers/worker_words.h"
+#include "server/daemon/workers/worker_log_relay.h"
 #include "server/handover/spawn_assignment.h"
 #include "server/handover/spawn_hand_over.h"
 #include "server/handover/spawn_joining.h"
@@ -126,7 +126,7 @@ struct ProcessParts {
   pid_t process = -1;
   UniqueFd hand_over;                  // For its session, and connections that join it.
   UniqueFd exit;                       // A pidfd.
-  UniqueFd words;                      // Its stderr.
+  UniqueFd log;                        // Its stderr.
   UniqueFd exchange;                   // Invalid: it has none, or broke its rules.
   std::unique_ptr<WorkerGroup> group;  // Empty: it is in our group.
 };
@@ -137,13 +137,13 @@ class ProcessWorker final : public Worker {
       : parts_(std::move(parts)),
         settings_(std::move(settings)),
         uid_(uid),
-        words_(parts_.process, std::move(parts_.words)) {}
+        log_relay_(parts_.process, std::move(parts_.log)) {}
   ~ProcessWorker() override {
     if (parts_.process > 0) {
       kill();
       reap(parts_.process);
     }
-    words_.pass_on();
+    log_relay_.pass_on();
     give_back(*settings_, uid_);
   }
   int exit_fd() const noexcept override { return parts_.exit.get(); }
@@ -151,7 +151,7 @@ class ProcessWorker final : public Worker {
     if (parts_.process > 0) ::kill(parts_.process, SIGKILL);
   }
   std::string how_it_failed() override {
-    words_.pass_on();
+    log_relay_.pass_on();
     const std::string how = reap(std::exchange(parts_.process, -1));
     return !how.empty() && parts_.group != nullptr && parts_.group->memory_struck()
                ? kEndedForMemory
@@ -192,8 +192,8 @@ class ProcessWorker final : public Worker {
     joining.connection.reset();
     return Status();
   }
-  int words_fd() const noexcept override { return words_.fd(); }
-  void pass_on_words() override { words_.pass_on(); }
+  int log_fd() const noexcept override { return log_relay_.fd(); }
+  void relay_log() override { log_relay_.pass_on(); }
   int exchange_fd() const noexcept override { return parts_.exchange.get(); }
   void serve_exchange(ExchangeBook& book, const protocol::Id& lease) override {
     UniqueFd& exchange = parts_.exchange;
@@ -205,7 +205,7 @@ class ProcessWorker final : public Worker {
   const std::shared_ptr<const ProcessSettings> settings_;
   const uid_t uid_;  // settings_->uids empty: our own user.
   bool has_session_ = false;
-  WorkerWords words_;
+  WorkerLogRelay log_relay_;
 };
 
 class ProcessSpawner final : public WorkerSpawner {
@@ -242,13 +242,13 @@ class ProcessSpawner final : public WorkerSpawner {
   // 0: our own user.
   Result<std::unique_ptr<Worker>> start_as(uid_t uid, const std::vector<std::string>& words) {
     ProcessParts parts;
-    UniqueFd their_hand_over, their_words, their_exchange;
+    UniqueFd their_hand_over, their_log, their_exchange;
     GPURUN_RETURN_IF_ERROR(socket_pair(&parts.hand_over, &their_hand_over));
     GPURUN_RETURN_IF_ERROR(socket_pair(&parts.exchange, &their_exchange));
     int said[2];
     if (pipe2(said, O_CLOEXEC) != 0) return Status::from_errno(errno, "pipe");
-    parts.words.reset(said[0]);
-    their_words.reset(said[1]);
+    parts.log.reset(said[0]);
+    their_log.reset(said[1]);
     fcntl(said[0], F_SETFL, O_NONBLOCK);
     std::vector<std::string> arguments = worker_arguments(*settings_, uid);
     if (!settings_->images_path.empty()) {
@@ -259,7 +259,7 @@ class ProcessSpawner final : public WorkerSpawner {
     arguments.insert(arguments.end(), words.begin(), words.end());
     const Result<pid_t> process =
         start_process(std::move(arguments), environment_for_workers(as_ourselves(*settings_)),
-                      {-1, their_words.get(), {their_hand_over.get(), their_exchange.get()}});
+                      {-1, their_log.get(), {their_hand_over.get(), their_exchange.get()}});
     if (!process.ok()) return process.status();
     parts.process = *process;
     const auto give_up = [&](const Status& failure) {

@@ -31,9 +31,9 @@ class Worker {
   // empty when it ended well.
   virtual std::string how_it_failed() = 0;
   // Readable when the worker has written to its stderr. -1: we do not read its stderr.
-  virtual int words_fd() const noexcept { return -1; }
+  virtual int log_fd() const noexcept { return -1; }
   // Copies that to our stderr, marked as the worker's, up to a bound for the log.
-  virtual void pass_on_words() {}
+  virtual void relay_log() {}
   // Readable when the worker wants to share something, or to get what another one shares. -1:
   // never.
   virtual int exchange_fd() const noexcept { return -1; }

@@ -1,5 +1,5 @@
-// WorkerWords: relays what a worker writes to its stderr. A stranger's program may have written it,
-// so its amount is bounded for the log, and it is made safe for a terminal.
+// WorkerLogRelay: relays what a worker writes to its stderr. A stranger's program may have written
+// it, so its amount is bounded for the log, and it is made safe for a terminal.
 #pragma once
 
 #include <sys/types.h>
@@ -13,9 +13,9 @@
 
 namespace gpurun::server {
 
-class WorkerWords {
+class WorkerLogRelay {
  public:
-  WorkerWords(pid_t process, UniqueFd fd)
+  WorkerLogRelay(pid_t process, UniqueFd fd)
       : prefix_(kPrefix + std::to_string(process) + "]: "), fd_(std::move(fd)) {}
 
   int fd() const noexcept { return fd_.get(); }

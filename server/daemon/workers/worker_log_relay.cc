@@ -1,5 +1,5 @@
-// WorkerWords: read as it comes, and passed on line by line.
-#include "server/daemon/workers/worker_words.h"
+// WorkerLogRelay: reads what comes, and writes it line by line.
+#include "server/daemon/workers/worker_log_relay.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ constexpr std::size_t kLineMax = 4096;
 
 }  // namespace
 
-void WorkerWords::pass_on() {
+void WorkerLogRelay::pass_on() {
   char piece[4096];
   while (fd_.valid()) {
     const ssize_t got = read(fd_.get(), piece, sizeof piece);
@@ -33,12 +33,12 @@ void WorkerWords::pass_on() {
   }
 }
 
-void WorkerWords::end() {
+void WorkerLogRelay::end() {
   if (!line_.empty()) take("\n");
   fd_.reset();
 }
 
-void WorkerWords::take(std::string_view text) {
+void WorkerLogRelay::take(std::string_view text) {
   for (const char character : text) {
     if (character == '\n' || line_.size() == kLineMax) flush();
     if (character == '\n') continue;
@@ -46,7 +46,7 @@ void WorkerWords::take(std::string_view text) {
   }
 }
 
-void WorkerWords::flush() {
+void WorkerLogRelay::flush() {
   std::fprintf(stderr, "%s%s\n", prefix_.c_str(), printable(line_).c_str());
   line_.clear();
 }
