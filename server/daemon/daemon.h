@@ -147,7 +147,7 @@ class Daemon {
     UniqueFd wake;  // eventfd, readable when there is something in deaths.
     std::vector<protocol::WorkerEnded> deaths;
     // Released at its end.
-    UserBook::Stay* stay = nullptr;
+    UserAdmission* admission = nullptr;
     protocol::ListedGpu about;  // The listing entry for each of its GPUs.
     std::weak_ptr<Claim> claim;
     std::shared_ptr<const std::atomic<bool>> returned;
@@ -230,7 +230,7 @@ class Daemon {
   std::vector<std::string> models_of(const std::vector<int>& devices) const;
   bool all_emulated(const std::vector<int>& devices) const;
   void tell_deaths(transport::Connection& connection, const protocol::Id& lease, const Asked& asked,
-                   UserBook::Stay& stay, std::uint64_t sent);
+                   UserAdmission& admission, std::uint64_t sent);
   void wait_until_free(const std::atomic<bool>& returned);
   protocol::Listing listing();
   void list_leases(protocol::Listing* listing);
@@ -239,20 +239,21 @@ class Daemon {
   void note_ended_links();
   bool own_suffice(const protocol::LeaseRequest& request, const User& user) const;
   Result<bool> wait_for(Room room, const transport::Connection& connection, const User& user,
-                        const UserBook::Stay* stay, Patience& patience);
-  Result<std::unique_ptr<UserBook::Stay>> enter(const transport::Connection& connection,
-                                                const protocol::LeaseRequest& request,
-                                                const User& user, Patience& patience);
+                        const UserAdmission* admission, Patience& patience);
+  Result<std::unique_ptr<UserAdmission>> enter(const transport::Connection& connection,
+                                               const protocol::LeaseRequest& request,
+                                               const User& user, Patience& patience);
   Result<std::shared_ptr<Claim>> follow(const transport::Connection& connection,
                                         const protocol::LeaseRequest& request, const User& user,
-                                        const UserBook::Stay& stay, Patience& patience);
+                                        const UserAdmission& admission, Patience& patience);
   Result<bool> wait_in_queue(transport::Connection& connection,
                              const protocol::LeaseRequest& request, const protocol::Key& key,
-                             const UserBook::Stay& stay, const Claim& claim, Deadline deadline,
+                             const UserAdmission& admission, const Claim& claim, Deadline deadline,
                              std::uint64_t& sent);
   Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,
                                                   const protocol::LeaseRequest& request,
-                                                  const Asked& asked, const UserBook::Stay& stay,
+                                                  const Asked& asked,
+                                                  const UserAdmission& admission,
                                                   Patience& patience, std::uint64_t& sent);
   Deadline handshake() const { return Deadline::in(options_.handshake_deadline); }
   void post(Event event);

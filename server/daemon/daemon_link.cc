@@ -199,12 +199,13 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
     static_cast<void>(say(protocol::Refused{why.message(), for_good}));
   };
   Patience patience(options_, request);
-  const Result<std::unique_ptr<UserBook::Stay>> stay = enter(connection, request, user, patience);
-  if (!stay.ok()) return no_lease(stay.status());
+  const Result<std::unique_ptr<UserAdmission>> admission =
+      enter(connection, request, user, patience);
+  if (!admission.ok()) return no_lease(admission.status());
   // From here on a revocation of its token is reported, so the token must be valid until here.
   if (const Status valid = check_still_valid(user); !valid.ok()) return no_lease(valid);
   Result<std::shared_ptr<Claim>> claim =
-      wait_for_devices(connection, request, asked, **stay, patience, sent);
+      wait_for_devices(connection, request, asked, **admission, patience, sent);
   patience.watch.reset();
   if (!claim.ok()) return no_lease(claim.status());
   const auto returned = (*claim)->returned();
@@ -225,7 +226,7 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
     lease_links_.emplace(*id, Link{connection.fd(),
                                    UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
                                    {},
-                                   stay->get(),
+                                   admission->get(),
                                    about_holder(connection, request),
                                    *claim,
                                    returned});
@@ -242,7 +243,7 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                           {"from", peer},
                           {"lease", lease},
                           {"gpus", gpus}});
-  if (say(grant).ok()) tell_deaths(connection, *id, asked, **stay, sent);
+  if (say(grant).ok()) tell_deaths(connection, *id, asked, **admission, sent);
   {
     const std::lock_guard lock(lease_links_mutex_);
     lease_links_.extract(*id).mapped().end();
@@ -255,14 +256,14 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                         {"token", user.token},
                         {"from", peer},
                         {"lease", lease},
-                        {"reason", (*stay)->why_ended()}});
+                        {"reason", (*admission)->why_ended()}});
 }
 
 // Returns when the peer sends anything or is gone, or when its user's token is revoked, which ends
 // its lease. end_all()'s shut_down() has the same effect. Keep-alive finds a client's machine that
 // is gone. Bytes behind the request count as sent, too.
 void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& lease,
-                         const Asked& asked, UserBook::Stay& stay, std::uint64_t sent) {
+                         const Asked& asked, UserAdmission& admission, std::uint64_t sent) {
   if (connection.holds_received()) return;
   const auto say = [&](const ControlMessage& words) {
     return protocol::send_control(connection, words, asked.key, Sender::kServer, sent++,
@@ -278,11 +279,11 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
   for (bool heard = true;;) {
     pollfd all[] = {{connection.fd(), POLLIN | POLLRDHUP, 0},
                     {heard ? wake : -1, POLLIN, 0},
-                    {stay.fd(), POLLIN, 0}};
+                    {admission.fd(), POLLIN, 0}};
     if (poll(all, 3, -1) < 0 && errno != EINTR) break;
     if (all[0].revents != 0) break;
     if (all[2].revents != 0) {
-      if (heard) static_cast<void>(say(protocol::Refused{stay.why_ended()}));
+      if (heard) static_cast<void>(say(protocol::Refused{admission.why_ended()}));
       break;
     }
     if (all[1].revents == 0) continue;

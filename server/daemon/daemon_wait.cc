@@ -15,20 +15,20 @@ namespace {
 
 using protocol::Sender;
 
-// Waits until `fd` is readable, `link` has something to receive, or `stay` (if not null) must end.
-// True: `fd` is readable.
-Result<bool> wait_readable(int fd, const transport::Connection& link, const UserBook::Stay* stay,
-                           Deadline deadline) {
+// Waits until `fd` is readable, `link` has something to receive, or `admission` (if not null) must
+// end. True: `fd` is readable.
+Result<bool> wait_readable(int fd, const transport::Connection& link,
+                           const UserAdmission* admission, Deadline deadline) {
   const Status left(Code::kPeerGone, "the client has left the queue");
   if (link.holds_received()) return left;  // It came with the request, so no descriptor reports it.
   while (true) {
     pollfd all[] = {{fd, POLLIN, 0},
                     {link.fd(), POLLIN | POLLRDHUP, 0},
-                    {stay == nullptr ? -1 : stay->fd(), POLLIN, 0}};
+                    {admission == nullptr ? -1 : admission->fd(), POLLIN, 0}};
     const int ready = poll(all, 3, deadline.poll_timeout_ms());
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
     if (all[1].revents != 0) return left;
-    if (all[2].revents != 0) return Status(Code::kRefused, stay->why_ended());
+    if (all[2].revents != 0) return Status(Code::kRefused, admission->why_ended());
     if (all[0].revents != 0) return true;
     if (deadline.passed()) return false;
   }
@@ -40,7 +40,7 @@ std::string queue_name(const User& user) { return user.is_operator() ? std::stri
 }  // namespace
 
 void Daemon::Link::end() const {
-  stay->leave(returned);
+  admission->leave(returned);
   if (const std::shared_ptr<Claim> held = claim.lock(); held != nullptr) held->end();
 }
 
@@ -59,7 +59,7 @@ void Daemon::note_ended_links() {
 // Waits for a change. False: there is nothing more to wait for. True: try the request again. The
 // first call returns true at once, because changes are watched only from then on.
 Result<bool> Daemon::wait_for(Room room, const transport::Connection& connection, const User& user,
-                              const UserBook::Stay* stay, Patience& patience) {
+                              const UserAdmission* admission, Patience& patience) {
   const Deadline deadline = room == Room::kSoon ? patience.follow : patience.overtaken;
   if (room == Room::kNone || deadline.passed()) return false;
   if (patience.watch == nullptr) {
@@ -68,7 +68,8 @@ Result<bool> Daemon::wait_for(Room room, const transport::Connection& connection
     patience.watch = *std::move(watch);
     return true;
   }
-  GPURUN_RETURN_IF_ERROR(wait_readable(patience.watch->fd(), connection, stay, deadline).status());
+  GPURUN_RETURN_IF_ERROR(
+      wait_readable(patience.watch->fd(), connection, admission, deadline).status());
   patience.watch->forget();
   return true;
 }
@@ -80,27 +81,27 @@ bool Daemon::own_suffice(const protocol::LeaseRequest& request, const User& user
   return queue_.lacking(request.devices) <= own;
 }
 
-Result<std::unique_ptr<UserBook::Stay>> Daemon::enter(const transport::Connection& connection,
-                                                      const protocol::LeaseRequest& request,
-                                                      const User& user, Patience& patience) {
+Result<std::unique_ptr<UserAdmission>> Daemon::enter(const transport::Connection& connection,
+                                                     const protocol::LeaseRequest& request,
+                                                     const User& user, Patience& patience) {
   while (true) {
     note_ended_links();
-    Result<std::unique_ptr<UserBook::Stay>> stay = users_.enter(user, request.devices);
-    if (stay.ok() || stay.status().code() != Code::kRefused) return stay;
+    Result<std::unique_ptr<UserAdmission>> admission = users_.enter(user, request.devices);
+    if (admission.ok() || admission.status().code() != Code::kRefused) return admission;
     Room room = users_.room(user, request.devices);
     // A request that asks not to wait would find no GPUs after its bound is met.
     const bool in_vain = request.wait_milliseconds == 0 && !own_suffice(request, user);
     if (room == Room::kIfLeasesEnd && in_vain) room = Room::kNone;
     const Result<bool> again = wait_for(room, connection, user, nullptr, patience);
     if (!again.ok()) return again.status();
-    if (!*again) return stay;
+    if (!*again) return admission;
   }
 }
 
 // For a request that waits for no active lease. Null: the GPUs are not free.
 Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& connection,
                                               const protocol::LeaseRequest& request,
-                                              const User& user, const UserBook::Stay& stay,
+                                              const User& user, const UserAdmission& admission,
                                               Patience& patience) {
   while (true) {
     note_ended_links();
@@ -110,12 +111,12 @@ Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& conne
       patience.watch.reset();
       if ((*claim)->granted()) return claim;
       const Result<bool> granted =
-          wait_readable((*claim)->fd(), connection, &stay, patience.follow);
+          wait_readable((*claim)->fd(), connection, &admission, patience.follow);
       if (!granted.ok()) return granted.status();
       return *granted ? *std::move(claim) : nullptr;
     }
     const Room room = own_suffice(request, user) ? Room::kIfLeasesEnd : Room::kNone;
-    const Result<bool> again = wait_for(room, connection, user, &stay, patience);
+    const Result<bool> again = wait_for(room, connection, user, &admission, patience);
     if (!again.ok()) return again.status();
     if (!*again) return std::shared_ptr<Claim>();
   }
@@ -124,7 +125,7 @@ Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& conne
 // The client gets its place at once, and each new place after a while.
 Result<bool> Daemon::wait_in_queue(transport::Connection& connection,
                                    const protocol::LeaseRequest& request, const protocol::Key& key,
-                                   const UserBook::Stay& stay, const Claim& claim,
+                                   const UserAdmission& admission, const Claim& claim,
                                    Deadline deadline, std::uint64_t& sent) {
   std::optional<unsigned> told;
   while (true) {
@@ -144,7 +145,7 @@ Result<bool> Daemon::wait_in_queue(transport::Connection& connection,
     const Deadline soon = Deadline::in(options_.place_interval);
     const bool last = deadline.poll_timeout_ms() <= soon.poll_timeout_ms();
     const Result<bool> granted =
-        wait_readable(claim.fd(), connection, &stay, last ? deadline : soon);
+        wait_readable(claim.fd(), connection, &admission, last ? deadline : soon);
     if (!granted.ok() || *granted || deadline.passed()) return granted;
   }
 }
@@ -152,17 +153,18 @@ Result<bool> Daemon::wait_in_queue(transport::Connection& connection,
 Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& connection,
                                                         const protocol::LeaseRequest& request,
                                                         const Asked& asked,
-                                                        const UserBook::Stay& stay,
+                                                        const UserAdmission& admission,
                                                         Patience& patience, std::uint64_t& sent) {
   if (request.wait_milliseconds == 0) {
-    Result<std::shared_ptr<Claim>> claim = follow(connection, request, asked.user, stay, patience);
+    Result<std::shared_ptr<Claim>> claim =
+        follow(connection, request, asked.user, admission, patience);
     if (!claim.ok() || *claim != nullptr) return claim;
   } else {
     patience.watch.reset();
     Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices, queue_name(asked.user));
     if (!claim.ok() || (*claim)->granted()) return claim;
     const Result<bool> granted =
-        wait_in_queue(connection, request, asked.key, stay, **claim, patience.queued, sent);
+        wait_in_queue(connection, request, asked.key, admission, **claim, patience.queued, sent);
     if (!granted.ok()) return granted.status();
     if (*granted) return claim;
   }

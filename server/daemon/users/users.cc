@@ -1,4 +1,4 @@
-// UserBook: counts by a scan of all stays, because a server has few leases at a time.
+// UserBook: counts by a scan of all admissions, because a server has few leases at a time.
 #include "server/daemon/users/users.h"
 
 #include <errno.h>
@@ -27,41 +27,41 @@ UserLimits UserLimitsTable::of(const std::string& name) const {
           told.sessions ? told.sessions : every.sessions};
 }
 
-UserBook::Stay::~Stay() {
+UserAdmission::~UserAdmission() {
   const std::lock_guard lock(book_.mutex_);
-  book_.stays_.erase(this);
+  book_.admissions_.erase(this);
 }
 
-void UserBook::Stay::leave(std::shared_ptr<const std::atomic<bool>> returned) {
+void UserAdmission::leave(std::shared_ptr<const std::atomic<bool>> returned) {
   const std::lock_guard lock(book_.mutex_);
-  if (book_.stays_.erase(this) == 0) return;
-  std::erase_if(book_.leaving_, [](const Leaving& other) { return other.returned->load(); });
+  if (book_.admissions_.erase(this) == 0) return;
+  std::erase_if(book_.leaving_, [](const auto& other) { return other.returned->load(); });
   book_.leaving_.push_back({user_, gpus_, std::move(returned)});
 }
 
-void UserBook::Stay::tell(const std::string& why) {
+void UserAdmission::tell(const std::string& why) {
   if (!why_.empty()) return;
   why_ = why;
   eventfd_write(told_.get(), 1);
 }
 
-std::string UserBook::Stay::why_ended() const {
+std::string UserAdmission::why_ended() const {
   const std::lock_guard lock(book_.mutex_);
   return why_;
 }
 
-Result<std::unique_ptr<UserBook::Stay>> UserBook::enter(const User& user, unsigned gpus) {
+Result<std::unique_ptr<UserAdmission>> UserBook::enter(const User& user, unsigned gpus) {
   UniqueFd told(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!told.valid()) return Status::from_errno(errno, "eventfd");
-  std::unique_ptr<Stay> stay(new Stay(*this, user, gpus, std::move(told)));
+  std::unique_ptr<UserAdmission> admission(new UserAdmission(*this, user, gpus, std::move(told)));
   const std::lock_guard lock(mutex_);
   if (!why_closed_.empty()) return Status(Code::kRefused, why_closed_);
   if (!user.is_operator()) {
     const UserLimits limits = limits_.of(user.name);
-    const Held stays = staying(user);
+    const Held present = admitted(user);
     const Held leaves = leaving(user);
-    const std::uint64_t leases = stays.leases + leaves.leases;
-    const std::uint64_t held = stays.gpus + leaves.gpus;
+    const std::uint64_t leases = present.leases + leaves.leases;
+    const std::uint64_t held = present.gpus + leaves.gpus;
     if (limits.leases && leases >= *limits.leases) {
       return over(user, "has " + count(leases, "lease") + ", waiting requests included",
                   *limits.leases, "max-leases");
@@ -72,8 +72,8 @@ Result<std::unique_ptr<UserBook::Stay>> UserBook::enter(const User& user, unsign
                   gpus > *limits.gpus ? Code::kInvalidArgument : Code::kRefused);
     }
   }
-  stays_.insert(stay.get());
-  return stay;
+  admissions_.insert(admission.get());
+  return admission;
 }
 
 Room UserBook::room(const User& user, unsigned gpus) const {
@@ -84,16 +84,16 @@ Room UserBook::room(const User& user, unsigned gpus) const {
     return (!limits.leases || held.leases < *limits.leases) &&
            (!limits.gpus || held.gpus + gpus <= *limits.gpus);
   };
-  if (fits_beside(staying(user))) return Room::kSoon;
+  if (fits_beside(admitted(user))) return Room::kSoon;
   return fits_beside({}) ? Room::kIfLeasesEnd : Room::kNone;
 }
 
-UserBook::Held UserBook::staying(const User& user) const {
+UserBook::Held UserBook::admitted(const User& user) const {
   Held held;
-  for (const Stay* stay : stays_) {
-    if (!stay->user_.is_same(user)) continue;
+  for (const UserAdmission* admission : admissions_) {
+    if (!admission->user_.is_same(user)) continue;
     ++held.leases;
-    held.gpus += stay->gpus_;
+    held.gpus += admission->gpus_;
   }
   return held;
 }
@@ -119,16 +119,16 @@ Status UserBook::admit_session(const User& user, std::size_t running) const {
 
 void UserBook::end(const std::string& token, const std::string& why) {
   const std::lock_guard lock(mutex_);
-  for (Stay* stay : stays_) {
-    if (stay->user_.is_operator() || stay->user_.token != token) continue;
-    stay->tell(why);
+  for (UserAdmission* admission : admissions_) {
+    if (admission->user_.is_operator() || admission->user_.token != token) continue;
+    admission->tell(why);
   }
 }
 
 void UserBook::close(const std::string& why) {
   const std::lock_guard lock(mutex_);
   why_closed_ = why;
-  for (Stay* stay : stays_) stay->tell(why);
+  for (UserAdmission* admission : admissions_) admission->tell(why);
 }
 
 void UserBook::set_limits(UserLimitsTable limits) {

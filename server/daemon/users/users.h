@@ -47,51 +47,55 @@ enum class Room {
   kSoon,         // The return of ended leases.
 };
 
+class UserBook;
+
+// One request for a lease, from its arrival until its lease has ended. The book must outlive it.
+class UserAdmission {
+ public:
+  ~UserAdmission();
+  UserAdmission(const UserAdmission&) = delete;
+  UserAdmission& operator=(const UserAdmission&) = delete;
+  // Readable once it must end.
+  int fd() const noexcept { return told_.get(); }
+  // Why it must end. Empty: it need not.
+  std::string why_ended() const;
+  // Its lease has ended. It gets no more notifications, and counts until its GPUs have
+  // `returned`. Call once or more.
+  void leave(std::shared_ptr<const std::atomic<bool>> returned);
+
+ private:
+  friend class UserBook;
+  UserAdmission(UserBook& book, const User& user, unsigned gpus, UniqueFd told)
+      : book_(book), user_(user), gpus_(gpus), told_(std::move(told)) {}
+  void tell(const std::string& why);  // Under the book's mutex. Only the first call counts.
+  UserBook& book_;
+  const User user_;
+  const unsigned gpus_;
+  const UniqueFd told_;
+  std::string why_;  // Under the book's mutex.
+};
+
 class UserBook {
  public:
   explicit UserBook(UserLimitsTable limits) : limits_(std::move(limits)) {}
 
-  // One request for a lease, from its arrival until its lease has ended. The book must outlive it.
-  class Stay {
-   public:
-    ~Stay();
-    Stay(const Stay&) = delete;
-    Stay& operator=(const Stay&) = delete;
-    // Readable once the stay must end.
-    int fd() const noexcept { return told_.get(); }
-    // Why it must end. Empty: it need not.
-    std::string why_ended() const;
-    // Its lease has ended. It gets no more notifications, and counts until its GPUs have
-    // `returned`. Call once or more.
-    void leave(std::shared_ptr<const std::atomic<bool>> returned);
-
-   private:
-    friend class UserBook;
-    Stay(UserBook& book, const User& user, unsigned gpus, UniqueFd told)
-        : book_(book), user_(user), gpus_(gpus), told_(std::move(told)) {}
-    void tell(const std::string& why);  // Under the book's mutex. Only the first call counts.
-    UserBook& book_;
-    const User user_;
-    const unsigned gpus_;
-    const UniqueFd told_;
-    std::string why_;  // Under the book's mutex.
-  };
-
   // kRefused: the user has reached a bound. The message names it and its setting.
-  Result<std::unique_ptr<Stay>> enter(const User& user, unsigned gpus);
+  Result<std::unique_ptr<UserAdmission>> enter(const User& user, unsigned gpus);
   // For a refused request.
   Room room(const User& user, unsigned gpus) const;
   // Success when a user with `running` processes may have another one. Otherwise the message says
   // why.
   Status admit_session(const User& user, std::size_t running) const;
-  // Ends all stays of that token.
+  // Ends all admissions of that token.
   void end(const std::string& token, const std::string& why);
-  // Ends all stays, the operator's too. From now on enter() refuses.
+  // Ends all admissions, the operator's too. From now on enter() refuses.
   void close(const std::string& why);
   // Applies to later requests and sessions.
   void set_limits(UserLimitsTable limits);
 
  private:
+  friend class UserAdmission;
+
   // GPUs of an ended lease, on which processes may still run.
   struct Leaving {
     User user;
@@ -102,13 +106,13 @@ class UserBook {
     std::uint64_t leases = 0;
     std::uint64_t gpus = 0;
   };
-  Held staying(const User& user) const;  // Under mutex_, as the next.
+  Held admitted(const User& user) const;  // Under mutex_, as the next.
   Held leaving(const User& user) const;
 
   mutable std::mutex mutex_;
   UserLimitsTable limits_;
   std::string why_closed_;  // Empty: it is open.
-  std::set<Stay*> stays_;
+  std::set<UserAdmission*> admissions_;
   std::vector<Leaving> leaving_;
 };
 

@@ -37,7 +37,7 @@ const User kAnna{"anna", "0a0a0a0a0a0a"};
 const User kAnnasOther{"anna", "0b0b0b0b0b0b"};
 const User kBen{"ben", "0c0c0c0c0c0c"};
 
-bool is_told(const UserBook::Stay& stay) {
+bool is_told(const UserAdmission& stay) {
   pollfd told = {stay.fd(), POLLIN, 0};
   return poll(&told, 1, 0) == 1;
 }
