@@ -102,7 +102,7 @@ Status Daemon::serve_until_stopped() {
   while (!stopping_) {
     spares_.refill();  // After all events, because a new lease delays it.
     spare_count_ = spares_.count();
-    const int patience = milliseconds_to_look();
+    const int timeout = milliseconds_to_look();
     waited.assign({{wake_.get(), POLLIN, 0}});
     for (const Door& door : doors_) {
       waited.push_back({accepts() ? door.listener->fd() : -1, POLLIN, 0});
@@ -114,7 +114,7 @@ Status Daemon::serve_until_stopped() {
       waited.push_back({running.worker->exchange_fd(), POLLIN, 0});
     }
     spares_.watch(&waited);
-    const int ready = poll(waited.data(), waited.size(), patience);
+    const int ready = poll(waited.data(), waited.size(), timeout);
     if (ready < 0 && errno != EINTR) return Status::from_errno(errno, "poll");
     if (reload_wanted_.exchange(false) && options_.on_reload) options_.on_reload();
     closer_.close(book_.drop_late());

@@ -235,17 +235,17 @@ class Daemon {
   protocol::Listing listing();
   void list_leases(protocol::Listing* listing);
   // How a request waits (daemon_wait.cc).
-  struct Patience;
+  struct LeaseWaitBudget;
   void note_ended_links();
   bool own_suffice(const protocol::LeaseRequest& request, const User& user) const;
   Result<bool> wait_for(Room room, const transport::Connection& connection, const User& user,
-                        const UserAdmission* admission, Patience& patience);
+                        const UserAdmission* admission, LeaseWaitBudget& budget);
   Result<std::unique_ptr<UserAdmission>> enter(const transport::Connection& connection,
                                                const protocol::LeaseRequest& request,
-                                               const User& user, Patience& patience);
+                                               const User& user, LeaseWaitBudget& budget);
   Result<std::shared_ptr<Claim>> follow(const transport::Connection& connection,
                                         const protocol::LeaseRequest& request, const User& user,
-                                        const UserAdmission& admission, Patience& patience);
+                                        const UserAdmission& admission, LeaseWaitBudget& budget);
   Result<bool> wait_in_queue(transport::Connection& connection,
                              const protocol::LeaseRequest& request, const protocol::Key& key,
                              const UserAdmission& admission, const Claim& claim, Deadline deadline,
@@ -254,7 +254,7 @@ class Daemon {
                                                   const protocol::LeaseRequest& request,
                                                   const Asked& asked,
                                                   const UserAdmission& admission,
-                                                  Patience& patience, std::uint64_t& sent);
+                                                  LeaseWaitBudget& budget, std::uint64_t& sent);
   Deadline handshake() const { return Deadline::in(options_.handshake_deadline); }
   void post(Event event);
   // The daemon must no longer shut it down. Call before it is destroyed or passed on.

@@ -11,7 +11,7 @@
 
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_half_open.h"
-#include "server/daemon/daemon_patience.h"
+#include "server/daemon/lease_wait_budget.h"
 #include "transport/shm/memory.h"
 #include "transport/tcp/address.h"
 
@@ -198,15 +198,14 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
     const bool for_good = why.code() == Code::kInvalidArgument;  // The request itself is wrong.
     static_cast<void>(say(protocol::Refused{why.message(), for_good}));
   };
-  Patience patience(options_, request);
-  const Result<std::unique_ptr<UserAdmission>> admission =
-      enter(connection, request, user, patience);
+  LeaseWaitBudget budget(options_, request);
+  const Result<std::unique_ptr<UserAdmission>> admission = enter(connection, request, user, budget);
   if (!admission.ok()) return no_lease(admission.status());
   // From here on a revocation of its token is reported, so the token must be valid until here.
   if (const Status valid = check_still_valid(user); !valid.ok()) return no_lease(valid);
   Result<std::shared_ptr<Claim>> claim =
-      wait_for_devices(connection, request, asked, **admission, patience, sent);
-  patience.watch.reset();
+      wait_for_devices(connection, request, asked, **admission, budget, sent);
+  budget.watch.reset();
   if (!claim.ok()) return no_lease(claim.status());
   const auto returned = (*claim)->returned();
   std::string gpus;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "server/daemon/daemon.h"
-#include "server/daemon/daemon_patience.h"
+#include "server/daemon/lease_wait_budget.h"
 
 namespace gpurun::server {
 namespace {
@@ -59,18 +59,18 @@ void Daemon::note_ended_links() {
 // Waits for a change. False: there is nothing more to wait for. True: try the request again. The
 // first call returns true at once, because changes are watched only from then on.
 Result<bool> Daemon::wait_for(Room room, const transport::Connection& connection, const User& user,
-                              const UserAdmission* admission, Patience& patience) {
-  const Deadline deadline = room == Room::kSoon ? patience.follow : patience.overtaken;
+                              const UserAdmission* admission, LeaseWaitBudget& budget) {
+  const Deadline deadline = room == Room::kSoon ? budget.follow : budget.overtaken;
   if (room == Room::kNone || deadline.passed()) return false;
-  if (patience.watch == nullptr) {
+  if (budget.watch == nullptr) {
     Result<std::unique_ptr<Watch>> watch = queue_.watch(queue_name(user));
     if (!watch.ok()) return false;
-    patience.watch = *std::move(watch);
+    budget.watch = *std::move(watch);
     return true;
   }
   GPURUN_RETURN_IF_ERROR(
-      wait_readable(patience.watch->fd(), connection, admission, deadline).status());
-  patience.watch->forget();
+      wait_readable(budget.watch->fd(), connection, admission, deadline).status());
+  budget.watch->forget();
   return true;
 }
 
@@ -83,7 +83,7 @@ bool Daemon::own_suffice(const protocol::LeaseRequest& request, const User& user
 
 Result<std::unique_ptr<UserAdmission>> Daemon::enter(const transport::Connection& connection,
                                                      const protocol::LeaseRequest& request,
-                                                     const User& user, Patience& patience) {
+                                                     const User& user, LeaseWaitBudget& budget) {
   while (true) {
     note_ended_links();
     Result<std::unique_ptr<UserAdmission>> admission = users_.enter(user, request.devices);
@@ -92,7 +92,7 @@ Result<std::unique_ptr<UserAdmission>> Daemon::enter(const transport::Connection
     // A request that asks not to wait would find no GPUs after its bound is met.
     const bool in_vain = request.wait_milliseconds == 0 && !own_suffice(request, user);
     if (room == Room::kIfLeasesEnd && in_vain) room = Room::kNone;
-    const Result<bool> again = wait_for(room, connection, user, nullptr, patience);
+    const Result<bool> again = wait_for(room, connection, user, nullptr, budget);
     if (!again.ok()) return again.status();
     if (!*again) return admission;
   }
@@ -102,21 +102,21 @@ Result<std::unique_ptr<UserAdmission>> Daemon::enter(const transport::Connection
 Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& connection,
                                               const protocol::LeaseRequest& request,
                                               const User& user, const UserAdmission& admission,
-                                              Patience& patience) {
+                                              LeaseWaitBudget& budget) {
   while (true) {
     note_ended_links();
     Result<std::shared_ptr<Claim>> claim = queue_.claim_soon(request.devices, queue_name(user));
     if (!claim.ok()) return claim;
     if (*claim != nullptr) {
-      patience.watch.reset();
+      budget.watch.reset();
       if ((*claim)->granted()) return claim;
       const Result<bool> granted =
-          wait_readable((*claim)->fd(), connection, &admission, patience.follow);
+          wait_readable((*claim)->fd(), connection, &admission, budget.follow);
       if (!granted.ok()) return granted.status();
       return *granted ? *std::move(claim) : nullptr;
     }
     const Room room = own_suffice(request, user) ? Room::kIfLeasesEnd : Room::kNone;
-    const Result<bool> again = wait_for(room, connection, user, &admission, patience);
+    const Result<bool> again = wait_for(room, connection, user, &admission, budget);
     if (!again.ok()) return again.status();
     if (!*again) return std::shared_ptr<Claim>();
   }
@@ -150,21 +150,19 @@ Result<bool> Daemon::wait_in_queue(transport::Connection& connection,
   }
 }
 
-Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(transport::Connection& connection,
-                                                        const protocol::LeaseRequest& request,
-                                                        const Asked& asked,
-                                                        const UserAdmission& admission,
-                                                        Patience& patience, std::uint64_t& sent) {
+Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(
+    transport::Connection& connection, const protocol::LeaseRequest& request, const Asked& asked,
+    const UserAdmission& admission, LeaseWaitBudget& budget, std::uint64_t& sent) {
   if (request.wait_milliseconds == 0) {
     Result<std::shared_ptr<Claim>> claim =
-        follow(connection, request, asked.user, admission, patience);
+        follow(connection, request, asked.user, admission, budget);
     if (!claim.ok() || *claim != nullptr) return claim;
   } else {
-    patience.watch.reset();
+    budget.watch.reset();
     Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices, queue_name(asked.user));
     if (!claim.ok() || (*claim)->granted()) return claim;
     const Result<bool> granted =
-        wait_in_queue(connection, request, asked.key, admission, **claim, patience.queued, sent);
+        wait_in_queue(connection, request, asked.key, admission, **claim, budget.queued, sent);
     if (!granted.ok()) return granted.status();
     if (*granted) return claim;
   }

@@ -1,4 +1,4 @@
-// Daemon::Patience: how long one request waits, and for what.
+// Daemon::LeaseWaitBudget: how long one request waits, and for what.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace gpurun::server {
 
-struct Daemon::Patience {
+struct Daemon::LeaseWaitBudget {
   // The longest time that a request may wait for GPUs.
   static constexpr std::chrono::milliseconds kWaitMax = std::chrono::hours(7 * 24);
 
-  Patience(const DaemonOptions& options, const protocol::LeaseRequest& request)
-      : Patience(options, std::chrono::milliseconds(std::min<std::uint64_t>(
-                              request.wait_milliseconds, kWaitMax.count()))) {}
+  LeaseWaitBudget(const DaemonOptions& options, const protocol::LeaseRequest& request)
+      : LeaseWaitBudget(options, std::chrono::milliseconds(std::min<std::uint64_t>(
+                                     request.wait_milliseconds, kWaitMax.count()))) {}
 
   Deadline queued;               // As requested.
   Deadline follow;               // For GPUs that come back soon.
@@ -24,7 +24,7 @@ struct Daemon::Patience {
 
  private:
   // A request with a wait of its own waits no longer than that.
-  Patience(const DaemonOptions& options, std::chrono::milliseconds wait)
+  LeaseWaitBudget(const DaemonOptions& options, std::chrono::milliseconds wait)
       : queued(Deadline::in(wait)),
         follow(Deadline::in(within(wait, options.follow_deadline))),
         overtaken(Deadline::in(within(wait, options.overtaken_deadline))) {}
