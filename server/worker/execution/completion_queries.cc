@@ -161,12 +161,7 @@ void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
       std::unique_lock lock(helpers_mutex);
       helpers_done.wait(lock, [this] { return helpers_waiting == 0; });
     }
-    {
-      const std::lock_guard lock(wake_mutex);
-      asked.push_back(call);
-      awake = true;
-    }
-    woken.notify_one();
+    inbox.put_waited(call);
   };
   if (pool->run(wait).ok()) return;
   end_waiting();
@@ -175,12 +170,7 @@ void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
 
 // With the role. Continues queries after their wait, and calls that end an object after theirs.
 void ExecutorState::ask_again() {
-  std::vector<std::shared_ptr<Call>> calls;
-  {
-    const std::lock_guard lock(wake_mutex);
-    calls.swap(asked);
-  }
-  for (const auto& call : calls) {
+  for (const auto& call : inbox.take_waited()) {
     if (would_end_what_helpers_wait_for(call->header_)) {  // Other helpers have begun since.
       ask_behind(call, {});
     } else if (!is_question(*call)) {

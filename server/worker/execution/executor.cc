@@ -186,14 +186,7 @@ void ExecutorState::finish(IssueQueue::Item* item) {
 }
 
 void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
-  const auto end = [this, item] {
-    {
-      const std::lock_guard lock(wake_mutex);
-      ended.push_back(item);
-      awake = true;
-    }
-    woken.notify_one();
-  };
+  const auto end = [this, item] { inbox.put_ended(item); };
   OwedEvents needed = needed_still(static_cast<Call*>(item->user())->header_);
   begin_waiting();
   const Status started = pool->run([this, item, end, needed = std::move(needed)] {
@@ -255,13 +248,7 @@ void ExecutorState::issue(IssueQueue::Item* item) {
 
 // Forgets the state of contexts that have ended.
 void ExecutorState::forget_contexts() {
-  if (!contexts_ended.exchange(false, std::memory_order_acq_rel)) return;
-  std::vector<std::uint64_t> contexts;
-  {
-    const std::lock_guard lock(wake_mutex);
-    contexts.swap(ended_contexts);
-  }
-  for (const std::uint64_t context : contexts) {
+  for (const std::uint64_t context : inbox.take_ended_contexts()) {
     barrier.forget(context);
     context_streams.forget(context);
     std::erase_if(captures, [&](const auto& each) { return each.second == context; });
@@ -280,17 +267,11 @@ void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
     std::erase_if(per_thread_streams,
                   [&](const auto& each) { return each.first.second == context; });
   }
-  const std::lock_guard lock(wake_mutex);
-  ended_contexts.push_back(context);
-  contexts_ended.store(true, std::memory_order_release);
+  inbox.put_ended_context(context);
 }
 
 void ExecutorState::pump() {
-  {
-    const std::lock_guard lock(wake_mutex);
-    for (IssueQueue::Item* item : ended) finish(item);
-    ended.clear();
-  }
+  inbox.for_each_ended([this](IssueQueue::Item* item) { finish(item); });
   ask_again();
   while (IssueQueue::Item* item = queue.take()) issue(item);
 }
@@ -361,23 +342,11 @@ Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
 void ExecutorState::serve() {
   name_this_thread("gpurun-execute");
   for (;;) {
-    bool look = false;
-    {
-      std::unique_lock lock(wake_mutex);
-      const auto called = [this] { return awake || stopping; };
-      if (look_at.has_value()) {
-        woken.wait_until(lock, *look_at, called);
-        look = std::chrono::steady_clock::now() >= *look_at;
-      } else {
-        woken.wait(lock, called);
-      }
-      if (stopping) return;
-      awake = false;
-      if (look) look_at.reset();
-    }
+    const ExecutorInbox::Reason reason = inbox.wait();
+    if (reason == ExecutorInbox::Reason::kStop) return;
     const std::lock_guard lock(role);
     if (stopping) return;
-    issue_held(look);
+    issue_held(reason == ExecutorInbox::Reason::kTime);
   }
 }
 
@@ -403,11 +372,11 @@ Executor::Executor(const WorkerOptions& options, Outbox& outbox, BulkLanes* bulk
 Executor::~Executor() {
   state_->end();
   {
-    const std::scoped_lock lock(state_->role, state_->wake_mutex);
+    const std::lock_guard lock(state_->role);
     state_->stopping = true;
+    state_->inbox.stop();
   }
   state_->end();  // A handler may have set it meanwhile. No handler runs any more.
-  state_->woken.notify_all();
   state_->thread.join();
   ExecutorState& state = *state_;
   state.completions.stop();
@@ -432,13 +401,7 @@ Status Executor::accept(std::span<const RecordView> calls) {
   return state.outbox.failure();
 }
 
-void Executor::wake() noexcept {
-  {
-    const std::lock_guard lock(state_->wake_mutex);
-    state_->awake = true;
-  }
-  state_->woken.notify_one();
-}
+void Executor::wake() noexcept { state_->inbox.wake(); }
 
 void Executor::go_on() noexcept {
   const std::unique_lock lock(state_->role, std::try_to_lock);

@@ -27,6 +27,7 @@
 #include "server/worker/execution/device_barrier.h"
 #include "server/worker/execution/event_registry.h"
 #include "server/worker/execution/executor.h"
+#include "server/worker/execution/executor_inbox.h"
 #include "server/worker/execution/issue_queue.h"
 #include "server/worker/execution/outbox.h"
 #include "server/worker/execution/stream_bound.h"
@@ -93,7 +94,6 @@ struct ExecutorState {
   bool may_note_on_device(const RecordHeader& header);
   void keep_on_device(const RecordHeader& header);
   void note_in_queue(const RecordHeader& header);
-  void look_later(std::chrono::steady_clock::time_point when);
   bool still_stands(const Standing& standing);
   void tell_standing();
 
@@ -168,6 +168,7 @@ struct ExecutorState {
   std::condition_variable shrunk;
   IssueQueue queue;
   std::size_t queued_bytes = 0;
+  bool stopping = false;
   unsigned calls_unattended = 0;  // Since the last completions.attend().
   // For each lane, the last call of each kind that is not issued. See early_key().
   std::map<std::pair<std::uint32_t, std::uint64_t>, IssueQueue::Item*> early;
@@ -199,15 +200,7 @@ struct ExecutorState {
   std::mutex streams_mutex;
   std::map<std::pair<std::uint32_t, std::uint64_t>, void*> per_thread_streams;  // (lane, context).
 
-  std::mutex wake_mutex;
-  std::condition_variable woken;
-  bool awake = false;     // Guarded by wake_mutex.
-  bool stopping = false;  // Guarded by wake_mutex and role: either suffices to read it.
-  std::optional<std::chrono::steady_clock::time_point> look_at;  // For tell_standing(). wake_mutex.
-  std::vector<IssueQueue::Item*> ended;       // Returned host calls. Guarded by wake_mutex.
-  std::vector<std::shared_ptr<Call>> asked;   // Guarded by wake_mutex.
-  std::vector<std::uint64_t> ended_contexts;  // Guarded by wake_mutex.
-  std::atomic<bool> contexts_ended{false};    // ended_contexts is not empty.
+  ExecutorInbox inbox;
 
   std::mutex due_mutex;
   struct Due {

@@ -48,7 +48,7 @@ void ExecutorState::keep_on_device(const RecordHeader& header) {
   const DeviceBarrier::Pending& copy = *barrier.pending();
   barrier.keep(copy.event);
   on_device = Standing{header, copy.call, copy.event, Clock::now()};
-  look_later(on_device->since + options.standing_after);
+  inbox.wake_at(on_device->since + options.standing_after);
 }
 
 // `call` is about to be issued behind the barrier.
@@ -80,17 +80,7 @@ void ExecutorState::note_in_queue(const RecordHeader& header) {
   if (is_free(copy) && queue.has_queue_of(header)) return;  // It may wait for this very stream.
   if (cuda_orders(header, copy) || (in_queue.has_value() && still_stands(*in_queue))) return;
   in_queue = Standing{header, copy, nullptr, Clock::now()};
-  look_later(in_queue->since + options.standing_after);
-}
-
-void ExecutorState::look_later(Clock::time_point when) {
-  {
-    const std::lock_guard lock(wake_mutex);
-    if (look_at.has_value() && *look_at <= when) return;
-    look_at = when;
-    awake = true;
-  }
-  woken.notify_one();
+  inbox.wake_at(in_queue->since + options.standing_after);
 }
 
 bool ExecutorState::still_stands(const Standing& standing) {
@@ -102,7 +92,7 @@ bool ExecutorState::still_stands(const Standing& standing) {
          options.driver.cuEventQuery(standing.event) == kErrorNotReady;
 }
 
-// Runs on the thread of held queues, at the time that look_later() set.
+// Runs on the thread of held queues, at the time that inbox.wake_at() set.
 void ExecutorState::tell_standing() {
   forget_contexts();
   for (std::optional<Standing>* const each : {&on_device, &in_queue}) {
@@ -110,7 +100,7 @@ void ExecutorState::tell_standing() {
     const Standing standing = **each;
     const Clock::time_point when = standing.since + options.standing_after;
     if (Clock::now() < when) {
-      look_later(when);
+      inbox.wake_at(when);
       continue;
     }
     const auto context = handles.find(standing.copy.context, HandleKind::kContext);
