@@ -12,11 +12,8 @@
 namespace gpurun::server {
 namespace {
 
-constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING (cuda.h).
 // The approximate cost of a queued call besides its record.
 constexpr std::size_t kCallBytes = 1024;
-// Streams with remembered flags. Beyond this all are forgotten and queried again.
-constexpr std::size_t kTraitsMax = 4096;
 // Completions that are mostly asked for at once get their helpers after this many further calls.
 constexpr unsigned kCallsUnattendedMax = 16;
 
@@ -29,7 +26,7 @@ std::uint64_t next_executor_id() noexcept { return next_id++; }
 // Call
 
 HandleTable::Found Call::resolve_stream(std::uint64_t client_stream) {
-  return executor_->state_->resolve(client_stream, header_.lane, header_.context);
+  return executor_->state_->streams.resolve(client_stream, header_.lane, header_.context);
 }
 HandleTable& Call::handles() noexcept { return executor_->handles(); }
 const DriverFunctions& Call::driver() const noexcept { return executor_->options().driver; }
@@ -133,39 +130,13 @@ void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(
 
 // Queues
 
-IssueQueue::StreamTraits ExecutorState::traits(const RecordHeader& header) {
-  IssueQueue::StreamTraits result;
-  if (header.order != Order::kStream || header.stream <= protocol::kStreamPerThread) return result;
-  if (const auto it = known_traits.find(header.stream); it != known_traits.end()) return it->second;
-  const HandleTable::Found found = handles.find(header.stream, HandleKind::kStream);
-  // This thread may have entered another context since, or no context, as for the release of a host
-  // function.
-  const HandleTable::Found context = handles.find(header.context, HandleKind::kContext);
-  unsigned flags = 0;
-  if (found.result != 0 || context.result != 0 ||
-      enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) != 0 ||
-      options.driver.cuStreamGetFlags(reinterpret_cast<void*>(found.value), &flags) != 0) {
-    return result;  // The call fails when it is issued.
-  }
-  result.blocking = (flags & kStreamNonBlocking) == 0;
-  void* home = nullptr;
-  if (options.driver.cuStreamGetCtx != nullptr &&
-      options.driver.cuStreamGetCtx(reinterpret_cast<void*>(found.value), &home) == 0) {
-    result.context =
-        handles.client_handle_of(reinterpret_cast<DriverValue>(home), HandleKind::kContext);
-  }
-  if (known_traits.size() >= kTraitsMax) known_traits.clear();
-  known_traits[header.stream] = result;
-  return result;
-}
-
 std::size_t ExecutorState::cost(const Call& call) { return call.header_.bytes + kCallBytes; }
 
 void ExecutorState::enqueue(std::unique_ptr<Call> call) {
   queued_bytes += cost(*call);
   const RecordHeader header = call->header_;
   note_in_queue(header);
-  IssueQueue::Item* item = queue.push(header, traits(header), call.release());
+  IssueQueue::Item* item = queue.push(header, streams.traits(header), call.release());
   if (queue.has_mark(header.sequence)) item = queue.barrier();
   if (const EarlyKey key = early_key(header)) early[*key] = item;
 }
@@ -262,11 +233,7 @@ void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
     bulk->staging_in().context_ended(driver_context);
     bulk->staging_out().context_ended(driver_context);
   }
-  {
-    const std::lock_guard lock(streams_mutex);
-    std::erase_if(per_thread_streams,
-                  [&](const auto& each) { return each.first.second == context; });
-  }
+  streams.context_ended(context);
   inbox.put_ended_context(context);
 }
 

@@ -10,21 +10,6 @@
 
 namespace gpurun::server {
 
-HandleTable::Found ExecutorState::resolve(std::uint64_t stream, std::uint32_t lane,
-                                          std::uint64_t context) {
-  if (stream == protocol::kStreamNull || stream == protocol::kStreamLegacy) return {0, stream};
-  if (stream != protocol::kStreamPerThread) return handles.find(stream, HandleKind::kStream);
-  const std::lock_guard lock(streams_mutex);
-  void*& made = per_thread_streams[{lane, context}];
-  if (made == nullptr) {
-    if (const int result = options.driver.cuStreamCreate(&made, 0); result != 0) {
-      per_thread_streams.erase({lane, context});
-      return {result, 0};
-    }
-  }
-  return {0, reinterpret_cast<DriverValue>(made)};
-}
-
 // A query would end the stream's capture.
 bool ExecutorState::stream_is_done(void* stream) const {
   return !is_capturing(options.driver, stream) &&
@@ -36,7 +21,7 @@ void ExecutorState::note_for_context(const Call& call) {
   const RecordHeader& header = call.header_;
   void* const stream = call.driver_stream_;
   const auto home = [&] {
-    const std::uint64_t of_stream = traits(header).context;
+    const std::uint64_t of_stream = streams.traits(header).context;
     return of_stream != 0 ? of_stream : header.context;
   };
   if (header.opcode == driver_abi::opcode::cuStreamDestroy_v2) {
@@ -66,7 +51,7 @@ bool ExecutorState::may_enter_capture(const RecordHeader& header) const {
 // A stream cannot be queried while it captures. For a blocking stream the same is true of the
 // legacy stream of `home`, its context.
 void ExecutorState::keep_work_before_capture(const Call& call, std::uint64_t home) {
-  const bool blocking = traits(call.header_).blocking;
+  const bool blocking = streams.traits(call.header_).blocking;
   void* const legacy = reinterpret_cast<void*>(protocol::kStreamLegacy);
   for (void* const stream : {call.driver_stream_, static_cast<void*>(nullptr), legacy}) {
     if (stream != call.driver_stream_ && !blocking) continue;

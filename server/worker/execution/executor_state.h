@@ -22,6 +22,7 @@
 
 #include "base/brief_spin.h"
 #include "server/bulk/bulk_lanes.h"
+#include "server/worker/execution/client_streams.h"
 #include "server/worker/execution/completions.h"
 #include "server/worker/execution/context_streams.h"
 #include "server/worker/execution/device_barrier.h"
@@ -128,8 +129,6 @@ struct ExecutorState {
   void expect_bulk(const Call& call);
   int take_bulk(Call& call, bool* here);
   void end_bulk(const Call& call, int result);
-  HandleTable::Found resolve(std::uint64_t stream, std::uint32_t lane, std::uint64_t context);
-  IssueQueue::StreamTraits traits(const RecordHeader& header);
   void enqueue(std::unique_ptr<Call> call);
   void issue(IssueQueue::Item* item);
   void issue_mark(IssueQueue::Item* item);
@@ -164,6 +163,8 @@ struct ExecutorState {
   Observer* const observer = options.observer;  // nullptr: statistics are off.
   const std::uint64_t id = next_executor_id();
 
+  ClientStreams streams{options.driver, handles, id};
+
   std::mutex role;  // Held by the thread that issues. It guards what follows.
   std::condition_variable shrunk;
   IssueQueue queue;
@@ -173,7 +174,6 @@ struct ExecutorState {
   // For each lane, the last call of each kind that is not issued. See early_key().
   std::map<std::pair<std::uint32_t, std::uint64_t>, IssueQueue::Item*> early;
   std::atomic<std::size_t> client_turns{0};
-  std::unordered_map<std::uint64_t, IssueQueue::StreamTraits> known_traits;
   DeviceBarrier barrier;
   ContextStreams context_streams;
   // The driver's streams in which a capture was begun and may not have ended, with their contexts.
@@ -196,9 +196,6 @@ struct ExecutorState {
   std::mutex helpers_mutex;
   std::condition_variable helpers_done;
   int helpers_waiting = 0;  // Guarded by helpers_mutex.
-
-  std::mutex streams_mutex;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, void*> per_thread_streams;  // (lane, context).
 
   ExecutorInbox inbox;
 

@@ -33,7 +33,7 @@ bool ExecutorState::cuda_orders(const RecordHeader& later, const RecordHeader& c
   }
   const RecordHeader& named = is_legacy(later) ? copy : later;
   const RecordHeader& legacy = is_legacy(later) ? later : copy;
-  const IssueQueue::StreamTraits of = traits(named);
+  const IssueQueue::StreamTraits of = streams.traits(named);
   return of.blocking && (of.context == 0 ? named.context : of.context) == legacy.context;
 }
 
