@@ -19,26 +19,6 @@ constexpr std::uint32_t kAllLanes = ~std::uint32_t{0};  // In place of a lane.
 
 }  // namespace
 
-bool ExecutorState::is_question(const Call& call) const {
-  const RecordHeader& header = call.header_;
-  const Handlers& of = options.handlers;
-  const bool asks =
-      header.opcode != 0 && (header.opcode == of.stream_query || header.opcode == of.event_query ||
-                             header.opcode == of.event_elapsed_time);
-  const bool of_stream = header.order == Order::kStream;
-  return asks && call.awaited() && !is_hot(header.form) && header.bulk == 0 &&
-         of_stream == (header.opcode == of.stream_query) &&
-         (header.flags & protocol::kFlagBarrier) == 0;
-}
-
-bool ExecutorState::is_early_wait(const RecordHeader& header) const {
-  const Handlers& of = options.handlers;
-  const bool waits = header.opcode != 0 && (header.opcode == of.stream_synchronize ||
-                                            header.opcode == of.event_synchronize);
-  return waits && header.order == Order::kStream && header.form == Form::kCall &&
-         (header.flags & protocol::kFlagBarrier) != 0 && (header.flags & protocol::kFlagFence) == 0;
-}
-
 // Returns the events behind calls that were answered early and may still need what this call ends.
 // A free that is awaited is answered behind its own mark.
 ExecutorState::OwedEvents ExecutorState::needed_still(const RecordHeader& header) {
@@ -48,9 +28,7 @@ ExecutorState::OwedEvents ExecutorState::needed_still(const RecordHeader& header
     forget_contexts();
     return barrier.owed_to(header.lane, header.context, header.sequence + 1);
   }
-  const bool ends = header.order != Order::kStream && !is_hot(header.form) &&
-                    header.opcode < Handlers::kOpcodes && options.handlers.ends[header.opcode];
-  if (!ends) return {};
+  if (!kinds.ends_object(header)) return {};
   forget_contexts();
   return barrier.owed_to(header.lane, 0, header.sequence);
 }
@@ -65,7 +43,7 @@ ExecutorState::EarlyKey ExecutorState::early_key(const RecordHeader& header) con
                      header.opcode == options.handlers.memory_free;
   if (!copy && !marked && !frees) return {};
   // Each barrier follows the one before, so the last one suffices.
-  if (marked || is_early_wait(header)) return std::pair{kAllLanes, header.context};
+  if (marked || kinds.is_early_wait(header)) return std::pair{kAllLanes, header.context};
   return std::pair{header.lane, copy ? kBarriers : header.context};
 }
 
@@ -94,8 +72,8 @@ bool ExecutorState::asks_about_queued(const Call& call) const {
     const std::array<std::uint64_t, 2> two = options.handlers.events_of_elapsed_time(call);
     return queue.has_writer_of(two[0]) || queue.has_writer_of(two[1]);
   }
-  const bool legacy = header.stream < protocol::kStreamPerThread;
-  return legacy ? queue.has_legacy_work(header.context) : queue.has_queue_of(header);
+  return CallKinds::is_legacy(header) ? queue.has_legacy_work(header.context)
+                                      : queue.has_queue_of(header);
 }
 
 void ExecutorState::answer_question(std::unique_ptr<Call> call) {
@@ -117,7 +95,7 @@ void ExecutorState::ask_the_driver(Call& call) {
 }
 
 bool ExecutorState::would_end_what_helpers_wait_for(const RecordHeader& header) {
-  if (header.opcode == 0 || header.opcode != options.handlers.context_destroy) return false;
+  if (!kinds.ends_context(header)) return false;
   const std::lock_guard lock(helpers_mutex);
   return helpers_waiting != 0;
 }
@@ -151,8 +129,7 @@ void ExecutorState::wait_for(const OwedEvents& owed) {
 // Waits on a helper thread, because the lane waits for the answer. It waits only once: calls of
 // other lanes that are answered early meanwhile were not made before this call.
 void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
-  const std::uint16_t destroys = options.handlers.context_destroy;
-  const bool ends_context = destroys != 0 && call->header_.opcode == destroys;
+  const bool ends_context = kinds.ends_context(call->header_);
   begin_waiting();
   const auto wait = [this, call, ends_context, owed = std::move(owed)] {
     wait_for(owed);
@@ -173,7 +150,7 @@ void ExecutorState::ask_again() {
   for (const auto& call : inbox.take_waited()) {
     if (would_end_what_helpers_wait_for(call->header_)) {  // Other helpers have begun since.
       ask_behind(call, {});
-    } else if (!is_question(*call)) {
+    } else if (!kinds.is_query(*call)) {
       finish_awaited(std::make_unique<Call>(std::move(*call)));
     } else if (asks_about_queued(*call)) {
       answer(*call, kErrorNotReady);

@@ -191,7 +191,7 @@ void ExecutorState::issue(IssueQueue::Item* item) {
   if (item->is_mark()) return issue_mark(item);
   Call& call = *static_cast<Call*>(item->user());
   if (call.header_.order == Order::kOrderedHost) return run_ordered_host(item);
-  if (is_question(call)) {
+  if (kinds.is_query(call)) {
     auto question = std::make_unique<Call>(std::move(call));
     finish(item);
     return answer_question(std::move(question));
@@ -254,7 +254,7 @@ Status ExecutorState::accept(const RecordView& record) {
   if (observer != nullptr) call.decoded_ns_ = Observer::now();
   expect_bulk(call);
   const Order order = record.header.order;
-  if (is_question(call)) {
+  if (kinds.is_query(call)) {
     ask(std::make_unique<Call>(std::move(call)));
     return {};
   }

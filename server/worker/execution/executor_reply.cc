@@ -41,7 +41,7 @@ void ExecutorState::expect_bulk(const Call& call) {
     protocol::CopyPayload copy;
     std::memcpy(&copy, call.payload_.data(), sizeof copy);
     (void)bulk->in().expect_copy(header.bulk, header.sequence, copy.bytes);
-  } else if (!is_hot(header.form)) {
+  } else if (!CallKinds::is_hot(header.form)) {
     (void)bulk->in().expect_whole(header.bulk, header.sequence);
   }
 }

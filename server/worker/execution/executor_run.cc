@@ -31,21 +31,17 @@ void ExecutorState::note_for_context(const Call& call) {
     return;
   }
   if (may_enter_capture(header)) keep_work_before_capture(call, home());
-  if (begins_capture(header)) captures[stream] = home();
+  if (CallKinds::begins_capture(header)) captures[stream] = home();
   if (header.opcode == driver_abi::opcode::cuStreamEndCapture) captures.erase(stream);
   context_streams.given(header.context, stream, home);
-}
-
-bool ExecutorState::begins_capture(const RecordHeader& header) {
-  return header.opcode == driver_abi::opcode::cuStreamBeginCapture_v2 ||
-         header.opcode == driver_abi::opcode::cuStreamBeginCaptureToGraph;
 }
 
 // A wait for an event of a capture makes the stream join that capture. The legacy stream never
 // joins.
 bool ExecutorState::may_enter_capture(const RecordHeader& header) const {
-  if (header.stream < protocol::kStreamPerThread) return false;
-  return begins_capture(header) || (header.form == Form::kStreamWait && !captures.empty());
+  if (CallKinds::is_legacy(header)) return false;
+  return CallKinds::begins_capture(header) ||
+         (header.form == Form::kStreamWait && !captures.empty());
 }
 
 // A stream cannot be queried while it captures. For a blocking stream the same is true of the
@@ -103,7 +99,7 @@ int ExecutorState::prepare(Call& call) {
   if (entered != 0) return entered;
   // The call has its place in its stream's queue. The driver needs only the event, and another
   // thread may have ended the stream.
-  if (is_early_event_wait(header)) return 0;
+  if (kinds.is_early_event_wait(header)) return 0;
   if (header.order == Order::kStream) {
     const HandleTable::Found found = call.resolve_stream(header.stream);
     // The driver need not learn of this end: Dispatch forgets a stream that was never made.
@@ -111,7 +107,7 @@ int ExecutorState::prepare(Call& call) {
     if (found.result != 0) return found.result;
     call.driver_stream_ = reinterpret_cast<void*>(found.value);
     // A query adds nothing to its stream, so it need not wait for another lane's barrier.
-    if (is_question(call)) return 0;
+    if (kinds.is_query(call)) return 0;
     note_for_context(call);
     const int result = barrier.before(header, call.driver_stream_);
     if (result == 0) note_on_device(call);
@@ -142,7 +138,7 @@ CallOutcome ExecutorState::run_handler(Call& call) {
   if (header.form == Form::kCopyIn) return run_copy_in(call);
   if (header.form == Form::kCopyOut) return run_copy_out(call);
   Handler handler = nullptr;
-  if (is_hot(header.form)) {
+  if (CallKinds::is_hot(header.form)) {
     // Only the form decides, because parse_record() has checked that form's payload.
     if (header.bulk != 0) return CallOutcome::done(kErrorInvalidValue);
     const bool launch = header.form == Form::kLaunch;
@@ -179,7 +175,7 @@ std::uint64_t ExecutorState::bytes_beside_the_log(const Call& call) {
 // Calls that take no longer than waking a helper, or that settle complete work by themselves.
 bool ExecutorState::is_short(const Call& call) const {
   const std::uint16_t code = call.header_.opcode;
-  return is_hot(call.header_.form) || is_question(call) ||
+  return CallKinds::is_hot(call.header_.form) || kinds.is_query(call) ||
          code == options.handlers.stream_synchronize ||
          code == options.handlers.event_synchronize || code == driver_abi::opcode::cuCtxSynchronize;
 }
@@ -238,13 +234,13 @@ CallOutcome ExecutorState::run_unobserved(Call& call) {
 int ExecutorState::follow_with_barrier(const Call& call) {
   using Owed = DeviceBarrier::Owed;
   const RecordHeader& header = call.header_;
-  if (is_early_event_wait(header)) {
+  if (kinds.is_early_event_wait(header)) {
     const int result = barrier.after_event(header, reinterpret_cast<void*>(call.scratch[0]));
     context_streams.given(header.context, barrier.side_of(header.context),
                           [&] { return header.context; });
     return result;
   }
-  const Owed owed = is_early_wait(header) ? Owed::kToContext : Owed::kToLane;
+  const Owed owed = kinds.is_early_wait(header) ? Owed::kToContext : Owed::kToLane;
   return barrier.after(header, call.driver_stream_, owed);
 }
 

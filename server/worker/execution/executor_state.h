@@ -22,6 +22,7 @@
 
 #include "base/brief_spin.h"
 #include "server/bulk/bulk_lanes.h"
+#include "server/worker/execution/call_kinds.h"
 #include "server/worker/execution/client_streams.h"
 #include "server/worker/execution/completions.h"
 #include "server/worker/execution/context_streams.h"
@@ -42,8 +43,6 @@ using protocol::Order;
 using protocol::RecordHeader;
 using protocol::RecordView;
 
-inline bool is_hot(Form form) { return form != Form::kCall && form != Form::kRaw; }
-
 // In tests drivers come and go while threads stay, so each executor has a number of its own.
 std::uint64_t next_executor_id() noexcept;
 
@@ -63,11 +62,6 @@ struct ExecutorState {
 
   // completion_queries.cc
   using EarlyKey = std::optional<std::pair<std::uint32_t, std::uint64_t>>;  // Lane and context.
-  bool is_question(const Call& call) const;
-  bool is_early_wait(const RecordHeader& header) const;
-  bool is_early_event_wait(const RecordHeader& header) const {
-    return is_early_wait(header) && header.opcode == options.handlers.event_synchronize;
-  }
   using OwedEvents = std::vector<DeviceBarrier::OwedEvent>;
   OwedEvents needed_still(const RecordHeader& header);
   bool waits_for_others(const Call& call, const OwedEvents& needed);
@@ -137,7 +131,6 @@ struct ExecutorState {
   void forget_early(const IssueQueue::Item* item);
   bool stream_is_done(void* stream) const;
   void note_for_context(const Call& call);
-  static bool begins_capture(const RecordHeader& header);
   bool may_enter_capture(const RecordHeader& header) const;
   void keep_work_before_capture(const Call& call, std::uint64_t home);
   void keep_work(const Call& call, std::uint64_t home, void* stream);
@@ -163,6 +156,7 @@ struct ExecutorState {
   Observer* const observer = options.observer;  // nullptr: statistics are off.
   const std::uint64_t id = next_executor_id();
 
+  const CallKinds kinds{options.handlers};
   ClientStreams streams{options.driver, handles, id};
 
   std::mutex role;  // Held by the thread that issues. It guards what follows.

@@ -16,8 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-bool is_legacy(const RecordHeader& header) { return header.stream < protocol::kStreamPerThread; }
-
 bool is_free(const RecordHeader& header) { return header.order == Order::kOrderedHost; }
 
 }  // namespace
@@ -27,12 +25,13 @@ bool ExecutorState::cuda_orders(const RecordHeader& later, const RecordHeader& c
   if (later.order == Order::kLane) return false;
   if (later.order != Order::kStream) return (later.flags & protocol::kFlagPassesStreams) == 0;
   if (is_free(copy)) return false;  // A free has no stream.
-  if (is_legacy(later) && is_legacy(copy)) return later.context == copy.context;
-  if (!is_legacy(later) && !is_legacy(copy)) {
+  if (CallKinds::is_legacy(later) && CallKinds::is_legacy(copy))
+    return later.context == copy.context;
+  if (!CallKinds::is_legacy(later) && !CallKinds::is_legacy(copy)) {
     return later.stream == copy.stream && later.stream != protocol::kStreamPerThread;
   }
-  const RecordHeader& named = is_legacy(later) ? copy : later;
-  const RecordHeader& legacy = is_legacy(later) ? later : copy;
+  const RecordHeader& named = CallKinds::is_legacy(later) ? copy : later;
+  const RecordHeader& legacy = CallKinds::is_legacy(later) ? later : copy;
   const IssueQueue::StreamTraits of = streams.traits(named);
   return of.blocking && (of.context == 0 ? named.context : of.context) == legacy.context;
 }
@@ -110,9 +109,10 @@ void ExecutorState::tell_standing() {
     each->reset();
     if (!can_ask || !still_stands(standing)) continue;
     told_of_standing = true;
-    const std::string kind = is_free(standing.copy)         ? "free"
-                             : is_early_wait(standing.copy) ? "wait for a stream or an event"
-                                                            : "synchronous copy to the device";
+    const std::string kind = is_free(standing.copy) ? "free"
+                             : kinds.is_early_wait(standing.copy)
+                                 ? "wait for a stream or an event"
+                                 : "synchronous copy to the device";
     const std::string words =
         "of one thread has waited for " + std::to_string(options.standing_after.count()) +
         " ms behind a " + kind +
