@@ -130,11 +130,15 @@ class Call {
   // The client's handle that this call creates. If the call fails and the client does not wait for
   // it, the client learns from this that the handle is invalid.
   void set_created(std::uint64_t client_handle) noexcept { created_ = client_handle; }
+  // For the answer.
+  const Bytes& reply() const noexcept { return reply_; }
+  std::uint64_t created() const noexcept { return created_; }
 
   // State of the handler from kHeld to its next run, and into `wait`. Zero at first.
   std::array<std::uint64_t, 6> scratch{};
 
  private:
+  friend class CallBulk;
   friend class Executor;
   friend struct ExecutorState;
 

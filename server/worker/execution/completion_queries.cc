@@ -77,7 +77,7 @@ bool ExecutorState::asks_about_queued(const Call& call) const {
 }
 
 void ExecutorState::answer_question(std::unique_ptr<Call> call) {
-  if (asks_about_queued(*call)) return answer(*call, kErrorNotReady);
+  if (asks_about_queued(*call)) return replies.answer(*call, kErrorNotReady);
   const RecordHeader& header = call->header_;
   forget_contexts();
   const bool of_any = header.opcode == options.handlers.event_elapsed_time;
@@ -91,7 +91,7 @@ void ExecutorState::answer_question(std::unique_ptr<Call> call) {
 
 void ExecutorState::ask_the_driver(Call& call) {
   const CallOutcome outcome = run(call);
-  answer(call, outcome.kind == CallOutcome::Kind::kDone ? outcome.result : kErrorUnknown);
+  replies.answer(call, outcome.kind == CallOutcome::Kind::kDone ? outcome.result : kErrorUnknown);
 }
 
 bool ExecutorState::would_end_what_helpers_wait_for(const RecordHeader& header) {
@@ -142,7 +142,7 @@ void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
   };
   if (pool->run(wait).ok()) return;
   end_waiting();
-  answer(*call, kErrorOutOfMemory);
+  replies.answer(*call, kErrorOutOfMemory);
 }
 
 // With the role. Continues queries after their wait, and calls that end an object after theirs.
@@ -153,7 +153,7 @@ void ExecutorState::ask_again() {
     } else if (!kinds.is_query(*call)) {
       finish_awaited(std::make_unique<Call>(std::move(*call)));
     } else if (asks_about_queued(*call)) {
-      answer(*call, kErrorNotReady);
+      replies.answer(*call, kErrorNotReady);
     } else {
       ask_the_driver(*call);
     }

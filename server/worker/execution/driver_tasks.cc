@@ -25,14 +25,12 @@ std::future<void> Executor::settle_aside(void* context) {
   std::future<void> future = settled->get_future();
   const auto task = [state = state_.get(), settled](const DriverFunctions&, int) {
     state->completions.settle();
-    state->run_due();
+    state->replies.run_due();
     settled->set_value();
   };
   return call_driver(context, task) ? std::move(future) : std::future<void>();
 }
 
-std::uint64_t Executor::copies_said() {
-  return state_->bulk == nullptr ? 0 : state_->bulk->out().watermark_said();
-}
+std::uint64_t Executor::copies_said() { return state_->replies.copies_said(); }
 
 }  // namespace gpurun::server

@@ -59,7 +59,7 @@ std::unique_ptr<Call> ExecutorState::keep(Call&& call) {
 // meanwhile.
 bool ExecutorState::soon(const std::function<bool()>& ready) {
   if (waited_briefly.exchange(false, std::memory_order_relaxed)) brief_look.slept({});
-  send_all();
+  replies.send_all();
   return brief_look.wait(ready);
 }
 
@@ -84,9 +84,9 @@ void ExecutorState::park(std::unique_ptr<Call> call, const CallOutcome& outcome)
     if (result == 0) result = run_rest(*shared, wait);
     if (looked) waited_since(begin);
     forget_thread_context();
-    answer(*shared, result);
+    replies.answer(*shared, result);
   });
-  if (!started.ok()) answer(*shared, kErrorOutOfMemory);
+  if (!started.ok()) replies.answer(*shared, kErrorOutOfMemory);
 }
 
 void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome) {
@@ -94,7 +94,7 @@ void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome
     if (outcome.ready == nullptr || !soon([&] { return outcome.ready(*call); })) {
       return park(std::move(call), outcome);
     }
-    return answer(*call, run_rest(*call, outcome.wait));
+    return replies.answer(*call, run_rest(*call, outcome.wait));
   }
   answer_after_stream(std::move(call), outcome.wait);
 }
@@ -103,9 +103,9 @@ void ExecutorState::finish_awaited(std::unique_ptr<Call> call) {
   const CallOutcome outcome = run(*call);
   switch (outcome.kind) {
     case CallOutcome::Kind::kDone:
-      return answer(*call, outcome.result);
+      return replies.answer(*call, outcome.result);
     case CallOutcome::Kind::kHeld:
-      return answer(*call, kErrorUnknown);  // The call has no queue to hold it in.
+      return replies.answer(*call, kErrorUnknown);  // The call has no queue to hold it in.
     case CallOutcome::Kind::kParked:
     case CallOutcome::Kind::kAfterStream:
       return go_on(std::move(call), outcome);
@@ -117,15 +117,15 @@ void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(
   const BriefSpin::Clock::time_point begin = BriefSpin::Clock::now();
   const auto end = [this, shared, wait, begin](int result) {
     waited_since(begin);
-    later([this, shared, wait, result] {
+    replies.later([this, shared, wait, result] {
       const int own = wait(*shared);
-      answer(*shared, result != 0 ? result : own, true);
+      replies.answer(*shared, result != 0 ? result : own, true);
     });
   };
   const int result = completions.after(shared->driver_context_, shared->driver_stream_, end,
                                        Completions::NotifyMode::kAwaited);
   if (result != 0) end(result);
-  run_due();
+  replies.run_due();
 }
 
 // Queues
@@ -170,19 +170,20 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
     const bool wrong =
         outcome.kind == CallOutcome::Kind::kHeld || outcome.kind == CallOutcome::Kind::kAfterStream;
     if (wrong) outcome.result = kErrorUnknown;
-    answer(call, outcome.result);
+    replies.answer(call, outcome.result);
     end();
   });
   if (started.ok()) return;
   end_waiting();
-  answer(*static_cast<Call*>(item->user()), kErrorOutOfMemory);
+  replies.answer(*static_cast<Call*>(item->user()), kErrorOutOfMemory);
   end();
 }
 
 // From now on the device keeps later calls of the client behind the context's work so far.
 void ExecutorState::issue_mark(IssueQueue::Item* item) {
   const RecordHeader& header = static_cast<const Call*>(item->user())->header_;
-  if (const int result = mark_behind_context(header); result != 0) report(header, result, 0);
+  if (const int result = mark_behind_context(header); result != 0)
+    replies.report(header, result, 0);
   forget_early(item);
   queue.finish(item);
 }
@@ -206,7 +207,7 @@ void ExecutorState::issue(IssueQueue::Item* item) {
     case CallOutcome::Kind::kHeld:
       return queue.hold(item);
     case CallOutcome::Kind::kDone:
-      answer(call, outcome.result);
+      replies.answer(call, outcome.result);
       return finish(item);
     case CallOutcome::Kind::kParked:
     case CallOutcome::Kind::kAfterStream: {
@@ -252,7 +253,7 @@ Status ExecutorState::accept(const RecordView& record) {
   call.payload_ = record.payload;
   call.executor_ = &executor;
   if (observer != nullptr) call.decoded_ns_ = Observer::now();
-  expect_bulk(call);
+  call_bulk.expect(call);
   const Order order = record.header.order;
   if (kinds.is_query(call)) {
     ask(std::make_unique<Call>(std::move(call)));
@@ -271,7 +272,7 @@ Status ExecutorState::accept(const RecordView& record) {
   const CallOutcome outcome = run(call);
   switch (outcome.kind) {
     case CallOutcome::Kind::kDone:
-      answer(call, outcome.result);
+      replies.answer(call, outcome.result);
       break;
     case CallOutcome::Kind::kParked:
     case CallOutcome::Kind::kAfterStream:
@@ -279,7 +280,7 @@ Status ExecutorState::accept(const RecordView& record) {
       break;
     case CallOutcome::Kind::kHeld:
       if (order == Order::kImmediate) {
-        answer(call, kErrorUnknown);  // kImmediate has no queue to hold the call in.
+        replies.answer(call, kErrorUnknown);  // kImmediate has no queue to hold the call in.
         break;
       }
       enqueue(keep(std::move(call)));
@@ -296,7 +297,7 @@ Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
     return queued_bytes <= options.queued_bytes_max || turn() || !outbox.failure().ok();
   };
   while (!goes_on()) {
-    send_all();  // The client may wait for these.
+    replies.send_all();  // The client may wait for these.
     completions.attend();
     shrunk.wait(lock);
   }
@@ -323,7 +324,7 @@ void ExecutorState::issue_held(bool look) {
   queue.retry_held();
   pump();
   if (look) tell_standing();
-  send_all();
+  replies.send_all();
   completions.attend();
   shrunk.notify_all();  // Wakes threads that wait for a client that is gone, too.
 }
@@ -364,7 +365,7 @@ Status Executor::accept(std::span<const RecordView> calls) {
       state.completions.attend();
     }
   }
-  state.send_all();
+  state.replies.send_all();
   return state.outbox.failure();
 }
 
@@ -401,17 +402,10 @@ void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context
 EventRegistry& Executor::events() noexcept { return state_->events; }
 void Executor::tell_event_done(const RecordHeader& about, std::uint64_t event,
                                std::uint64_t record) {
-  state_->tell_event_done(about, event, record, 0, false);
+  state_->replies.tell_event_done(about, event, record, 0, false);
 }
 void Executor::tell_work_done(const RecordHeader& about, std::uint64_t ticket) {
-  protocol::ReplyHeader item;
-  item.kind = protocol::ReplyKind::kWorkDone;
-  item.opcode = about.opcode;
-  item.lane = about.lane;
-  item.call_sequence = about.sequence;
-  item.context = about.context;
-  item.subject = ticket;
-  (void)state_->outbox.post(item, ByteView());
+  state_->replies.tell_work_done(about, ticket);
 }
 void Executor::begin_client_turn() noexcept {
   state_->client_turns.fetch_add(1, std::memory_order_acq_rel);
@@ -420,10 +414,9 @@ void Executor::begin_client_turn() noexcept {
 void Executor::end_client_turn() noexcept {
   state_->client_turns.fetch_sub(1, std::memory_order_acq_rel);
 }
-int Executor::want_bytes(const Call& call) { return state_->want_bytes(call); }
+int Executor::want_bytes(const Call& call) { return state_->replies.want_bytes(call); }
 void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {
-  state_->before_reply = before;
-  state_->before_reply_user = user;
+  state_->replies.set_before_reply(before, user);
 }
 void Executor::set_at_end(std::function<void()> at_end) {
   const std::lock_guard lock(state_->end_mutex);
@@ -434,7 +427,7 @@ Status Executor::say(const protocol::ReplyHeader& item, ByteView payload, Saying
                                      : state_->outbox.post(item, payload);
 }
 void Executor::report_failure(const RecordHeader& header, int result) noexcept {
-  state_->report(header, result, 0);
+  state_->replies.report(header, result, 0);
 }
 
 }  // namespace gpurun::server

@@ -129,7 +129,7 @@ CallOutcome ExecutorState::run_hot(Call& call, Handler handler) {
   if (outcome.kind != CallOutcome::Kind::kDone || outcome.result != 0) return outcome;
   const auto capturing = [&] { return is_capturing(options.driver, call.driver_stream_); };
   bound.added(call.driver_context_, call.driver_stream_, capturing);
-  if (call.header_.form == Form::kEventRecord) note_record(call);
+  if (call.header_.form == Form::kEventRecord) replies.note_record(call);
   return outcome;
 }
 
@@ -149,7 +149,7 @@ CallOutcome ExecutorState::run_handler(Call& call) {
   if (handler == nullptr) handler = options.handlers.generic;
   if (handler == nullptr) return CallOutcome::done(kErrorNotSupported);
   bool here = false;
-  const int taken = take_bulk(call, &here);
+  const int taken = call_bulk.take(call, &here);
   if (taken != 0) return CallOutcome::done(taken);
   if (!here) return CallOutcome::held();
   // A wait for a primary context waits for its green contexts, too (manual, green contexts).
@@ -157,19 +157,6 @@ CallOutcome ExecutorState::run_handler(Call& call) {
   const CallOutcome outcome = handler(call);
   forget_thread_context();  // Generated calls may have made another context current.
   return outcome;
-}
-
-// The bytes of the call's transfer in either direction. 0 for a transfer that the call never
-// requested.
-std::uint64_t ExecutorState::bytes_beside_the_log(const Call& call) {
-  const RecordHeader& header = call.header_;
-  if (header.bulk == 0) return 0;
-  if (header.form != Form::kCopyIn && header.form != Form::kCopyOut) {
-    return call.bulk_payload().size();
-  }
-  protocol::CopyPayload copy;
-  std::memcpy(&copy, call.payload_.data(), sizeof copy);
-  return copy.bytes;
 }
 
 // Calls that take no longer than waking a helper, or that settle complete work by themselves.
@@ -182,7 +169,7 @@ bool ExecutorState::is_short(const Call& call) const {
 
 CallOutcome ExecutorState::run(Call& call) {
   // Gathered bytes of copies wait for more copies, or for calls that take no time.
-  if (call.header_.form != Form::kCopyOut) send_gathered();
+  if (call.header_.form != Form::kCopyOut) replies.send_gathered();
   if (!is_short(call)) {
     completions.attend();
     outbox.send();
@@ -195,7 +182,7 @@ CallOutcome ExecutorState::run(Call& call) {
   Observer::Ran ran{call.decoded_ns_, begin, Observer::now()};
   ran.over = outcome.kind != CallOutcome::Kind::kHeld;
   ran.failed = ran.over && outcome.result != 0;
-  const std::uint64_t beside = bytes_beside_the_log(call);
+  const std::uint64_t beside = CallBulk::bytes(call);
   const bool out = call.header_.form == Form::kCopyOut;
   ran.bytes_in = call.header_.bytes + (out ? 0 : beside);
   ran.bytes_out = out ? beside : 0;

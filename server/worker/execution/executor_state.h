@@ -1,6 +1,6 @@
 // ExecutorState: the inside of Executor, which no other file includes.
 //
-// executor.cc issues, executor_run.cc runs one call, executor_reply.cc answers.
+// executor.cc issues, executor_run.cc runs one call, reply_sender.h answers.
 // completion_queries.cc answers calls for which nothing is issued. stall_warning.cc warns of calls
 // that wait for long. registering.cc registers staging memory. driver_tasks.cc runs driver calls
 // for threads of the driver.
@@ -22,6 +22,7 @@
 
 #include "base/brief_spin.h"
 #include "server/bulk/bulk_lanes.h"
+#include "server/worker/execution/call_bulk.h"
 #include "server/worker/execution/call_kinds.h"
 #include "server/worker/execution/client_streams.h"
 #include "server/worker/execution/completions.h"
@@ -32,6 +33,7 @@
 #include "server/worker/execution/executor_inbox.h"
 #include "server/worker/execution/issue_queue.h"
 #include "server/worker/execution/outbox.h"
+#include "server/worker/execution/reply_sender.h"
 #include "server/worker/execution/stream_bound.h"
 #include "server/worker/execution/thread_pool.h"
 #include "server/worker/stats/observer.h"
@@ -50,7 +52,7 @@ struct ExecutorState {
   ExecutorState(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes)
       : executor(owner), options(given), outbox(out), bulk(lanes), barrier(options.driver) {
     completions.set_told([this](Completions::Teller teller) {
-      run_due();
+      replies.run_due();
       // The caller of after() sends after its calls.
       if (teller == Completions::Teller::kHelper) outbox.send();
     });
@@ -99,30 +101,13 @@ struct ExecutorState {
   void context_ended(std::uint64_t context, void* driver_context);
 
   int prepare(Call& call);
-  static std::uint64_t bytes_beside_the_log(const Call& call);
   bool is_short(const Call& call) const;
   CallOutcome run(Call& call);
   CallOutcome run_unobserved(Call& call);
   int follow_with_barrier(const Call& call);
-  void send_gathered();
-  void send_all();
   int run_rest(Call& call, int (*rest)(Call&));
   CallOutcome run_handler(Call& call);
   CallOutcome run_hot(Call& call, Handler handler);
-  void note_record(const Call& call);
-  int want_bytes(const Call& call);
-  void tell_event_done(const RecordHeader& about, std::uint64_t event, std::uint64_t record,
-                       int result, bool settled);
-  // For work that an `ended` of completions finds but must not do itself, since it needs a
-  // watermark. `tells`: it posts a completion notice by itself, and not by answer().
-  void later(std::function<void()> work, bool tells = false);
-  void run_due();
-  void print_first();
-  std::uint64_t watermark(bool settled);
-  // Announces the bulk of the call, so that its bytes need not wait in staging for the call's turn.
-  void expect_bulk(const Call& call);
-  int take_bulk(Call& call, bool* here);
-  void end_bulk(const Call& call, int result);
   void enqueue(std::unique_ptr<Call> call);
   void issue(IssueQueue::Item* item);
   void issue_mark(IssueQueue::Item* item);
@@ -142,9 +127,6 @@ struct ExecutorState {
   // Runs a call that is in no queue any more and that its client waits for.
   void finish_awaited(std::unique_ptr<Call> call);
   void run_ordered_host(IssueQueue::Item* item);
-  // `settled`: completions has already reported the work that is done on the device.
-  void answer(const Call& call, int result, bool settled = false);
-  void report(const RecordHeader& header, int result, std::uint64_t created);
   static std::unique_ptr<Call> keep(Call&& call);
   static std::size_t cost(const Call& call);
 
@@ -193,19 +175,12 @@ struct ExecutorState {
 
   ExecutorInbox inbox;
 
-  std::mutex due_mutex;
-  struct Due {
-    std::function<void()> work;
-    bool tells;
-  };
-  std::vector<Due> due;  // Guarded by due_mutex.
-
   std::optional<HelperThreadPool> pool{std::in_place};
   Completions completions{options.driver, *pool, id};
   StreamBound bound{options.launch_depth, completions};
   EventRegistry events;
-  void (*before_reply)(void* user) = nullptr;
-  void* before_reply_user = nullptr;
+  CallBulk call_bulk{bulk};
+  ReplySender replies{options, outbox, bulk, call_bulk, completions, events};
   std::mutex end_mutex;
   std::function<void()> at_end;  // Guarded by end_mutex.
   std::thread thread;

@@ -1,0 +1,32 @@
+// CallBulk: the bytes of a call that travel beside the log, in either direction.
+//
+// The executor's role, except end(), which any thread that answers the call may use.
+#pragma once
+
+#include <cstdint>
+
+#include "server/bulk/bulk_lanes.h"
+#include "server/worker/execution/call.h"
+
+namespace gpurun::server {
+
+class CallBulk {
+ public:
+  // nullptr: calls with bulk are not supported. Borrows the lanes.
+  explicit CallBulk(BulkLanes* lanes) : lanes_(lanes) {}
+
+  // Announces the bulk of the call, so that its bytes need not wait in staging for the call's turn.
+  void expect(const Call& call);
+  // Takes the payload beside the log. Returns 0 or the CUresult. `here` is false if it has not come
+  // yet.
+  int take(Call& call, bool* here);
+  // Ends what the call did not consume or deliver.
+  void end(const Call& call, int result);
+  // The bytes of the call's transfer. 0 for a transfer that the call never requested.
+  static std::uint64_t bytes(const Call& call);
+
+ private:
+  BulkLanes* const lanes_;
+};
+
+}  // namespace gpurun::server
