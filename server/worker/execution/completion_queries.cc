@@ -21,16 +21,14 @@ constexpr std::uint32_t kAllLanes = ~std::uint32_t{0};  // In place of a lane.
 
 // Returns the events behind calls that were answered early and may still need what this call ends.
 // A free that is awaited is answered behind its own mark.
-ExecutorState::OwedEvents ExecutorState::needed_still(const RecordHeader& header) {
+DeviceOrder::OwedEvents ExecutorState::needed_still(const RecordHeader& header) {
   const bool marked =
       header.order == Order::kOrderedHost && (header.flags & protocol::kFlagBarrier) != 0;
   if (marked && (header.flags & protocol::kFlagFence) != 0) {
-    forget_contexts();
-    return barrier.owed_to(header.lane, header.context, header.sequence + 1);
+    return order.owed_to(header.lane, header.context, header.sequence + 1);
   }
   if (!kinds.ends_object(header)) return {};
-  forget_contexts();
-  return barrier.owed_to(header.lane, 0, header.sequence);
+  return order.owed_to(header.lane, 0, header.sequence);
 }
 
 // The key of a call that CUDA completes before it returns, and that was answered early.
@@ -79,9 +77,8 @@ bool ExecutorState::asks_about_queued(const Call& call) const {
 void ExecutorState::answer_question(std::unique_ptr<Call> call) {
   if (asks_about_queued(*call)) return replies.answer(*call, kErrorNotReady);
   const RecordHeader& header = call->header_;
-  forget_contexts();
   const bool of_any = header.opcode == options.handlers.event_elapsed_time;
-  OwedEvents owed = barrier.owed_to(header.lane, of_any ? 0 : header.context, header.sequence);
+  OwedEvents owed = order.owed_to(header.lane, of_any ? 0 : header.context, header.sequence);
   if (!owed.empty()) {
     note_question(header);
     return ask_behind(keep(std::move(*call)), std::move(owed));

@@ -182,7 +182,7 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
 // From now on the device keeps later calls of the client behind the context's work so far.
 void ExecutorState::issue_mark(IssueQueue::Item* item) {
   const RecordHeader& header = static_cast<const Call*>(item->user())->header_;
-  if (const int result = mark_behind_context(header); result != 0)
+  if (const int result = order.mark_behind_context(header); result != 0)
     replies.report(header, result, 0);
   forget_early(item);
   queue.finish(item);
@@ -218,15 +218,6 @@ void ExecutorState::issue(IssueQueue::Item* item) {
   }
 }
 
-// Forgets the state of contexts that have ended.
-void ExecutorState::forget_contexts() {
-  for (const std::uint64_t context : inbox.take_ended_contexts()) {
-    barrier.forget(context);
-    context_streams.forget(context);
-    std::erase_if(captures, [&](const auto& each) { return each.second == context; });
-  }
-}
-
 void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
   forget_all_thread_contexts();
   completions.forget(driver_context);
@@ -254,13 +245,12 @@ Status ExecutorState::accept(const RecordView& record) {
   call.executor_ = &executor;
   if (observer != nullptr) call.decoded_ns_ = Observer::now();
   call_bulk.expect(call);
-  const Order order = record.header.order;
   if (kinds.is_query(call)) {
     ask(std::make_unique<Call>(std::move(call)));
     return {};
   }
-  const bool at_once =
-      order == Order::kImmediate || (queue.empty() && order != Order::kOrderedHost);
+  const bool at_once = record.header.order == Order::kImmediate ||
+                       (queue.empty() && record.header.order != Order::kOrderedHost);
   if (!at_once) {
     enqueue(keep(std::move(call)));
     return {};
@@ -279,7 +269,7 @@ Status ExecutorState::accept(const RecordView& record) {
       go_on(keep(std::move(call)), outcome);
       break;
     case CallOutcome::Kind::kHeld:
-      if (order == Order::kImmediate) {
+      if (record.header.order == Order::kImmediate) {
         replies.answer(call, kErrorUnknown);  // kImmediate has no queue to hold the call in.
         break;
       }
@@ -385,15 +375,14 @@ void Executor::received(std::size_t records, std::size_t bytes) noexcept {
 }
 void Executor::idle() { state_->completions.attend(); }
 bool Executor::context_is_known(const Call& call) {
-  return state_->context_streams.is_known(call.header().context);
+  return state_->order.context_is_known(call.header().context);
 }
 void Executor::begin_context_wait(const Call& call) {
-  state_->context_streams.begin_wait(call.header().context);
+  state_->order.begin_context_wait(call.header().context);
 }
-void Executor::end_context_wait() { state_->context_streams.end_wait(); }
+void Executor::end_context_wait() { state_->order.end_context_wait(); }
 bool Executor::context_is_done(const Call& call) {
-  return state_->context_streams.done(
-      call.header().context, [this](void* stream) { return state_->stream_is_done(stream); });
+  return state_->order.context_is_done(call.header().context);
 }
 Completions& Executor::completions() noexcept { return state_->completions; }
 void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context) {

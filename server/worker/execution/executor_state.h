@@ -26,8 +26,7 @@
 #include "server/worker/execution/call_kinds.h"
 #include "server/worker/execution/client_streams.h"
 #include "server/worker/execution/completions.h"
-#include "server/worker/execution/context_streams.h"
-#include "server/worker/execution/device_barrier.h"
+#include "server/worker/execution/device_order.h"
 #include "server/worker/execution/event_registry.h"
 #include "server/worker/execution/executor.h"
 #include "server/worker/execution/executor_inbox.h"
@@ -50,7 +49,7 @@ std::uint64_t next_executor_id() noexcept;
 
 struct ExecutorState {
   ExecutorState(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes)
-      : executor(owner), options(given), outbox(out), bulk(lanes), barrier(options.driver) {
+      : executor(owner), options(given), outbox(out), bulk(lanes) {
     completions.set_told([this](Completions::Teller teller) {
       replies.run_due();
       // The caller of after() sends after its calls.
@@ -64,7 +63,7 @@ struct ExecutorState {
 
   // completion_queries.cc
   using EarlyKey = std::optional<std::pair<std::uint32_t, std::uint64_t>>;  // Lane and context.
-  using OwedEvents = std::vector<DeviceBarrier::OwedEvent>;
+  using OwedEvents = DeviceOrder::OwedEvents;
   OwedEvents needed_still(const RecordHeader& header);
   bool waits_for_others(const Call& call, const OwedEvents& needed);
   bool would_end_what_helpers_wait_for(const RecordHeader& header);
@@ -97,28 +96,20 @@ struct ExecutorState {
   void pump();
   void serve();
   void issue_held(bool look);
-  void forget_contexts();
   void context_ended(std::uint64_t context, void* driver_context);
 
   int prepare(Call& call);
   bool is_short(const Call& call) const;
   CallOutcome run(Call& call);
   CallOutcome run_unobserved(Call& call);
-  int follow_with_barrier(const Call& call);
   int run_rest(Call& call, int (*rest)(Call&));
   CallOutcome run_handler(Call& call);
   CallOutcome run_hot(Call& call, Handler handler);
   void enqueue(std::unique_ptr<Call> call);
   void issue(IssueQueue::Item* item);
   void issue_mark(IssueQueue::Item* item);
-  int mark_behind_context(const RecordHeader& header);
   void finish(IssueQueue::Item* item);
   void forget_early(const IssueQueue::Item* item);
-  bool stream_is_done(void* stream) const;
-  void note_for_context(const Call& call);
-  bool may_enter_capture(const RecordHeader& header) const;
-  void keep_work_before_capture(const Call& call, std::uint64_t home);
-  void keep_work(const Call& call, std::uint64_t home, void* stream);
   bool soon(const std::function<bool()>& ready);
   void waited_since(std::chrono::steady_clock::time_point begin) noexcept;
   void park(std::unique_ptr<Call> call, const CallOutcome& outcome);
@@ -139,7 +130,9 @@ struct ExecutorState {
   const std::uint64_t id = next_executor_id();
 
   const CallKinds kinds{options.handlers};
+  ExecutorInbox inbox;
   ClientStreams streams{options.driver, handles, id};
+  DeviceOrder order{options.driver, kinds, handles, streams, inbox, id};  // With the role.
 
   std::mutex role;  // Held by the thread that issues. It guards what follows.
   std::condition_variable shrunk;
@@ -150,10 +143,6 @@ struct ExecutorState {
   // For each lane, the last call of each kind that is not issued. See early_key().
   std::map<std::pair<std::uint32_t, std::uint64_t>, IssueQueue::Item*> early;
   std::atomic<std::size_t> client_turns{0};
-  DeviceBarrier barrier;
-  ContextStreams context_streams;
-  // The driver's streams in which a capture was begun and may not have ended, with their contexts.
-  std::unordered_map<void*, std::uint64_t> captures;
   struct Standing {
     RecordHeader call;
     RecordHeader copy;      // Answered early.
@@ -172,8 +161,6 @@ struct ExecutorState {
   std::mutex helpers_mutex;
   std::condition_variable helpers_done;
   int helpers_waiting = 0;  // Guarded by helpers_mutex.
-
-  ExecutorInbox inbox;
 
   std::optional<HelperThreadPool> pool{std::in_place};
   Completions completions{options.driver, *pool, id};

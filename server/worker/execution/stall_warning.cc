@@ -37,25 +37,25 @@ bool ExecutorState::cuda_orders(const RecordHeader& later, const RecordHeader& c
 }
 
 bool ExecutorState::may_note_on_device(const RecordHeader& header) {
-  const DeviceBarrier::Pending* const copy = barrier.pending();
+  const DeviceBarrier::Pending* const copy = order.barrier().pending();
   if (copy == nullptr || copy->call.lane == header.lane || told_of_standing) return false;
-  if (options.standing_after.count() == 0 || copy->event == barrier.kept()) return false;
+  if (options.standing_after.count() == 0 || copy->event == order.barrier().kept()) return false;
   return !on_device.has_value() || !still_stands(*on_device);
 }
 
 void ExecutorState::keep_on_device(const RecordHeader& header) {
-  const DeviceBarrier::Pending& copy = *barrier.pending();
-  barrier.keep(copy.event);
+  const DeviceBarrier::Pending& copy = *order.barrier().pending();
+  order.barrier().keep(copy.event);
   on_device = Standing{header, copy.call, copy.event, Clock::now()};
   inbox.wake_at(on_device->since + options.standing_after);
 }
 
-// `call` is about to be issued behind the barrier.
+// `call` is about to be issued behind the order.barrier().
 void ExecutorState::note_on_device(const Call& call) {
   if (!may_note_on_device(call.header_) || is_capturing(options.driver, call.driver_stream_)) {
     return;
   }
-  const DeviceBarrier::Pending& copy = *barrier.pending();
+  const DeviceBarrier::Pending& copy = *order.barrier().pending();
   const bool own_work =  // The call's own stream has the work that the free waits for.
       std::find(copy.streams.begin(), copy.streams.end(), call.driver_stream_) !=
       copy.streams.end();
@@ -67,7 +67,8 @@ void ExecutorState::note_on_device(const Call& call) {
 
 // A query waits behind a free of another lane.
 void ExecutorState::note_question(const RecordHeader& header) {
-  if (may_note_on_device(header) && is_free(barrier.pending()->call)) keep_on_device(header);
+  if (may_note_on_device(header) && is_free(order.barrier().pending()->call))
+    keep_on_device(header);
 }
 
 // `header` is about to be queued.
@@ -87,13 +88,13 @@ bool ExecutorState::still_stands(const Standing& standing) {
     return is_free(standing.copy) ? queue.has_mark(standing.copy.sequence)
                                   : queue.has(standing.copy.sequence);
   }
-  return barrier.kept() == standing.event &&
+  return order.barrier().kept() == standing.event &&
          options.driver.cuEventQuery(standing.event) == kErrorNotReady;
 }
 
 // Runs on the thread of held queues, at the time that inbox.wake_at() set.
 void ExecutorState::tell_standing() {
-  forget_contexts();
+  order.forget_contexts();
   for (std::optional<Standing>* const each : {&on_device, &in_queue}) {
     if (!each->has_value() || told_of_standing) continue;
     const Standing standing = **each;
