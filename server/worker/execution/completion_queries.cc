@@ -92,9 +92,7 @@ void ExecutorState::ask_the_driver(Call& call) {
 }
 
 bool ExecutorState::would_end_what_helpers_wait_for(const RecordHeader& header) {
-  if (!kinds.ends_context(header)) return false;
-  const std::lock_guard lock(helpers_mutex);
-  return helpers_waiting != 0;
+  return kinds.ends_context(header) && tasks.any();
 }
 
 // The call ends an object and has to wait for others. No other call waits for it meanwhile.
@@ -102,43 +100,19 @@ bool ExecutorState::waits_for_others(const Call& call, const OwedEvents& needed)
   return call.awaited() && (!needed.empty() || would_end_what_helpers_wait_for(call.header_));
 }
 
-void ExecutorState::begin_waiting() {
-  const std::lock_guard lock(helpers_mutex);
-  ++helpers_waiting;
-}
-
-void ExecutorState::end_waiting() {
-  const std::lock_guard lock(helpers_mutex);
-  --helpers_waiting;
-  helpers_done.notify_all();
-}
-
-// On a helper thread, until the events are complete. The device's next call reports a failure.
-void ExecutorState::wait_for(const OwedEvents& owed) {
-  for (const DeviceBarrier::OwedEvent& each : owed) {
-    const HandleTable::Found context = handles.find(each.context, HandleKind::kContext);
-    if (context.result != 0) continue;  // The context has ended together with the event.
-    if (enter_context(options.driver, id, reinterpret_cast<void*>(context.value)) != 0) continue;
-    (void)options.driver.cuEventSynchronize(each.event);
-  }
-}
-
 // Waits on a helper thread, because the lane waits for the answer. It waits only once: calls of
 // other lanes that are answered early meanwhile were not made before this call.
 void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
   const bool ends_context = kinds.ends_context(call->header_);
-  begin_waiting();
+  tasks.begin();
   const auto wait = [this, call, ends_context, owed = std::move(owed)] {
-    wait_for(owed);
-    end_waiting();
-    if (ends_context) {
-      std::unique_lock lock(helpers_mutex);
-      helpers_done.wait(lock, [this] { return helpers_waiting == 0; });
-    }
+    tasks.wait_for(owed);
+    tasks.end();
+    if (ends_context) tasks.wait_for_none();
     inbox.put_waited(call);
   };
   if (pool->run(wait).ok()) return;
-  end_waiting();
+  tasks.end();
   replies.answer(*call, kErrorOutOfMemory);
 }
 

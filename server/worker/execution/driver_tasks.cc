@@ -1,36 +1,51 @@
-// Driver calls on a helper thread, for callers that must not call the driver or must not block.
-// These are mostly threads of the driver.
-#include <memory>
+// DriverTasks: a count of helpers, and the waits for it.
+#include "server/worker/execution/driver_tasks.h"
+
 #include <utility>
 
-#include "server/worker/execution/executor_state.h"
 #include "server/worker/execution/thread_context.h"
 
 namespace gpurun::server {
 
-bool Executor::call_driver(void* context, DriverTask task) {
-  state_->begin_waiting();
-  const Status begun = state_->pool->run([state = state_.get(), context, task = std::move(task)] {
-    task(state->options.driver, enter_context(state->options.driver, state->id, context));
+bool DriverTasks::run(void* context, DriverTask task) {
+  begin();
+  const Status begun = pool_.run([this, context, task = std::move(task)] {
+    task(driver_, enter_context(driver_, owner_, context));
     forget_thread_context();
-    state->end_waiting();
+    end();
   });
-  if (!begun.ok()) state_->end_waiting();
+  if (!begun.ok()) end();
   return begun.ok();
 }
 
-std::future<void> Executor::settle_aside(void* context) {
-  if (state_->bulk == nullptr || !state_->bulk->out().numbering_due()) return {};
-  const auto settled = std::make_shared<std::promise<void>>();
-  std::future<void> future = settled->get_future();
-  const auto task = [state = state_.get(), settled](const DriverFunctions&, int) {
-    state->completions.settle();
-    state->replies.run_due();
-    settled->set_value();
-  };
-  return call_driver(context, task) ? std::move(future) : std::future<void>();
+void DriverTasks::begin() {
+  const std::lock_guard lock(mutex_);
+  ++helpers_;
 }
 
-std::uint64_t Executor::copies_said() { return state_->replies.copies_said(); }
+void DriverTasks::end() {
+  const std::lock_guard lock(mutex_);
+  --helpers_;
+  none_.notify_all();
+}
+
+bool DriverTasks::any() const {
+  const std::lock_guard lock(mutex_);
+  return helpers_ != 0;
+}
+
+void DriverTasks::wait_for_none() {
+  std::unique_lock lock(mutex_);
+  none_.wait(lock, [this] { return helpers_ == 0; });
+}
+
+void DriverTasks::wait_for(const DeviceOrder::OwedEvents& owed) {
+  for (const DeviceBarrier::OwedEvent& each : owed) {
+    const HandleTable::Found context = handles_.find(each.context, HandleKind::kContext);
+    if (context.result != 0) continue;  // The context has ended together with the event.
+    if (enter_context(driver_, owner_, reinterpret_cast<void*>(context.value)) != 0) continue;
+    (void)driver_.cuEventSynchronize(each.event);
+  }
+}
 
 }  // namespace gpurun::server

@@ -159,11 +159,11 @@ void ExecutorState::finish(IssueQueue::Item* item) {
 void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
   const auto end = [this, item] { inbox.put_ended(item); };
   OwedEvents needed = needed_still(static_cast<Call*>(item->user())->header_);
-  begin_waiting();
+  tasks.begin();
   const Status started = pool->run([this, item, end, needed = std::move(needed)] {
     Call& call = *static_cast<Call*>(item->user());
-    wait_for(needed);
-    end_waiting();
+    tasks.wait_for(needed);
+    tasks.end();
     CallOutcome outcome = run(call);
     if (outcome.kind == CallOutcome::Kind::kParked) outcome.result = run_rest(call, outcome.wait);
     // Such a call may block in the driver itself, so there is nothing to hold it for.
@@ -174,7 +174,7 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
     end();
   });
   if (started.ok()) return;
-  end_waiting();
+  tasks.end();
   replies.answer(*static_cast<Call*>(item->user()), kErrorOutOfMemory);
   end();
 }
@@ -359,6 +359,22 @@ Status Executor::accept(std::span<const RecordView> calls) {
   return state.outbox.failure();
 }
 
+bool Executor::call_driver(void* context, DriverTask task) {
+  return state_->tasks.run(context, std::move(task));
+}
+
+std::future<void> Executor::settle_aside(void* context) {
+  if (state_->bulk == nullptr || !state_->bulk->out().numbering_due()) return {};
+  const auto settled = std::make_shared<std::promise<void>>();
+  std::future<void> future = settled->get_future();
+  const auto task = [state = state_.get(), settled](const DriverFunctions&, int) {
+    state->completions.settle();
+    state->replies.run_due();
+    settled->set_value();
+  };
+  return call_driver(context, task) ? std::move(future) : std::future<void>();
+}
+
 void Executor::wake() noexcept { state_->inbox.wake(); }
 
 void Executor::go_on() noexcept {
@@ -403,6 +419,7 @@ void Executor::begin_client_turn() noexcept {
 void Executor::end_client_turn() noexcept {
   state_->client_turns.fetch_sub(1, std::memory_order_acq_rel);
 }
+std::uint64_t Executor::copies_said() { return state_->replies.copies_said(); }
 int Executor::want_bytes(const Call& call) { return state_->replies.want_bytes(call); }
 void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {
   state_->replies.set_before_reply(before, user);

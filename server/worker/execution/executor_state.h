@@ -27,6 +27,7 @@
 #include "server/worker/execution/client_streams.h"
 #include "server/worker/execution/completions.h"
 #include "server/worker/execution/device_order.h"
+#include "server/worker/execution/driver_tasks.h"
 #include "server/worker/execution/event_registry.h"
 #include "server/worker/execution/executor.h"
 #include "server/worker/execution/executor_inbox.h"
@@ -73,9 +74,6 @@ struct ExecutorState {
   void answer_question(std::unique_ptr<Call> call);
   void ask_the_driver(Call& call);
   void ask_behind(std::shared_ptr<Call> call, OwedEvents owed);
-  void begin_waiting();
-  void wait_for(const OwedEvents& owed);
-  void end_waiting();
   void ask_again();
 
   // registering.cc
@@ -156,13 +154,8 @@ struct ExecutorState {
   BriefSpin brief_look;
   std::atomic<bool> waited_briefly{false};  // A helper has, since the last brief_look.
 
-  // Helpers in wait_for(), on their way there (begun with the role), or in call_driver(). No
-  // context ends meanwhile.
-  std::mutex helpers_mutex;
-  std::condition_variable helpers_done;
-  int helpers_waiting = 0;  // Guarded by helpers_mutex.
-
   std::optional<HelperThreadPool> pool{std::in_place};
+  DriverTasks tasks{options.driver, handles, *pool, id};
   Completions completions{options.driver, *pool, id};
   StreamBound bound{options.launch_depth, completions};
   EventRegistry events;
