@@ -420,6 +420,13 @@ void Executor::end_client_turn() noexcept {
   state_->client_turns.fetch_sub(1, std::memory_order_acq_rel);
 }
 std::uint64_t Executor::copies_said() { return state_->replies.copies_said(); }
+void Executor::register_ahead(const Call& call, Staging& staging, std::uint64_t bytes) {
+  state_->registration.begin(call, staging, bytes);
+}
+bool Executor::may_use(const Call& call, Staging& staging, const std::byte* slot,
+                       std::uint64_t bytes) {
+  return state_->registration.may_use(call, staging, slot, bytes);
+}
 int Executor::want_bytes(const Call& call) { return state_->replies.want_bytes(call); }
 void Executor::set_before_reply(void (*before)(void* user), void* user) noexcept {
   state_->replies.set_before_reply(before, user);

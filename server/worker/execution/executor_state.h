@@ -34,6 +34,7 @@
 #include "server/worker/execution/issue_queue.h"
 #include "server/worker/execution/outbox.h"
 #include "server/worker/execution/reply_sender.h"
+#include "server/worker/execution/staging_registration.h"
 #include "server/worker/execution/stream_bound.h"
 #include "server/worker/execution/thread_pool.h"
 #include "server/worker/stats/observer.h"
@@ -75,10 +76,6 @@ struct ExecutorState {
   void ask_the_driver(Call& call);
   void ask_behind(std::shared_ptr<Call> call, OwedEvents owed);
   void ask_again();
-
-  // registering.cc
-  void register_ahead(const Call& call, Staging& staging, std::uint64_t bytes);
-  void register_parts(Staging& staging, void* context);
 
   // stall_warning.cc
   struct Standing;
@@ -149,13 +146,13 @@ struct ExecutorState {
   };
   std::optional<Standing> on_device, in_queue;  // The first of each that may still wait.
   bool told_of_standing = false;
-  std::atomic<bool> told_of_refusal{false};  // A refused registration was reported.
 
   BriefSpin brief_look;
   std::atomic<bool> waited_briefly{false};  // A helper has, since the last brief_look.
 
   std::optional<HelperThreadPool> pool{std::in_place};
   DriverTasks tasks{options.driver, handles, *pool, id};
+  StagingRegistration registration{options.driver, *pool, inbox, id};
   Completions completions{options.driver, *pool, id};
   StreamBound bound{options.launch_depth, completions};
   EventRegistry events;
