@@ -110,6 +110,9 @@ class Call {
   // client, waits for them, and makes them bulk_payload(). Returns 0 or the CUresult.
   int fetch_bulk();
 
+  // Copies the payload of a call that outlives its frame.
+  static std::unique_ptr<Call> keep(Call&& call);
+
   // The driver's context of header().context, current on this thread. nullptr for context 0.
   void* driver_context() const noexcept { return driver_context_; }
   // The driver's stream of header().stream (kStream calls).

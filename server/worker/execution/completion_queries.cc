@@ -12,12 +12,6 @@
 #include "server/worker/execution/thread_context.h"
 
 namespace gpurun::server {
-namespace {
-
-constexpr std::uint64_t kBarriers = ~std::uint64_t{0};  // In place of a context.
-constexpr std::uint32_t kAllLanes = ~std::uint32_t{0};  // In place of a lane.
-
-}  // namespace
 
 // Returns the events behind calls that were answered early and may still need what this call ends.
 // A free that is awaited is answered behind its own mark.
@@ -31,47 +25,21 @@ DeviceOrder::OwedEvents ExecutorState::needed_still(const RecordHeader& header) 
   return order.owed_to(header.lane, 0, header.sequence);
 }
 
-// The key of a call that CUDA completes before it returns, and that was answered early.
-ExecutorState::EarlyKey ExecutorState::early_key(const RecordHeader& header) const {
-  if ((header.flags & protocol::kFlagFence) != 0) return {};
-  const bool is_barrier = (header.flags & protocol::kFlagBarrier) != 0;
-  const bool copy = header.order == Order::kStream && is_barrier;
-  const bool marked = header.order == Order::kOrderedHost && is_barrier;
-  const bool frees = header.order == Order::kOrderedHost && header.opcode != 0 &&
-                     header.opcode == options.handlers.memory_free;
-  if (!copy && !marked && !frees) return {};
-  // Each barrier follows the one before, so the last one suffices.
-  if (marked || kinds.is_early_wait(header)) return std::pair{kAllLanes, header.context};
-  return std::pair{header.lane, copy ? kBarriers : header.context};
-}
-
 void ExecutorState::ask(std::unique_ptr<Call> call) {
-  const RecordHeader header = call->header_;
-  std::vector<IssueQueue::Item*> before;
-  for (auto at = early.lower_bound({header.lane, 0});
-       at != early.end() && at->first.first == header.lane; ++at) {
-    before.push_back(at->second);
-  }
-  // Includes all contexts: they are issued soon, and elapsed time may be queried with any context
-  // current.
-  for (auto at = early.lower_bound({kAllLanes, 0}); at != early.end(); ++at) {
-    before.push_back(at->second);
-  }
-  if (before.empty()) return answer_question(std::move(call));
-  queued_bytes += cost(*call);
-  queue.push_behind(header.sequence, before, keep(std::move(*call)).release());
+  if (!queued.push_behind_early(call)) answer_question(std::move(call));
 }
 
 // True if some of what the query is about has not been issued.
 bool ExecutorState::asks_about_queued(const Call& call) const {
   const RecordHeader& header = call.header_;
-  if (header.opcode == options.handlers.event_query) return queue.has_writer_of(header.subject);
+  if (header.opcode == options.handlers.event_query)
+    return queued.queue().has_writer_of(header.subject);
   if (header.opcode == options.handlers.event_elapsed_time) {
     const std::array<std::uint64_t, 2> two = options.handlers.events_of_elapsed_time(call);
-    return queue.has_writer_of(two[0]) || queue.has_writer_of(two[1]);
+    return queued.queue().has_writer_of(two[0]) || queued.queue().has_writer_of(two[1]);
   }
-  return CallKinds::is_legacy(header) ? queue.has_legacy_work(header.context)
-                                      : queue.has_queue_of(header);
+  return CallKinds::is_legacy(header) ? queued.queue().has_legacy_work(header.context)
+                                      : queued.queue().has_queue_of(header);
 }
 
 void ExecutorState::answer_question(std::unique_ptr<Call> call) {
@@ -81,7 +49,7 @@ void ExecutorState::answer_question(std::unique_ptr<Call> call) {
   OwedEvents owed = order.owed_to(header.lane, of_any ? 0 : header.context, header.sequence);
   if (!owed.empty()) {
     note_question(header);
-    return ask_behind(keep(std::move(*call)), std::move(owed));
+    return ask_behind(Call::keep(std::move(*call)), std::move(owed));
   }
   ask_the_driver(*call);
 }

@@ -12,8 +12,6 @@
 namespace gpurun::server {
 namespace {
 
-// The approximate cost of a queued call besides its record.
-constexpr std::size_t kCallBytes = 1024;
 // Completions that are mostly asked for at once get their helpers after this many further calls.
 constexpr unsigned kCallsUnattendedMax = 16;
 
@@ -46,8 +44,7 @@ MutableBytes Call::reserve_reply(std::size_t byte_count) {
 }
 void Call::set_reply(ByteView bytes) { reply_.assign(bytes.begin(), bytes.end()); }
 
-// Copies the payload of a call that outlives its frame.
-std::unique_ptr<Call> ExecutorState::keep(Call&& call) {
+std::unique_ptr<Call> Call::Call::keep(Call&& call) {
   auto kept = std::make_unique<Call>(std::move(call));
   if (kept->owned_.empty()) kept->owned_.assign(kept->payload_.begin(), kept->payload_.end());
   kept->payload_ = kept->owned_;
@@ -128,40 +125,17 @@ void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(
   replies.run_due();
 }
 
-// Queues
-
-std::size_t ExecutorState::cost(const Call& call) { return call.header_.bytes + kCallBytes; }
-
 void ExecutorState::enqueue(std::unique_ptr<Call> call) {
-  queued_bytes += cost(*call);
-  const RecordHeader header = call->header_;
-  note_in_queue(header);
-  IssueQueue::Item* item = queue.push(header, streams.traits(header), call.release());
-  if (queue.has_mark(header.sequence)) item = queue.barrier();
-  if (const EarlyKey key = early_key(header)) early[*key] = item;
-}
-
-void ExecutorState::forget_early(const IssueQueue::Item* item) {
-  const EarlyKey key = early_key(static_cast<const Call*>(item->user())->header_);
-  if (!key) return;
-  const auto found = early.find(*key);
-  if (found != early.end() && found->second == item) early.erase(found);
-}
-
-void ExecutorState::finish(IssueQueue::Item* item) {
-  const std::unique_ptr<Call> call(static_cast<Call*>(item->user()));
-  queued_bytes -= cost(*call);
-  forget_early(item);
-  queue.finish(item);
-  shrunk.notify_all();
+  note_in_queue(call->header_);
+  queued.push(std::move(call));
 }
 
 void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
   const auto end = [this, item] { inbox.put_ended(item); };
-  OwedEvents needed = needed_still(static_cast<Call*>(item->user())->header_);
+  OwedEvents needed = needed_still(QueuedCalls::call_of(item).header_);
   tasks.begin();
   const Status started = pool->run([this, item, end, needed = std::move(needed)] {
-    Call& call = *static_cast<Call*>(item->user());
+    Call& call = QueuedCalls::call_of(item);
     tasks.wait_for(needed);
     tasks.end();
     CallOutcome outcome = run(call);
@@ -175,44 +149,43 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
   });
   if (started.ok()) return;
   tasks.end();
-  replies.answer(*static_cast<Call*>(item->user()), kErrorOutOfMemory);
+  replies.answer(QueuedCalls::call_of(item), kErrorOutOfMemory);
   end();
 }
 
 // From now on the device keeps later calls of the client behind the context's work so far.
 void ExecutorState::issue_mark(IssueQueue::Item* item) {
-  const RecordHeader& header = static_cast<const Call*>(item->user())->header_;
+  const RecordHeader& header = QueuedCalls::call_of(item).header_;
   if (const int result = order.mark_behind_context(header); result != 0)
     replies.report(header, result, 0);
-  forget_early(item);
-  queue.finish(item);
+  queued.finish_mark(item);
 }
 
 void ExecutorState::issue(IssueQueue::Item* item) {
   if (item->is_mark()) return issue_mark(item);
-  Call& call = *static_cast<Call*>(item->user());
+  Call& call = QueuedCalls::call_of(item);
   if (call.header_.order == Order::kOrderedHost) return run_ordered_host(item);
   if (kinds.is_query(call)) {
     auto question = std::make_unique<Call>(std::move(call));
-    finish(item);
+    queued.finish(item);
     return answer_question(std::move(question));
   }
   if (OwedEvents needed = needed_still(call.header_); waits_for_others(call, needed)) {
     auto waiting = std::make_shared<Call>(std::move(call));
-    finish(item);
+    queued.finish(item);
     return ask_behind(std::move(waiting), std::move(needed));
   }
   const CallOutcome outcome = run(call);
   switch (outcome.kind) {
     case CallOutcome::Kind::kHeld:
-      return queue.hold(item);
+      return queued.hold(item);
     case CallOutcome::Kind::kDone:
       replies.answer(call, outcome.result);
-      return finish(item);
+      return queued.finish(item);
     case CallOutcome::Kind::kParked:
     case CallOutcome::Kind::kAfterStream: {
       auto waiting = std::make_unique<Call>(std::move(call));
-      finish(item);
+      queued.finish(item);
       return go_on(std::move(waiting), outcome);
     }
   }
@@ -230,9 +203,9 @@ void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
 }
 
 void ExecutorState::pump() {
-  inbox.for_each_ended([this](IssueQueue::Item* item) { finish(item); });
+  inbox.for_each_ended([this](IssueQueue::Item* item) { queued.finish(item); });
   ask_again();
-  while (IssueQueue::Item* item = queue.take()) issue(item);
+  while (IssueQueue::Item* item = queued.take()) issue(item);
 }
 
 Status ExecutorState::accept(const RecordView& record) {
@@ -250,13 +223,13 @@ Status ExecutorState::accept(const RecordView& record) {
     return {};
   }
   const bool at_once = record.header.order == Order::kImmediate ||
-                       (queue.empty() && record.header.order != Order::kOrderedHost);
+                       (queued.queue().empty() && record.header.order != Order::kOrderedHost);
   if (!at_once) {
-    enqueue(keep(std::move(call)));
+    enqueue(Call::keep(std::move(call)));
     return {};
   }
   if (OwedEvents needed = needed_still(call.header_); waits_for_others(call, needed)) {
-    ask_behind(keep(std::move(call)), std::move(needed));
+    ask_behind(Call::keep(std::move(call)), std::move(needed));
     return {};
   }
   const CallOutcome outcome = run(call);
@@ -266,15 +239,15 @@ Status ExecutorState::accept(const RecordView& record) {
       break;
     case CallOutcome::Kind::kParked:
     case CallOutcome::Kind::kAfterStream:
-      go_on(keep(std::move(call)), outcome);
+      go_on(Call::keep(std::move(call)), outcome);
       break;
     case CallOutcome::Kind::kHeld:
       if (record.header.order == Order::kImmediate) {
         replies.answer(call, kErrorUnknown);  // kImmediate has no queue to hold the call in.
         break;
       }
-      enqueue(keep(std::move(call)));
-      queue.hold(queue.take());
+      enqueue(Call::keep(std::move(call)));
+      queued.hold(queued.take());
       break;
   }
   return {};
@@ -284,14 +257,14 @@ Status ExecutorState::accept(const RecordView& record) {
 Status ExecutorState::wait_for_room(std::unique_lock<std::mutex>& lock) {
   const auto turn = [this] { return client_turns.load(std::memory_order_acquire) != 0; };
   const auto goes_on = [&] {
-    return queued_bytes <= options.queued_bytes_max || turn() || !outbox.failure().ok();
+    return queued.bytes() <= options.queued_bytes_max || turn() || !outbox.failure().ok();
   };
   while (!goes_on()) {
     replies.send_all();  // The client may wait for these.
     completions.attend();
-    shrunk.wait(lock);
+    queued.wait_for_change(lock);
   }
-  if (queued_bytes <= options.queued_behind_client_bytes_max || !turn()) return {};
+  if (queued.bytes() <= options.queued_behind_client_bytes_max || !turn()) return {};
   return Status(Code::kResourceExhausted,
                 "more than " + std::to_string(options.queued_behind_client_bytes_max >> 20) +
                     " MiB of calls were made behind a host function that has not returned");
@@ -311,12 +284,12 @@ void ExecutorState::serve() {
 // With the role.
 void ExecutorState::issue_held(bool look) {
   const BulkLanes::Gathering gathering(bulk);
-  queue.retry_held();
+  queued.retry_held();
   pump();
   if (look) tell_standing();
   replies.send_all();
   completions.attend();
-  shrunk.notify_all();  // Wakes threads that wait for a client that is gone, too.
+  queued.notify();  // Wakes threads that wait for a client that is gone, too.
 }
 
 // Executor
@@ -339,7 +312,7 @@ Executor::~Executor() {
   ExecutorState& state = *state_;
   state.completions.stop();
   state.pool.reset();  // Ends once the helpers' calls have returned.
-  state.queue.clear([](void* user) { delete static_cast<Call*>(user); });
+  state.queued.clear();
 }
 
 Status Executor::accept(std::span<const RecordView> calls) {

@@ -31,8 +31,8 @@
 #include "server/worker/execution/event_registry.h"
 #include "server/worker/execution/executor.h"
 #include "server/worker/execution/executor_inbox.h"
-#include "server/worker/execution/issue_queue.h"
 #include "server/worker/execution/outbox.h"
+#include "server/worker/execution/queued_calls.h"
 #include "server/worker/execution/reply_sender.h"
 #include "server/worker/execution/staging_registration.h"
 #include "server/worker/execution/stream_bound.h"
@@ -64,12 +64,10 @@ struct ExecutorState {
   Status wait_for_room(std::unique_lock<std::mutex>& lock);
 
   // completion_queries.cc
-  using EarlyKey = std::optional<std::pair<std::uint32_t, std::uint64_t>>;  // Lane and context.
   using OwedEvents = DeviceOrder::OwedEvents;
   OwedEvents needed_still(const RecordHeader& header);
   bool waits_for_others(const Call& call, const OwedEvents& needed);
   bool would_end_what_helpers_wait_for(const RecordHeader& header);
-  EarlyKey early_key(const RecordHeader& header) const;
   void ask(std::unique_ptr<Call> call);
   bool asks_about_queued(const Call& call) const;
   void answer_question(std::unique_ptr<Call> call);
@@ -103,8 +101,6 @@ struct ExecutorState {
   void enqueue(std::unique_ptr<Call> call);
   void issue(IssueQueue::Item* item);
   void issue_mark(IssueQueue::Item* item);
-  void finish(IssueQueue::Item* item);
-  void forget_early(const IssueQueue::Item* item);
   bool soon(const std::function<bool()>& ready);
   void waited_since(std::chrono::steady_clock::time_point begin) noexcept;
   void park(std::unique_ptr<Call> call, const CallOutcome& outcome);
@@ -113,8 +109,6 @@ struct ExecutorState {
   // Runs a call that is in no queue any more and that its client waits for.
   void finish_awaited(std::unique_ptr<Call> call);
   void run_ordered_host(IssueQueue::Item* item);
-  static std::unique_ptr<Call> keep(Call&& call);
-  static std::size_t cost(const Call& call);
 
   Executor& executor;
   const WorkerOptions options;
@@ -130,13 +124,9 @@ struct ExecutorState {
   DeviceOrder order{options.driver, kinds, handles, streams, inbox, id};  // With the role.
 
   std::mutex role;  // Held by the thread that issues. It guards what follows.
-  std::condition_variable shrunk;
-  IssueQueue queue;
-  std::size_t queued_bytes = 0;
+  QueuedCalls queued{options.handlers, kinds, streams};
   bool stopping = false;
   unsigned calls_unattended = 0;  // Since the last completions.attend().
-  // For each lane, the last call of each kind that is not issued. See early_key().
-  std::map<std::pair<std::uint32_t, std::uint64_t>, IssueQueue::Item*> early;
   std::atomic<std::size_t> client_turns{0};
   struct Standing {
     RecordHeader call;

@@ -73,11 +73,12 @@ void ExecutorState::note_question(const RecordHeader& header) {
 
 // `header` is about to be queued.
 void ExecutorState::note_in_queue(const RecordHeader& header) {
-  const IssueQueue::Item* const item = queue.barrier();
+  const IssueQueue::Item* const item = queued.queue().barrier();
   if (item == nullptr || told_of_standing || options.standing_after.count() == 0) return;
-  const RecordHeader& copy = static_cast<const Call*>(item->user())->header_;
-  if (copy.lane == header.lane || !early_key(copy)) return;
-  if (is_free(copy) && queue.has_queue_of(header)) return;  // It may wait for this very stream.
+  const RecordHeader& copy = QueuedCalls::call_of(item).header_;
+  if (copy.lane == header.lane || !queued.is_early(copy)) return;
+  if (is_free(copy) && queued.queue().has_queue_of(header))
+    return;  // It may wait for this very stream.
   if (cuda_orders(header, copy) || (in_queue.has_value() && still_stands(*in_queue))) return;
   in_queue = Standing{header, copy, nullptr, Clock::now()};
   inbox.wake_at(in_queue->since + options.standing_after);
@@ -85,8 +86,8 @@ void ExecutorState::note_in_queue(const RecordHeader& header) {
 
 bool ExecutorState::still_stands(const Standing& standing) {
   if (standing.event == nullptr) {
-    return is_free(standing.copy) ? queue.has_mark(standing.copy.sequence)
-                                  : queue.has(standing.copy.sequence);
+    return is_free(standing.copy) ? queued.queue().has_mark(standing.copy.sequence)
+                                  : queued.queue().has(standing.copy.sequence);
   }
   return order.barrier().kept() == standing.event &&
          options.driver.cuEventQuery(standing.event) == kErrorNotReady;
