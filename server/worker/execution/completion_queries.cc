@@ -48,7 +48,7 @@ void ExecutorState::answer_question(std::unique_ptr<Call> call) {
   const bool of_any = header.opcode == options.handlers.event_elapsed_time;
   OwedEvents owed = order.owed_to(header.lane, of_any ? 0 : header.context, header.sequence);
   if (!owed.empty()) {
-    note_question(header);
+    stall.note_query(header);
     return ask_behind(Call::keep(std::move(*call)), std::move(owed));
   }
   ask_the_driver(*call);

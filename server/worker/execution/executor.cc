@@ -44,7 +44,7 @@ MutableBytes Call::reserve_reply(std::size_t byte_count) {
 }
 void Call::set_reply(ByteView bytes) { reply_.assign(bytes.begin(), bytes.end()); }
 
-std::unique_ptr<Call> Call::Call::keep(Call&& call) {
+std::unique_ptr<Call> Call::keep(Call&& call) {
   auto kept = std::make_unique<Call>(std::move(call));
   if (kept->owned_.empty()) kept->owned_.assign(kept->payload_.begin(), kept->payload_.end());
   kept->payload_ = kept->owned_;
@@ -126,7 +126,7 @@ void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(
 }
 
 void ExecutorState::enqueue(std::unique_ptr<Call> call) {
-  note_in_queue(call->header_);
+  stall.note_in_queue(call->header_);
   queued.push(std::move(call));
 }
 
@@ -286,7 +286,7 @@ void ExecutorState::issue_held(bool look) {
   const BulkLanes::Gathering gathering(bulk);
   queued.retry_held();
   pump();
-  if (look) tell_standing();
+  if (look) stall.look();
   replies.send_all();
   completions.attend();
   queued.notify();  // Wakes threads that wait for a client that is gone, too.

@@ -33,7 +33,7 @@ int ExecutorState::prepare(Call& call) {
     // A query adds nothing to its stream, so it need not wait for another lane's barrier.
     if (kinds.is_query(call)) return 0;
     const int result = order.before(call);
-    if (result == 0) note_on_device(call);
+    if (result == 0) stall.note_on_device(call);
     return result;
   }
   const bool between =

@@ -35,6 +35,7 @@
 #include "server/worker/execution/queued_calls.h"
 #include "server/worker/execution/reply_sender.h"
 #include "server/worker/execution/staging_registration.h"
+#include "server/worker/execution/stall_warning.h"
 #include "server/worker/execution/stream_bound.h"
 #include "server/worker/execution/thread_pool.h"
 #include "server/worker/stats/observer.h"
@@ -75,17 +76,6 @@ struct ExecutorState {
   void ask_behind(std::shared_ptr<Call> call, OwedEvents owed);
   void ask_again();
 
-  // stall_warning.cc
-  struct Standing;
-  bool cuda_orders(const RecordHeader& later, const RecordHeader& copy);
-  void note_on_device(const Call& call);
-  void note_question(const RecordHeader& header);
-  bool may_note_on_device(const RecordHeader& header);
-  void keep_on_device(const RecordHeader& header);
-  void note_in_queue(const RecordHeader& header);
-  bool still_stands(const Standing& standing);
-  void tell_standing();
-
   void pump();
   void serve();
   void issue_held(bool look);
@@ -125,18 +115,10 @@ struct ExecutorState {
 
   std::mutex role;  // Held by the thread that issues. It guards what follows.
   QueuedCalls queued{options.handlers, kinds, streams};
+  StallWarning stall{{options, kinds, handles, streams, order, queued, inbox, outbox, id}};
   bool stopping = false;
   unsigned calls_unattended = 0;  // Since the last completions.attend().
   std::atomic<std::size_t> client_turns{0};
-  struct Standing {
-    RecordHeader call;
-    RecordHeader copy;      // Answered early.
-    void* event = nullptr;  // Behind the copy. nullptr: the copy is not issued.
-    std::chrono::steady_clock::time_point since;
-  };
-  std::optional<Standing> on_device, in_queue;  // The first of each that may still wait.
-  bool told_of_standing = false;
-
   BriefSpin brief_look;
   std::atomic<bool> waited_briefly{false};  // A helper has, since the last brief_look.
 
