@@ -142,6 +142,7 @@ class Call {
 
  private:
   friend class CallBulk;
+  friend class CallRunner;
   friend class Executor;
   friend struct ExecutorState;
 

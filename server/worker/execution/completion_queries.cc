@@ -55,7 +55,7 @@ void ExecutorState::answer_question(std::unique_ptr<Call> call) {
 }
 
 void ExecutorState::ask_the_driver(Call& call) {
-  const CallOutcome outcome = run(call);
+  const CallOutcome outcome = runner.run(call);
   replies.answer(call, outcome.kind == CallOutcome::Kind::kDone ? outcome.result : kErrorUnknown);
 }
 

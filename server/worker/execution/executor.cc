@@ -1,4 +1,4 @@
-// Executor: what happens to a call. It runs at once (executor_run.cc) or is queued, held, parked or
+// Executor: what happens to a call. It runs at once (call_runner.cc) or is queued, held, parked or
 // answered.
 #include "server/worker/execution/executor.h"
 
@@ -73,12 +73,7 @@ void ExecutorState::park(std::unique_ptr<Call> call, const CallOutcome& outcome)
   const bool looked = outcome.ready != nullptr;
   const BriefSpin::Clock::time_point begin = BriefSpin::Clock::now();
   const Status started = pool->run([this, shared, wait, looked, begin] {
-    // The issuer has handled the stream and its barrier. Only the context is needed here.
-    const RecordHeader header = shared->header_;
-    shared->header_.order = Order::kLane;
-    int result = prepare(*shared);
-    shared->header_ = header;
-    if (result == 0) result = run_rest(*shared, wait);
+    const int result = runner.run_parked(*shared, wait);
     if (looked) waited_since(begin);
     forget_thread_context();
     replies.answer(*shared, result);
@@ -91,13 +86,13 @@ void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome
     if (outcome.ready == nullptr || !soon([&] { return outcome.ready(*call); })) {
       return park(std::move(call), outcome);
     }
-    return replies.answer(*call, run_rest(*call, outcome.wait));
+    return replies.answer(*call, runner.run_rest(*call, outcome.wait));
   }
   answer_after_stream(std::move(call), outcome.wait);
 }
 
 void ExecutorState::finish_awaited(std::unique_ptr<Call> call) {
-  const CallOutcome outcome = run(*call);
+  const CallOutcome outcome = runner.run(*call);
   switch (outcome.kind) {
     case CallOutcome::Kind::kDone:
       return replies.answer(*call, outcome.result);
@@ -138,8 +133,9 @@ void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
     Call& call = QueuedCalls::call_of(item);
     tasks.wait_for(needed);
     tasks.end();
-    CallOutcome outcome = run(call);
-    if (outcome.kind == CallOutcome::Kind::kParked) outcome.result = run_rest(call, outcome.wait);
+    CallOutcome outcome = runner.run(call);
+    if (outcome.kind == CallOutcome::Kind::kParked)
+      outcome.result = runner.run_rest(call, outcome.wait);
     // Such a call may block in the driver itself, so there is nothing to hold it for.
     const bool wrong =
         outcome.kind == CallOutcome::Kind::kHeld || outcome.kind == CallOutcome::Kind::kAfterStream;
@@ -175,7 +171,7 @@ void ExecutorState::issue(IssueQueue::Item* item) {
     queued.finish(item);
     return ask_behind(std::move(waiting), std::move(needed));
   }
-  const CallOutcome outcome = run(call);
+  const CallOutcome outcome = runner.run(call);
   switch (outcome.kind) {
     case CallOutcome::Kind::kHeld:
       return queued.hold(item);
@@ -232,7 +228,7 @@ Status ExecutorState::accept(const RecordView& record) {
     ask_behind(Call::keep(std::move(call)), std::move(needed));
     return {};
   }
-  const CallOutcome outcome = run(call);
+  const CallOutcome outcome = runner.run(call);
   switch (outcome.kind) {
     case CallOutcome::Kind::kDone:
       replies.answer(call, outcome.result);

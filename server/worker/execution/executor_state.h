@@ -1,6 +1,6 @@
 // ExecutorState: the inside of Executor, which no other file includes.
 //
-// executor.cc issues, executor_run.cc runs one call, reply_sender.h answers.
+// executor.cc issues, call_runner.h runs one call, reply_sender.h answers.
 // completion_queries.cc answers calls for which nothing is issued. stall_warning.cc warns of calls
 // that wait for long. registering.cc registers staging memory. driver_tasks.cc runs driver calls
 // for threads of the driver.
@@ -24,6 +24,7 @@
 #include "server/bulk/bulk_lanes.h"
 #include "server/worker/execution/call_bulk.h"
 #include "server/worker/execution/call_kinds.h"
+#include "server/worker/execution/call_runner.h"
 #include "server/worker/execution/client_streams.h"
 #include "server/worker/execution/completions.h"
 #include "server/worker/execution/device_order.h"
@@ -81,13 +82,6 @@ struct ExecutorState {
   void issue_held(bool look);
   void context_ended(std::uint64_t context, void* driver_context);
 
-  int prepare(Call& call);
-  bool is_short(const Call& call) const;
-  CallOutcome run(Call& call);
-  CallOutcome run_unobserved(Call& call);
-  int run_rest(Call& call, int (*rest)(Call&));
-  CallOutcome run_handler(Call& call);
-  CallOutcome run_hot(Call& call, Handler handler);
   void enqueue(std::unique_ptr<Call> call);
   void issue(IssueQueue::Item* item);
   void issue_mark(IssueQueue::Item* item);
@@ -130,6 +124,8 @@ struct ExecutorState {
   EventRegistry events;
   CallBulk call_bulk{bulk};
   ReplySender replies{options, outbox, bulk, call_bulk, completions, events};
+  CallRunner runner{
+      {options, kinds, handles, order, stall, bound, call_bulk, replies, completions, outbox, id}};
   std::mutex end_mutex;
   std::function<void()> at_end;  // Guarded by end_mutex.
   std::thread thread;
