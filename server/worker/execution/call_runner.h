@@ -43,7 +43,7 @@ class CallRunner {
 
   // Issues the call. Does not answer it.
   CallOutcome run(Call& call);
-  // Runs the rest of a call whose stream or context has been waited for.
+  // Runs the rest of a call, once its stream or context has been waited for.
   int run_rest(Call& call, int (*rest)(Call&));
   // As run_rest(), on a helper thread, where `rest` may block. It enters the call's context. The
   // issuer has handled the stream and its barrier.

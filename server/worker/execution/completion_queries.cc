@@ -90,7 +90,7 @@ void ExecutorState::ask_again() {
     if (would_end_what_helpers_wait_for(call->header_)) {  // Other helpers have begun since.
       ask_behind(call, {});
     } else if (!kinds.is_query(*call)) {
-      finish_awaited(std::make_unique<Call>(std::move(*call)));
+      parked.finish_awaited(std::make_unique<Call>(std::move(*call)));
     } else if (asks_about_queued(*call)) {
       replies.answer(*call, kErrorNotReady);
     } else {

@@ -51,102 +51,9 @@ std::unique_ptr<Call> Call::keep(Call&& call) {
   return kept;
 }
 
-// Polls briefly, because waking a helper takes as long as the work that ends within a moment.
-// Polling stops where that is rare (docs/adr/0029). With the role: calls of other threads wait
-// meanwhile.
-bool ExecutorState::soon(const std::function<bool()>& ready) {
-  if (waited_briefly.exchange(false, std::memory_order_relaxed)) brief_look.slept({});
-  replies.send_all();
-  return brief_look.wait(ready);
-}
-
-// For a helper: notes whether longer polling would have paid off.
-void ExecutorState::waited_since(BriefSpin::Clock::time_point begin) noexcept {
-  if (BriefSpin::Clock::now() - begin < 2 * BriefSpin::kSpan) {
-    waited_briefly.store(true, std::memory_order_relaxed);
-  }
-}
-
-void ExecutorState::park(std::unique_ptr<Call> call, const CallOutcome& outcome) {
-  std::shared_ptr<Call> shared = std::move(call);
-  const auto wait = outcome.wait;
-  const bool looked = outcome.ready != nullptr;
-  const BriefSpin::Clock::time_point begin = BriefSpin::Clock::now();
-  const Status started = pool->run([this, shared, wait, looked, begin] {
-    const int result = runner.run_parked(*shared, wait);
-    if (looked) waited_since(begin);
-    forget_thread_context();
-    replies.answer(*shared, result);
-  });
-  if (!started.ok()) replies.answer(*shared, kErrorOutOfMemory);
-}
-
-void ExecutorState::go_on(std::unique_ptr<Call> call, const CallOutcome& outcome) {
-  if (outcome.kind == CallOutcome::Kind::kParked) {
-    if (outcome.ready == nullptr || !soon([&] { return outcome.ready(*call); })) {
-      return park(std::move(call), outcome);
-    }
-    return replies.answer(*call, runner.run_rest(*call, outcome.wait));
-  }
-  answer_after_stream(std::move(call), outcome.wait);
-}
-
-void ExecutorState::finish_awaited(std::unique_ptr<Call> call) {
-  const CallOutcome outcome = runner.run(*call);
-  switch (outcome.kind) {
-    case CallOutcome::Kind::kDone:
-      return replies.answer(*call, outcome.result);
-    case CallOutcome::Kind::kHeld:
-      return replies.answer(*call, kErrorUnknown);  // The call has no queue to hold it in.
-    case CallOutcome::Kind::kParked:
-    case CallOutcome::Kind::kAfterStream:
-      return go_on(std::move(call), outcome);
-  }
-}
-
-void ExecutorState::answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&)) {
-  const std::shared_ptr<Call> shared = std::move(call);
-  const BriefSpin::Clock::time_point begin = BriefSpin::Clock::now();
-  const auto end = [this, shared, wait, begin](int result) {
-    waited_since(begin);
-    replies.later([this, shared, wait, result] {
-      const int own = wait(*shared);
-      replies.answer(*shared, result != 0 ? result : own, true);
-    });
-  };
-  const int result = completions.after(shared->driver_context_, shared->driver_stream_, end,
-                                       Completions::NotifyMode::kAwaited);
-  if (result != 0) end(result);
-  replies.run_due();
-}
-
 void ExecutorState::enqueue(std::unique_ptr<Call> call) {
   stall.note_in_queue(call->header_);
   queued.push(std::move(call));
-}
-
-void ExecutorState::run_ordered_host(IssueQueue::Item* item) {
-  const auto end = [this, item] { inbox.put_ended(item); };
-  OwedEvents needed = needed_still(QueuedCalls::call_of(item).header_);
-  tasks.begin();
-  const Status started = pool->run([this, item, end, needed = std::move(needed)] {
-    Call& call = QueuedCalls::call_of(item);
-    tasks.wait_for(needed);
-    tasks.end();
-    CallOutcome outcome = runner.run(call);
-    if (outcome.kind == CallOutcome::Kind::kParked)
-      outcome.result = runner.run_rest(call, outcome.wait);
-    // Such a call may block in the driver itself, so there is nothing to hold it for.
-    const bool wrong =
-        outcome.kind == CallOutcome::Kind::kHeld || outcome.kind == CallOutcome::Kind::kAfterStream;
-    if (wrong) outcome.result = kErrorUnknown;
-    replies.answer(call, outcome.result);
-    end();
-  });
-  if (started.ok()) return;
-  tasks.end();
-  replies.answer(QueuedCalls::call_of(item), kErrorOutOfMemory);
-  end();
 }
 
 // From now on the device keeps later calls of the client behind the context's work so far.
@@ -160,7 +67,8 @@ void ExecutorState::issue_mark(IssueQueue::Item* item) {
 void ExecutorState::issue(IssueQueue::Item* item) {
   if (item->is_mark()) return issue_mark(item);
   Call& call = QueuedCalls::call_of(item);
-  if (call.header_.order == Order::kOrderedHost) return run_ordered_host(item);
+  if (call.header_.order == Order::kOrderedHost)
+    return parked.run_ordered_host(item, needed_still(call.header_));
   if (kinds.is_query(call)) {
     auto question = std::make_unique<Call>(std::move(call));
     queued.finish(item);
@@ -182,7 +90,7 @@ void ExecutorState::issue(IssueQueue::Item* item) {
     case CallOutcome::Kind::kAfterStream: {
       auto waiting = std::make_unique<Call>(std::move(call));
       queued.finish(item);
-      return go_on(std::move(waiting), outcome);
+      return parked.go_on(std::move(waiting), outcome);
     }
   }
 }
@@ -235,7 +143,7 @@ Status ExecutorState::accept(const RecordView& record) {
       break;
     case CallOutcome::Kind::kParked:
     case CallOutcome::Kind::kAfterStream:
-      go_on(Call::keep(std::move(call)), outcome);
+      parked.go_on(Call::keep(std::move(call)), outcome);
       break;
     case CallOutcome::Kind::kHeld:
       if (record.header.order == Order::kImmediate) {

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/brief_spin.h"
 #include "server/bulk/bulk_lanes.h"
+#include "server/worker/execution/brief_poll.h"
 #include "server/worker/execution/call_bulk.h"
 #include "server/worker/execution/call_kinds.h"
 #include "server/worker/execution/call_runner.h"
@@ -33,6 +33,7 @@
 #include "server/worker/execution/executor.h"
 #include "server/worker/execution/executor_inbox.h"
 #include "server/worker/execution/outbox.h"
+#include "server/worker/execution/parked_calls.h"
 #include "server/worker/execution/queued_calls.h"
 #include "server/worker/execution/reply_sender.h"
 #include "server/worker/execution/staging_registration.h"
@@ -59,7 +60,7 @@ struct ExecutorState {
       // The caller of after() sends after its calls.
       if (teller == Completions::Teller::kHelper) outbox.send();
     });
-    completions.set_soon([this](const std::function<bool()>& ready) { return soon(ready); });
+    completions.set_soon([this](const std::function<bool()>& ready) { return poll.until(ready); });
   }
 
   Status accept(const RecordView& record);
@@ -85,14 +86,6 @@ struct ExecutorState {
   void enqueue(std::unique_ptr<Call> call);
   void issue(IssueQueue::Item* item);
   void issue_mark(IssueQueue::Item* item);
-  bool soon(const std::function<bool()>& ready);
-  void waited_since(std::chrono::steady_clock::time_point begin) noexcept;
-  void park(std::unique_ptr<Call> call, const CallOutcome& outcome);
-  void answer_after_stream(std::unique_ptr<Call> call, int (*wait)(Call&));
-  void go_on(std::unique_ptr<Call> call, const CallOutcome& outcome);
-  // Runs a call that is in no queue any more and that its client waits for.
-  void finish_awaited(std::unique_ptr<Call> call);
-  void run_ordered_host(IssueQueue::Item* item);
 
   Executor& executor;
   const WorkerOptions options;
@@ -113,9 +106,6 @@ struct ExecutorState {
   bool stopping = false;
   unsigned calls_unattended = 0;  // Since the last completions.attend().
   std::atomic<std::size_t> client_turns{0};
-  BriefSpin brief_look;
-  std::atomic<bool> waited_briefly{false};  // A helper has, since the last brief_look.
-
   std::optional<HelperThreadPool> pool{std::in_place};
   DriverTasks tasks{options.driver, handles, *pool, id};
   StagingRegistration registration{options.driver, *pool, inbox, id};
@@ -126,6 +116,8 @@ struct ExecutorState {
   ReplySender replies{options, outbox, bulk, call_bulk, completions, events};
   CallRunner runner{
       {options, kinds, handles, order, stall, bound, call_bulk, replies, completions, outbox, id}};
+  BriefPoll poll{replies};
+  ParkedCalls parked{{runner, replies, completions, poll, *pool, tasks, inbox}};
   std::mutex end_mutex;
   std::function<void()> at_end;  // Guarded by end_mutex.
   std::thread thread;
