@@ -1,98 +1,94 @@
-// Completion queries: whether a stream or an event is done, and the time between two events.
-//
-// A query waits only where a local driver would have waited already. Work that is still queued is
-// not done. A call that was answered early is waited for by the lane that was answered. The queries
-// of every lane wait for an early answered wait (docs/adr/0033, 0036) and for a free (0038). Only
-// queries show the end of such a call, and the lane that was answered may have notified the others.
-// Calls that end objects which work on the device may need wait in the same way.
+// CompletionQueries: looks at the queue first, then at calls that were answered early, and asks the
+// driver last.
+#include "server/worker/execution/completion_queries.h"
+
 #include <array>
 #include <utility>
 
-#include "server/worker/execution/executor_state.h"
-#include "server/worker/execution/thread_context.h"
+#include "server/driver/error_numbers.h"
 
 namespace gpurun::server {
 
-// Returns the events behind calls that were answered early and may still need what this call ends.
-// A free that is awaited is answered behind its own mark.
-DeviceOrder::OwedEvents ExecutorState::needed_still(const RecordHeader& header) {
+using protocol::Order;
+using protocol::RecordHeader;
+
+CompletionQueries::OwedEvents CompletionQueries::needed_still(const RecordHeader& header) {
   const bool marked =
       header.order == Order::kOrderedHost && (header.flags & protocol::kFlagBarrier) != 0;
   if (marked && (header.flags & protocol::kFlagFence) != 0) {
-    return order.owed_to(header.lane, header.context, header.sequence + 1);
+    return parts_.order.owed_to(header.lane, header.context, header.sequence + 1);
   }
-  if (!kinds.ends_object(header)) return {};
-  return order.owed_to(header.lane, 0, header.sequence);
+  if (!parts_.kinds.ends_object(header)) return {};
+  return parts_.order.owed_to(header.lane, 0, header.sequence);
 }
 
-void ExecutorState::ask(std::unique_ptr<Call> call) {
-  if (!queued.push_behind_early(call)) answer_question(std::move(call));
+void CompletionQueries::accept(std::unique_ptr<Call> query) {
+  if (!parts_.queued.push_behind_early(query)) answer(std::move(query));
 }
 
 // True if some of what the query is about has not been issued.
-bool ExecutorState::asks_about_queued(const Call& call) const {
-  const RecordHeader& header = call.header_;
-  if (header.opcode == options.handlers.event_query)
-    return queued.queue().has_writer_of(header.subject);
-  if (header.opcode == options.handlers.event_elapsed_time) {
-    const std::array<std::uint64_t, 2> two = options.handlers.events_of_elapsed_time(call);
-    return queued.queue().has_writer_of(two[0]) || queued.queue().has_writer_of(two[1]);
+bool CompletionQueries::asks_about_queued(const Call& query) const {
+  const RecordHeader& header = query.header();
+  const IssueQueue& queue = parts_.queued.queue();
+  if (header.opcode == parts_.handlers.event_query) return queue.has_writer_of(header.subject);
+  if (header.opcode == parts_.handlers.event_elapsed_time) {
+    const std::array<std::uint64_t, 2> two = parts_.handlers.events_of_elapsed_time(query);
+    return queue.has_writer_of(two[0]) || queue.has_writer_of(two[1]);
   }
-  return CallKinds::is_legacy(header) ? queued.queue().has_legacy_work(header.context)
-                                      : queued.queue().has_queue_of(header);
+  return CallKinds::is_legacy(header) ? queue.has_legacy_work(header.context)
+                                      : queue.has_queue_of(header);
 }
 
-void ExecutorState::answer_question(std::unique_ptr<Call> call) {
-  if (asks_about_queued(*call)) return replies.answer(*call, kErrorNotReady);
-  const RecordHeader& header = call->header_;
-  const bool of_any = header.opcode == options.handlers.event_elapsed_time;
-  OwedEvents owed = order.owed_to(header.lane, of_any ? 0 : header.context, header.sequence);
+void CompletionQueries::answer(std::unique_ptr<Call> query) {
+  if (asks_about_queued(*query)) return parts_.replies.answer(*query, kErrorNotReady);
+  const RecordHeader& header = query->header();
+  const bool of_any = header.opcode == parts_.handlers.event_elapsed_time;
+  OwedEvents owed = parts_.order.owed_to(header.lane, of_any ? 0 : header.context, header.sequence);
   if (!owed.empty()) {
-    stall.note_query(header);
-    return ask_behind(Call::keep(std::move(*call)), std::move(owed));
+    parts_.stall.note_query(header);
+    return wait_behind(Call::keep(std::move(*query)), std::move(owed));
   }
-  ask_the_driver(*call);
+  ask_the_driver(*query);
 }
 
-void ExecutorState::ask_the_driver(Call& call) {
-  const CallOutcome outcome = runner.run(call);
-  replies.answer(call, outcome.kind == CallOutcome::Kind::kDone ? outcome.result : kErrorUnknown);
+void CompletionQueries::ask_the_driver(Call& query) {
+  const CallOutcome outcome = parts_.runner.run(query);
+  const bool done = outcome.kind == CallOutcome::Kind::kDone;
+  parts_.replies.answer(query, done ? outcome.result : kErrorUnknown);
 }
 
-bool ExecutorState::would_end_what_helpers_wait_for(const RecordHeader& header) {
-  return kinds.ends_context(header) && tasks.any();
+bool CompletionQueries::would_end_what_helpers_wait_for(const RecordHeader& header) const {
+  return parts_.kinds.ends_context(header) && parts_.tasks.any();
 }
 
-// The call ends an object and has to wait for others. No other call waits for it meanwhile.
-bool ExecutorState::waits_for_others(const Call& call, const OwedEvents& needed) {
-  return call.awaited() && (!needed.empty() || would_end_what_helpers_wait_for(call.header_));
+bool CompletionQueries::waits_for_others(const Call& call, const OwedEvents& needed) const {
+  return call.awaited() && (!needed.empty() || would_end_what_helpers_wait_for(call.header()));
 }
 
 // Waits on a helper thread, because the lane waits for the answer. It waits only once: calls of
 // other lanes that are answered early meanwhile were not made before this call.
-void ExecutorState::ask_behind(std::shared_ptr<Call> call, OwedEvents owed) {
-  const bool ends_context = kinds.ends_context(call->header_);
-  tasks.begin();
+void CompletionQueries::wait_behind(std::shared_ptr<Call> call, OwedEvents owed) {
+  const bool ends_context = parts_.kinds.ends_context(call->header());
+  parts_.tasks.begin();
   const auto wait = [this, call, ends_context, owed = std::move(owed)] {
-    tasks.wait_for(owed);
-    tasks.end();
-    if (ends_context) tasks.wait_for_none();
-    inbox.put_waited(call);
+    parts_.tasks.wait_for(owed);
+    parts_.tasks.end();
+    if (ends_context) parts_.tasks.wait_for_none();
+    parts_.inbox.put_waited(call);
   };
-  if (pool->run(wait).ok()) return;
-  tasks.end();
-  replies.answer(*call, kErrorOutOfMemory);
+  if (parts_.pool.run(wait).ok()) return;
+  parts_.tasks.end();
+  parts_.replies.answer(*call, kErrorOutOfMemory);
 }
 
-// With the role. Continues queries after their wait, and calls that end an object after theirs.
-void ExecutorState::ask_again() {
-  for (const auto& call : inbox.take_waited()) {
-    if (would_end_what_helpers_wait_for(call->header_)) {  // Other helpers have begun since.
-      ask_behind(call, {});
-    } else if (!kinds.is_query(*call)) {
-      parked.finish_awaited(std::make_unique<Call>(std::move(*call)));
+void CompletionQueries::go_on() {
+  for (const auto& call : parts_.inbox.take_waited()) {
+    if (would_end_what_helpers_wait_for(call->header())) {  // Other helpers have begun since.
+      wait_behind(call, {});
+    } else if (!parts_.kinds.is_query(*call)) {
+      parts_.parked.finish_awaited(std::make_unique<Call>(std::move(*call)));
     } else if (asks_about_queued(*call)) {
-      replies.answer(*call, kErrorNotReady);
+      parts_.replies.answer(*call, kErrorNotReady);
     } else {
       ask_the_driver(*call);
     }

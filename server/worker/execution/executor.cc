@@ -68,16 +68,17 @@ void ExecutorState::issue(IssueQueue::Item* item) {
   if (item->is_mark()) return issue_mark(item);
   Call& call = QueuedCalls::call_of(item);
   if (call.header_.order == Order::kOrderedHost)
-    return parked.run_ordered_host(item, needed_still(call.header_));
+    return parked.run_ordered_host(item, queries.needed_still(call.header_));
   if (kinds.is_query(call)) {
     auto question = std::make_unique<Call>(std::move(call));
     queued.finish(item);
-    return answer_question(std::move(question));
+    return queries.answer(std::move(question));
   }
-  if (OwedEvents needed = needed_still(call.header_); waits_for_others(call, needed)) {
+  if (DeviceOrder::OwedEvents needed = queries.needed_still(call.header_);
+      queries.waits_for_others(call, needed)) {
     auto waiting = std::make_shared<Call>(std::move(call));
     queued.finish(item);
-    return ask_behind(std::move(waiting), std::move(needed));
+    return queries.wait_behind(std::move(waiting), std::move(needed));
   }
   const CallOutcome outcome = runner.run(call);
   switch (outcome.kind) {
@@ -108,7 +109,7 @@ void ExecutorState::context_ended(std::uint64_t context, void* driver_context) {
 
 void ExecutorState::pump() {
   inbox.for_each_ended([this](IssueQueue::Item* item) { queued.finish(item); });
-  ask_again();
+  queries.go_on();
   while (IssueQueue::Item* item = queued.take()) issue(item);
 }
 
@@ -123,7 +124,7 @@ Status ExecutorState::accept(const RecordView& record) {
   if (observer != nullptr) call.decoded_ns_ = Observer::now();
   call_bulk.expect(call);
   if (kinds.is_query(call)) {
-    ask(std::make_unique<Call>(std::move(call)));
+    queries.accept(std::make_unique<Call>(std::move(call)));
     return {};
   }
   const bool at_once = record.header.order == Order::kImmediate ||
@@ -132,8 +133,9 @@ Status ExecutorState::accept(const RecordView& record) {
     enqueue(Call::keep(std::move(call)));
     return {};
   }
-  if (OwedEvents needed = needed_still(call.header_); waits_for_others(call, needed)) {
-    ask_behind(Call::keep(std::move(call)), std::move(needed));
+  if (DeviceOrder::OwedEvents needed = queries.needed_still(call.header_);
+      queries.waits_for_others(call, needed)) {
+    queries.wait_behind(Call::keep(std::move(call)), std::move(needed));
     return {};
   }
   const CallOutcome outcome = runner.run(call);

@@ -26,6 +26,7 @@
 #include "server/worker/execution/call_kinds.h"
 #include "server/worker/execution/call_runner.h"
 #include "server/worker/execution/client_streams.h"
+#include "server/worker/execution/completion_queries.h"
 #include "server/worker/execution/completions.h"
 #include "server/worker/execution/device_order.h"
 #include "server/worker/execution/driver_tasks.h"
@@ -65,18 +66,6 @@ struct ExecutorState {
 
   Status accept(const RecordView& record);
   Status wait_for_room(std::unique_lock<std::mutex>& lock);
-
-  // completion_queries.cc
-  using OwedEvents = DeviceOrder::OwedEvents;
-  OwedEvents needed_still(const RecordHeader& header);
-  bool waits_for_others(const Call& call, const OwedEvents& needed);
-  bool would_end_what_helpers_wait_for(const RecordHeader& header);
-  void ask(std::unique_ptr<Call> call);
-  bool asks_about_queued(const Call& call) const;
-  void answer_question(std::unique_ptr<Call> call);
-  void ask_the_driver(Call& call);
-  void ask_behind(std::shared_ptr<Call> call, OwedEvents owed);
-  void ask_again();
 
   void pump();
   void serve();
@@ -118,6 +107,8 @@ struct ExecutorState {
       {options, kinds, handles, order, stall, bound, call_bulk, replies, completions, outbox, id}};
   BriefPoll poll{replies};
   ParkedCalls parked{{runner, replies, completions, poll, *pool, tasks, inbox}};
+  CompletionQueries queries{{options.handlers, kinds, order, queued, stall, runner, parked, replies,
+                             tasks, *pool, inbox}};
   std::mutex end_mutex;
   std::function<void()> at_end;  // Guarded by end_mutex.
   std::thread thread;
