@@ -11,7 +11,7 @@
 #include "client/attach/attach_connection.h"
 #include "client/attach/late_attach.h"
 #include "client/attach/session_connections.h"
-#include "client/session/death_board.h"
+#include "client/session/worker_exit_page.h"
 #include "protocol/control/control.h"
 #include "protocol/control/rows_agreement.h"
 #include "protocol/control/session_identity.h"

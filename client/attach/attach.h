@@ -23,7 +23,7 @@
 
 namespace gpurun::client {
 
-class DeathBoard;
+class WorkerExitPage;
 
 struct AttachOptions {
   unsigned bulk_connections = 1;  // 1 to protocol::kConnectionsMax - 1.
@@ -34,7 +34,7 @@ struct AttachOptions {
   // The lowest number for our descriptors in the program's process. See transport::Options.
   int fd_min = 0;
   // Where to ask how a worker died when its connection ends. nullptr: nowhere.
-  DeathBoard* deaths = nullptr;
+  WorkerExitPage* deaths = nullptr;
   // The rows that this client calls. Tests pass another table.
   std::span<const driver_abi::Row> rows = driver_abi::rows();
   // The features that this client offers and requires (protocol/control/features.h). Tests pass

@@ -27,7 +27,7 @@ struct SessionData {
   protocol::Key ticket_key{};   // Secret while the lease lives.
   protocol::Nonce challenge{};  // The server's part of every attach key.
   unsigned device_count = 0;    // The number that the lease granted.
-  std::string deaths;           // Path of gpurun's DeathBoard. Empty: there is no board.
+  std::string deaths;           // Path of gpurun's WorkerExitPage. Empty: there is no board.
   bool encrypted = false;       // Connections use TLS, as the control link did.
   // The server's address within its own machine (protocol/control/local_address.h). Empty: it has
   // none.

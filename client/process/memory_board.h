@@ -2,10 +2,10 @@
 // exact although each process holds device memory in advance (docs/adr/0005).
 //
 // A process writes how much it holds idle. A process that lacks memory asks the others to give
-// theirs back. NVML reads from the pages what each process uses. They are behind the DeathBoard, in
-// the same file. Any process of the program can write to them. So a wrong value harms only the
-// processes of one lease, and each question waits only for a bounded time. Any thread may call
-// everything.
+// theirs back. NVML reads from the pages what each process uses. They are behind the
+// WorkerExitPage, in the same file. Any process of the program can write to them. So a wrong value
+// harms only the processes of one lease, and each question waits only for a bounded time. Any
+// thread may call everything.
 #pragma once
 
 #include <atomic>

@@ -112,7 +112,7 @@ int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequen
     if (reply->result == 0) progress.complete(site.waits, site.context, site.stream, sequence);
   }
   const Clock::duration taken = Clock::now() - start;
-  if (answered) pace.fence_took(taken);
+  if (answered) early_waits.fence_took(taken);
   if (stats.enabled()) stats.count_fence({site.opcode, lane.id(), sequence, taken});
   output.write_kept();
   if (!answered) return kResultPeerGone;
@@ -257,7 +257,7 @@ bool Session::wait_answered_early(Lane& lane, const Recorded& record, CallSite s
   // The upload may be queued behind a copy of another stream. The program may overwrite that copy's
   // source when the wait returns.
   if (!sources_read_within(std::chrono::milliseconds(0))) return false;
-  if (!impl.pace.answers(record.record, place->posted, Impl::Clock::now())) return false;
+  if (!impl.early_waits.answers(record.record, place->posted, Impl::Clock::now())) return false;
   *result = impl.post_early_wait(lane, site, Work::kNone, payload);
   return true;
 }

@@ -295,7 +295,7 @@ Status Session::Impl::take_copy(const protocol::ReplyView& item) {
 
 // Notes what the end of a record shows of its stream, and of the device.
 void Session::Impl::note_progress(const protocol::ReplyHeader& header) {
-  pace.told(header.call_sequence);
+  early_waits.told(header.call_sequence);
   const auto place = events.place_of(header.subject, header.call_sequence);
   if (place.has_value() && header.result == 0) progress.told(place->stream, place->record);
 }

@@ -32,7 +32,7 @@
 #include "client/bulk/host_box.h"
 #include "client/log/handles.h"
 #include "client/log/lane.h"
-#include "client/progress/device_pace.h"
+#include "client/progress/early_wait_limiter.h"
 #include "client/progress/stream_progress.h"
 #include "protocol/log/record.h"
 #include "transport/transport.h"
@@ -41,7 +41,7 @@ namespace gpurun::client {
 
 class Bulk;
 class CommandLog;
-class DeathBoard;
+class WorkerExitPage;
 class DeferredErrors;
 class GraphHost;
 class Stats;
@@ -97,7 +97,7 @@ struct SessionOptions {
   std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
   std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
   std::size_t log_bytes = limits::kLogBytes;
-  DevicePace::Clock::duration ahead_slack = DevicePace::kSlack;
+  EarlyWaitLimiter::Clock::duration ahead_slack = EarlyWaitLimiter::kSlack;
   std::FILE* output = stdout;  // Where device printf goes. See device_output.h.
   // Reads GPURUN_SYNC, GPURUN_STATS, GPURUN_PACKING, GPURUN_SPIN_US, GPURUN_BULK_CONNECTIONS and
   // CUDA_LAUNCH_BLOCKING. A text that is not a number in its range counts as unset, with a warning.
@@ -115,7 +115,7 @@ class Session {
     // source.
     std::unique_ptr<ExtraBulkConnections> more;
     // Where to ask how the worker died, by `id`. nullptr: nowhere.
-    DeathBoard* deaths = nullptr;
+    WorkerExitPage* deaths = nullptr;
     std::array<std::uint8_t, 16> id{};
   };
 

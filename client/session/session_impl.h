@@ -1,5 +1,5 @@
 // Session::Impl: the inside of Session. Only these files include it: session.cc (start, end,
-// appending), sender.cc, receiver.cc, fences.cc, copies.cc, death.cc.
+// appending), sender.cc, receiver.cc, fences.cc, copies.cc, session_shutdown.cc.
 #pragma once
 
 #include <atomic>
@@ -120,7 +120,7 @@ struct Session::Impl {
   void wake_event_waiters();
   void beat_when_due();
 
-  // death.cc
+  // session_shutdown.cc
   void die(Status cause);
   // For a bulk connection, or for sending. First waits for the log, which may bring the reason.
   void connection_failed(Status cause);
@@ -139,7 +139,7 @@ struct Session::Impl {
   DeferredErrors errors;
   EventCompletions events;
   StreamProgress progress;
-  DevicePace pace{options.ahead_slack};
+  EarlyWaitLimiter early_waits{options.ahead_slack};
   std::atomic<std::uint32_t> event_waiters{0};  // Threads in await_event().
   GraphHost graphs{session};
   DeviceOutput output;

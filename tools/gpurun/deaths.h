@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "client/session/death_board.h"
+#include "client/session/worker_exit_page.h"
 #include "protocol/control/control.h"
 
 namespace gpurun::tools {
@@ -20,7 +20,7 @@ class Deaths {
  public:
   using Clock = std::chrono::steady_clock;
   // `board` nullptr: there is no such page, and gpurun reports everything itself.
-  Deaths(client::DeathBoard* board, std::function<void(const std::string&)> say)
+  Deaths(client::WorkerExitPage* board, std::function<void(const std::string&)> say)
       : board_(board), say_(std::move(say)) {}
 
   void worker_died(const protocol::WorkerEnded& ended);
@@ -45,7 +45,7 @@ class Deaths {
   };
   void add(bool on_board, unsigned number, const std::string& text, std::chrono::milliseconds wait);
 
-  client::DeathBoard* board_;
+  client::WorkerExitPage* board_;
   std::function<void(const std::string&)> say_;
   std::vector<Untold> untold_;
   bool own_server_ended_ = false;

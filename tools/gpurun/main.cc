@@ -75,7 +75,7 @@ struct Run {
   HeldLease lease;
   UniqueFd session_file;
   UniqueFd deaths_file;
-  client::DeathBoard* deaths = nullptr;
+  client::WorkerExitPage* deaths = nullptr;
 
   bool talks() const { return !options.quiet && isatty(STDERR_FILENO) != 0; }
 };
@@ -277,10 +277,10 @@ std::string own_descriptor(int fd) {
 }
 
 Result<std::string> write_session_file(Run* run) {
-  Result<UniqueFd> deaths_file = client::DeathBoard::create();
+  Result<UniqueFd> deaths_file = client::WorkerExitPage::create();
   if (!deaths_file.ok()) return deaths_file.status();
   run->deaths_file = *std::move(deaths_file);
-  run->deaths = client::DeathBoard::map(run->deaths_file.get());
+  run->deaths = client::WorkerExitPage::map(run->deaths_file.get());
   if (run->deaths != nullptr) run->lease.session.deaths = own_descriptor(run->deaths_file.get());
   run->session_file.reset(memfd_create("gpurun-session", MFD_CLOEXEC));
   if (!run->session_file.valid()) return Status::from_errno(errno, "memfd_create");

@@ -9,7 +9,7 @@
 #include "client/interpose/call/process.h"
 #include "client/interpose/call/windows_wanted.h"
 #include "client/process/memory_board.h"
-#include "client/session/death_board.h"
+#include "client/session/worker_exit_page.h"
 #include "client/stats/recorder.h"
 
 namespace gpurun::client::interpose {
@@ -45,7 +45,7 @@ Result<Attached> connect_from_environment() {
   if (!session.ok()) return session.status();
   AttachOptions options;
   options.fd_min = first_descriptor();
-  options.deaths = DeathBoard::open(session->deaths);
+  options.deaths = WorkerExitPage::open(session->deaths);
   if (options.deaths != nullptr) options.deaths->note_attach();
   const char* const transports = std::getenv(kTransportsVariable);
   Result<std::vector<TransportKind>> allowed =

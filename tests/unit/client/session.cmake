@@ -4,7 +4,7 @@ gpurun_test(client_session_test unit
                     "${CMAKE_CURRENT_LIST_DIR}/session/session_events_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/progress/receiving_role_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/progress/stream_progress_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/progress/device_pace_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/progress/early_wait_limiter_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/progress/upload_waits_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/progress/deferred_errors_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/session/observation_test.cc"

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "client/session/death_board.h"
+#include "client/session/worker_exit_page.h"
 
 namespace gpurun::client {
 namespace {
@@ -52,7 +52,7 @@ class Other {
 
 class Boards : public ::testing::Test {
  protected:
-  Boards() : file_(*DeathBoard::create()), board_(MemoryBoard::map(file_.get())) {}
+  Boards() : file_(*WorkerExitPage::create()), board_(MemoryBoard::map(file_.get())) {}
   UniqueFd file_;
   MemoryBoard* board_;
   const std::uint32_t self_ = static_cast<std::uint32_t>(getpid());

@@ -5,8 +5,8 @@
 #include "base/log.h"
 #include "client/log/lane_registry.h"
 #include "client/process/fork_guard.h"
-#include "client/session/death_board.h"
 #include "client/session/session_impl.h"
+#include "client/session/worker_exit_page.h"
 #include "driver_abi/row.h"
 
 namespace gpurun::client {

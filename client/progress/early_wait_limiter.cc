@@ -1,9 +1,9 @@
-// DevicePace: the waits that are ahead of their news, oldest first.
-#include "client/progress/device_pace.h"
+// EarlyWaitLimiter: the waits that are ahead of their news, oldest first.
+#include "client/progress/early_wait_limiter.h"
 
 namespace gpurun::client {
 
-void DevicePace::fence_took(Clock::duration time) noexcept {
+void EarlyWaitLimiter::fence_took(Clock::duration time) noexcept {
   const Clock::rep taken = time.count() > 0 ? time.count() : 1;
   Clock::rep least = round_trip_.load(std::memory_order_relaxed);
   while ((least == 0 || taken < least) &&
@@ -11,8 +11,8 @@ void DevicePace::fence_took(Clock::duration time) noexcept {
   }
 }
 
-bool DevicePace::answers(std::uint64_t record, Clock::time_point posted,
-                         Clock::time_point now) noexcept {
+bool EarlyWaitLimiter::answers(std::uint64_t record, Clock::time_point posted,
+                               Clock::time_point now) noexcept {
   if (round_trip_.load(std::memory_order_relaxed) == 0) return false;
   const std::lock_guard<std::mutex> lock(mutex_);
   const std::size_t count = count_.load(std::memory_order_relaxed);
@@ -23,7 +23,7 @@ bool DevicePace::answers(std::uint64_t record, Clock::time_point posted,
   return true;
 }
 
-void DevicePace::told(std::uint64_t record) noexcept {
+void EarlyWaitLimiter::told(std::uint64_t record) noexcept {
   if (count_.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   std::size_t count = count_.load(std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// DeathBoard: a page that gpurun shares with the processes of its program, so that each death is
-// reported once, in one complete message.
+// WorkerExitPage: a page that gpurun shares with the processes of its program, so that each death
+// is reported once, in one complete message.
 //
 // gpurun learns from its server how a worker died, and writes it here. The process of that worker
 // finds it, adds its last call, and reports both. gpurun itself reports what no process takes.
@@ -22,14 +22,14 @@ namespace gpurun::client {
 // How long a process waits for news. gpurun gets them within milliseconds, if at all.
 inline constexpr std::chrono::milliseconds kNewsPatience{1'000};
 
-class DeathBoard {
+class WorkerExitPage {
  public:
   // gpurun's side: makes the page. Its descriptor names it to other processes (/proc/PID/fd/N).
   static Result<UniqueFd> create();
   // Maps it for this process's life. The descriptor may be closed then. nullptr: it is not
   // available, and everything works without it.
-  static DeathBoard* map(int fd) noexcept;
-  static DeathBoard* open(const std::string& path) noexcept;
+  static WorkerExitPage* map(int fd) noexcept;
+  static WorkerExitPage* open(const std::string& path) noexcept;
 
   // The worker of `session` died, or the server ended with all its workers. For gpurun's thread.
   // Returns a number for told().
@@ -49,7 +49,7 @@ class DeathBoard {
   std::string ask(const protocol::Id& session, std::chrono::milliseconds patience) noexcept;
 
  private:
-  DeathBoard() = delete;
+  WorkerExitPage() = delete;
 };
 
 }  // namespace gpurun::client

@@ -1,5 +1,6 @@
-// DeathBoard: one place for the server, and the others for workers. A new worker takes the oldest.
-#include "client/session/death_board.h"
+// WorkerExitPage: one place for the server, and the others for workers. A new worker takes the
+// oldest.
+#include "client/session/worker_exit_page.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -40,7 +41,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 constexpr timespec kBetweenLooks = {0, 2'000'000};
 
-Page* page_of(DeathBoard* board) noexcept { return reinterpret_cast<Page*>(board); }
+Page* page_of(WorkerExitPage* board) noexcept { return reinterpret_cast<Page*>(board); }
 
 void announce(Place& place, std::uint32_t number, std::string_view how) noexcept {
   const std::size_t bytes = std::min(how.size(), sizeof place.how - 1);
@@ -59,28 +60,28 @@ std::string take(Place& place) {
 
 }  // namespace
 
-Result<UniqueFd> DeathBoard::create() {
+Result<UniqueFd> WorkerExitPage::create() {
   UniqueFd fd(memfd_create("gpurun-deaths", MFD_CLOEXEC));
   if (!fd.valid()) return Status::from_errno(errno, "memfd_create");
   if (ftruncate(fd.get(), kFileBytes) != 0) return Status::from_errno(errno, "ftruncate");
   return fd;
 }
 
-DeathBoard* DeathBoard::map(int fd) noexcept {
+WorkerExitPage* WorkerExitPage::map(int fd) noexcept {
   struct stat about = {};
   // Beyond the file's end lies SIGBUS.
   if (fstat(fd, &about) != 0 || about.st_size != kFileBytes) return nullptr;
   void* memory = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<DeathBoard*>(memory);
+  return memory == MAP_FAILED ? nullptr : static_cast<WorkerExitPage*>(memory);
 }
 
-DeathBoard* DeathBoard::open(const std::string& path) noexcept {
+WorkerExitPage* WorkerExitPage::open(const std::string& path) noexcept {
   if (path.empty()) return nullptr;
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   return fd.valid() ? map(fd.get()) : nullptr;
 }
 
-unsigned DeathBoard::worker_died(const protocol::Id& session, std::string_view how) noexcept {
+unsigned WorkerExitPage::worker_died(const protocol::Id& session, std::string_view how) noexcept {
   static std::uint32_t last = 0;  // gpurun has one board, and one thread that writes to it.
   const std::uint32_t number = ++last;
   Place& place = page_of(this)->places[1 + (number - 1) % (kPlaces - 1)];
@@ -90,27 +91,27 @@ unsigned DeathBoard::worker_died(const protocol::Id& session, std::string_view h
   return number;
 }
 
-unsigned DeathBoard::server_ended(std::string_view how) noexcept {
+unsigned WorkerExitPage::server_ended(std::string_view how) noexcept {
   announce(page_of(this)->places[kServer], 0, how);
   return 0;
 }
 
-bool DeathBoard::told(unsigned number) const noexcept {
+bool WorkerExitPage::told(unsigned number) const noexcept {
   const auto* page = reinterpret_cast<const Page*>(this);
   const Place& place = page->places[number == 0 ? kServer : 1 + (number - 1) % (kPlaces - 1)];
   return place.number != number || place.state.load(std::memory_order_acquire) == kTold;
 }
 
-void DeathBoard::note_attach() noexcept {
+void WorkerExitPage::note_attach() noexcept {
   page_of(this)->attached.store(1, std::memory_order_relaxed);
 }
 
-bool DeathBoard::somebody_attached() const noexcept {
+bool WorkerExitPage::somebody_attached() const noexcept {
   return reinterpret_cast<const Page*>(this)->attached.load(std::memory_order_relaxed) != 0;
 }
 
-std::string DeathBoard::ask(const protocol::Id& session,
-                            std::chrono::milliseconds patience) noexcept {
+std::string WorkerExitPage::ask(const protocol::Id& session,
+                                std::chrono::milliseconds patience) noexcept {
   const auto end = std::chrono::steady_clock::now() + patience;
   for (;;) {
     for (Place& place : page_of(this)->places) {

@@ -1,6 +1,6 @@
-// DevicePace: waits are answered before their completion is reported only while the wire explains
-// the delay. A program must not run far ahead of a slow device.
-#include "client/progress/device_pace.h"
+// EarlyWaitLimiter: waits are answered before their completion is reported only while the wire
+// explains the delay. A program must not run far ahead of a slow device.
+#include "client/progress/early_wait_limiter.h"
 
 #include <gtest/gtest.h>
 
@@ -11,34 +11,34 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class DevicePaceTest : public ::testing::Test {
+class EarlyWaitLimiterTest : public ::testing::Test {
  protected:
   // The answer to a wait now, for a call made `ago`.
-  bool answers(std::uint64_t record, DevicePace::Clock::duration ago = 0ms) {
+  bool answers(std::uint64_t record, EarlyWaitLimiter::Clock::duration ago = 0ms) {
     return pace_.answers(record, now_ - ago, now_);
   }
   // A wait may be ahead by twice the round trip plus the slack.
   static constexpr auto kRoundTrip = 10ms;
-  static constexpr auto kBound = 2 * kRoundTrip + DevicePace::kSlack;
+  static constexpr auto kBound = 2 * kRoundTrip + EarlyWaitLimiter::kSlack;
 
-  DevicePace pace_;
-  DevicePace::Clock::time_point now_ = DevicePace::Clock::time_point() + 1h;
+  EarlyWaitLimiter pace_;
+  EarlyWaitLimiter::Clock::time_point now_ = EarlyWaitLimiter::Clock::time_point() + 1h;
 };
 
-TEST_F(DevicePaceTest, NothingIsKnownBeforeTheFirstFence) {
+TEST_F(EarlyWaitLimiterTest, NothingIsKnownBeforeTheFirstFence) {
   EXPECT_FALSE(answers(1));
   pace_.fence_took(kRoundTrip);
   EXPECT_TRUE(answers(1));
 }
 
-TEST_F(DevicePaceTest, WhatShouldHaveBeenToldIsWaitedFor) {
+TEST_F(EarlyWaitLimiterTest, WhatShouldHaveBeenToldIsWaitedFor) {
   pace_.fence_took(kRoundTrip);
   EXPECT_TRUE(answers(1, kBound));
   EXPECT_FALSE(answers(2, kBound + 1us));
 }
 
 // Fences that waited for work do not measure the wire.
-TEST_F(DevicePaceTest, TheLeastThatAFenceTookIsTheRoundTrip) {
+TEST_F(EarlyWaitLimiterTest, TheLeastThatAFenceTookIsTheRoundTrip) {
   pace_.fence_took(1s);
   pace_.fence_took(kRoundTrip);
   pace_.fence_took(2s);
@@ -46,7 +46,7 @@ TEST_F(DevicePaceTest, TheLeastThatAFenceTookIsTheRoundTrip) {
 }
 
 // The device is behind, so a call made just now will be late as well.
-TEST_F(DevicePaceTest, NothingIsAnsweredAheadOfWhatIsLate) {
+TEST_F(EarlyWaitLimiterTest, NothingIsAnsweredAheadOfWhatIsLate) {
   pace_.fence_took(kRoundTrip);
   EXPECT_TRUE(answers(1));
   EXPECT_TRUE(answers(2));
@@ -59,7 +59,7 @@ TEST_F(DevicePaceTest, NothingIsAnsweredAheadOfWhatIsLate) {
 }
 
 // A record without a reported end (its context has ended) is dropped when a later one is reported.
-TEST_F(DevicePaceTest, TheNewsOfALaterOneWillDo) {
+TEST_F(EarlyWaitLimiterTest, TheNewsOfALaterOneWillDo) {
   pace_.fence_took(kRoundTrip);
   EXPECT_TRUE(answers(1));
   EXPECT_TRUE(answers(2));
@@ -68,12 +68,13 @@ TEST_F(DevicePaceTest, TheNewsOfALaterOneWillDo) {
   EXPECT_TRUE(answers(8));
 }
 
-TEST_F(DevicePaceTest, SoManyAreAheadAndNoMore) {
+TEST_F(EarlyWaitLimiterTest, SoManyAreAheadAndNoMore) {
   pace_.fence_took(kRoundTrip);
   std::uint64_t record = 0;
   for (int round = 0; round < 3; ++round) {
     const std::uint64_t first = record + 1;
-    for (std::size_t i = 0; i < DevicePace::kAheadMax; ++i) ASSERT_TRUE(answers(++record)) << i;
+    for (std::size_t i = 0; i < EarlyWaitLimiter::kAheadMax; ++i)
+      ASSERT_TRUE(answers(++record)) << i;
     EXPECT_FALSE(answers(record + 1));
     pace_.told(first);
     EXPECT_TRUE(answers(++record));

@@ -1,4 +1,5 @@
-// DevicePace: estimates whether the device keeps up with the program, to within one round trip.
+// EarlyWaitLimiter: estimates whether the device keeps up with the program, to within one round
+// trip.
 //
 // A wait that is answered before its news have come (docs/adr/0036) hides the time of the wire. It
 // must not hide the device's time: a program that runs ahead of a slow device would measure its
@@ -19,7 +20,7 @@
 
 namespace gpurun::client {
 
-class DevicePace {
+class EarlyWaitLimiter {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -29,7 +30,7 @@ class DevicePace {
   static constexpr std::chrono::microseconds kSlack{200};
 
   // Tests set `slack`.
-  explicit DevicePace(Clock::duration slack = kSlack) noexcept : slack_(slack) {}
+  explicit EarlyWaitLimiter(Clock::duration slack = kSlack) noexcept : slack_(slack) {}
 
   // A fence took so long from its call to its reply.
   void fence_took(Clock::duration time) noexcept;

@@ -1,6 +1,6 @@
-// DeathBoard: the process that lost its worker finds the death, and no other process does. gpurun
-// knows which deaths were reported. Nothing that a process writes to the page does harm.
-#include "client/session/death_board.h"
+// WorkerExitPage: the process that lost its worker finds the death, and no other process does.
+// gpurun knows which deaths were reported. Nothing that a process writes to the page does harm.
+#include "client/session/worker_exit_page.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -25,19 +25,19 @@ constexpr protocol::Id kOther = {2};
 // gpurun's view and a process's view of the same board.
 struct Boards {
   Boards() {
-    Result<UniqueFd> made = DeathBoard::create();
+    Result<UniqueFd> made = WorkerExitPage::create();
     EXPECT_TRUE(made.ok());
     fd = *std::move(made);
-    gpurun = DeathBoard::map(fd.get());
-    process = DeathBoard::open("/proc/self/fd/" + std::to_string(fd.get()));
+    gpurun = WorkerExitPage::map(fd.get());
+    process = WorkerExitPage::open("/proc/self/fd/" + std::to_string(fd.get()));
     EXPECT_TRUE(gpurun != nullptr && process != nullptr && gpurun != process);
   }
   UniqueFd fd;
-  DeathBoard* gpurun = nullptr;
-  DeathBoard* process = nullptr;
+  WorkerExitPage* gpurun = nullptr;
+  WorkerExitPage* process = nullptr;
 };
 
-TEST(DeathBoard, AWorkersDeathIsToldToItsOwnProcess) {
+TEST(WorkerExitPage, AWorkersDeathIsToldToItsOwnProcess) {
   const Boards boards;
   const unsigned number = boards.gpurun->worker_died(kMine, "signal 9");
   EXPECT_EQ(boards.process->ask(kOther, kNow), "");
@@ -46,7 +46,7 @@ TEST(DeathBoard, AWorkersDeathIsToldToItsOwnProcess) {
   EXPECT_TRUE(boards.gpurun->told(number));
 }
 
-TEST(DeathBoard, NewsThatComesLaterIsWaitedFor) {
+TEST(WorkerExitPage, NewsThatComesLaterIsWaitedFor) {
   const Boards boards;
   std::thread later([&] { boards.gpurun->server_ended("it ended"); });
   EXPECT_EQ(boards.process->ask(kMine, std::chrono::seconds(30)), "it ended");
@@ -55,7 +55,7 @@ TEST(DeathBoard, NewsThatComesLaterIsWaitedFor) {
   EXPECT_TRUE(boards.gpurun->told(0));
 }
 
-TEST(DeathBoard, TheOldestGivesWay) {
+TEST(WorkerExitPage, TheOldestGivesWay) {
   const Boards boards;
   std::vector<unsigned> numbers;
   for (std::uint8_t i = 0; i < 100; ++i) {
@@ -66,7 +66,7 @@ TEST(DeathBoard, TheOldestGivesWay) {
   EXPECT_EQ(boards.process->ask({99}, kNow), "signal 99");
 }
 
-TEST(DeathBoard, WhatAProcessScribblesIsBounded) {
+TEST(WorkerExitPage, WhatAProcessScribblesIsBounded) {
   const Boards boards;
   static_cast<void>(boards.gpurun->server_ended(std::string(5000, 'x')));
   void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, boards.fd.get(), 0);
@@ -79,11 +79,11 @@ TEST(DeathBoard, WhatAProcessScribblesIsBounded) {
   static_cast<void>(boards.gpurun->told(7));
   munmap(page, 4096);
   ASSERT_EQ(ftruncate(boards.fd.get(), 100), 0);
-  EXPECT_EQ(DeathBoard::map(boards.fd.get()), nullptr);  // An access beyond the end would give
-                                                         // SIGBUS.
+  EXPECT_EQ(WorkerExitPage::map(boards.fd.get()), nullptr);  // An access beyond the end would give
+                                                             // SIGBUS.
 }
 
-TEST(DeathBoard, AnAttachIsNoted) {
+TEST(WorkerExitPage, AnAttachIsNoted) {
   const Boards boards;
   EXPECT_FALSE(boards.gpurun->somebody_attached());
   boards.process->note_attach();
