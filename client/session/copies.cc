@@ -161,7 +161,7 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, const HostBox& destinatio
     const int result = session->call(lane, site, parts, &reply);
     if (reply.result != 0) return result;
     if (reply.payload.size() != bytes) {
-      die(Status(Code::kProtocol, "a copy of another size than was asked for"));
+      shutdown.die(Status(Code::kProtocol, "a copy of another size than was asked for"));
       return kResultPeerGone;
     }
     write_box(destination, 0, reply.payload);
@@ -188,7 +188,7 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, const HostBox& destinatio
   const int result = finish(lane, site, number, &reply);
   const bool missing = bulk->cancel(site.bulk);
   if (missing && reply.result == 0) {
-    die(Status(Code::kProtocol, "a copy was answered before its bytes had come"));
+    shutdown.die(Status(Code::kProtocol, "a copy was answered before its bytes had come"));
     return kResultPeerGone;
   }
   return result;

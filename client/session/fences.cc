@@ -43,7 +43,7 @@ void Session::Impl::await(Lane& lane, std::uint64_t sequence) {
 template <typename Done>
 Status Session::Impl::receive_until(Done done) {
   Status status;
-  const auto over = [&] { return !status.ok() || !session->alive() || done(); };
+  const auto over = [&] { return !status.ok() || !shutdown.alive() || done(); };
   bool again = false;
   const bool came = reader_spin.wait([&] {
     status = receive_what_is_there(std::exchange(again, true));
@@ -79,7 +79,7 @@ void Session::Impl::wait_for(Lane& lane, Look look) {
       status = receive_until([&] { return lacks() != Lacks::kNews; });
       if (status.ok()) status = receive_held();
       // While this thread has the role, no other thread can read on and find another reason first.
-      if (!status.ok() && !ending.load(std::memory_order_acquire)) die(std::move(status));
+      if (!status.ok() && !shutdown.ending()) shutdown.die(std::move(status));
     }
   }
 }
@@ -92,7 +92,7 @@ int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequen
   wait_for(lane, [&] {
     answered =
         lane.answered_ && bulk_completions.load(std::memory_order_acquire) >= lane.watermark_;
-    if (answered || !session->alive()) {
+    if (answered || !shutdown.alive()) {
       lane.awaited_ = 0;
       return Lacks::kNothing;
     }
@@ -152,7 +152,8 @@ EventCompletions::State Session::Impl::await_event(Lane& lane, const CallSite& s
   event_waiters.fetch_add(1, std::memory_order_acq_rel);
   wait_for(lane, [&] {
     state = event_state(site.subject, record);
-    if ((state != State::kComing && state != State::kArriving) || refusal(site.context) != 0) {
+    if ((state != State::kComing && state != State::kArriving) ||
+        shutdown.refusal(site.context) != 0) {
       return Lacks::kNothing;
     }
     return state == State::kComing ? Lacks::kNews : Lacks::kBytes;
@@ -168,14 +169,14 @@ EventCompletions::State Session::Impl::await_event(Lane& lane, const CallSite& s
 bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* result) {
   using State = EventCompletions::State;
   Impl& impl = *impl_;
-  *result = impl.refusal(site.context);
+  *result = impl.shutdown.refusal(site.context);
   if (*result != 0) return true;
   const std::uint64_t record = impl.events.asked(site.subject);
   if (impl.options.every_call_is_a_fence) return false;
   State state = impl.event_state(site.subject, record);
   if ((state == State::kComing || state == State::kArriving) && wait) {
     state = impl.await_event(lane, site, record);
-    *result = impl.refusal(site.context);
+    *result = impl.shutdown.refusal(site.context);
     if (*result != 0) return true;
   }
   const bool runs =
@@ -192,7 +193,7 @@ bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* r
 
 bool Session::idle_answered(Lane& lane, const CallSite& site, int* result) {
   Impl& impl = *impl_;
-  *result = impl.refusal(site.context);
+  *result = impl.shutdown.refusal(site.context);
   if (*result != 0) return true;
   const bool posted = lane.session_ == impl.serial && lane.posted_;
   if (impl.options.every_call_is_a_fence || posted) return false;
@@ -250,7 +251,7 @@ bool Session::wait_answered_early(Lane& lane, const Recorded& record, CallSite s
   const std::optional<EventCompletions::Place> place =
       impl.events.place_of(site.subject, record.record);
   if (!may_answer_early() || impl.events.any_shared() || !place.has_value() ||
-      !place->ends_upload || impl.refusal(site.context) != 0 ||
+      !place->ends_upload || impl.shutdown.refusal(site.context) != 0 ||
       !impl.progress.may_wait_for_upload(lane.id(), site.context, site.stream, record.record)) {
     return false;
   }

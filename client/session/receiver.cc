@@ -59,7 +59,7 @@ void warn(const protocol::ReplyHeader& header, ByteView words) {
 // The receiver thread: receives while no thread waits for a reply.
 void Session::Impl::run_receiver() {
   transport::Watch* const watch = receiving.watch();
-  const auto over = [this] { return ending.load(std::memory_order_acquire) || !session->alive(); };
+  const auto over = [this] { return shutdown.ending() || !shutdown.alive(); };
   Status status;
   while (status.ok() && !over()) {
     if (watch == nullptr) {
@@ -78,7 +78,7 @@ void Session::Impl::run_receiver() {
       receiving.give_up();
     }
   }
-  if (!status.ok() && !ending.load(std::memory_order_acquire)) die(std::move(status));
+  if (!status.ok() && !shutdown.ending()) shutdown.die(std::move(status));
 }
 
 // One check only: later bytes wake the watcher again.
@@ -150,11 +150,7 @@ Status Session::Impl::handle_frame(const protocol::Frame& frame) {
                                        std::to_string(frame.header.acknowledged) +
                                        ", which was never sent");
   }
-  // Adds 0, because only a read-modify-write is ordered after the release above.
-  if (room_waiters.fetch_add(0, std::memory_order_acq_rel) != 0) {
-    const std::lock_guard<std::mutex> lock(room_mutex);
-    room.notify_all();
-  }
+  room.note_released();
   switch (frame.header.kind) {
     case protocol::FrameKind::kReplies:
       return handle_replies(frame);
@@ -163,7 +159,7 @@ Status Session::Impl::handle_frame(const protocol::Frame& frame) {
     case protocol::FrameKind::kHeartbeat:
       return check_owed(frame.header);
     case protocol::FrameKind::kGoodbye: {
-      said_goodbye.store(true, std::memory_order_release);
+      shutdown.note_goodbye();
       return Status(Code::kPeerGone, shown(frame.payload));
     }
     default:

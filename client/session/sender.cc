@@ -87,14 +87,14 @@ void Session::Impl::send_log() {
       status = send_empty_frame(protocol::FrameKind::kAcknowledge);
     }
     release_role();
-    if (!status.ok()) return connection_failed(std::move(status));
+    if (!status.ok()) return shutdown.connection_failed(std::move(status));
     if (beats) bulk->trim();
     if (!log.something_to_send()) return;
   }
 }
 
 void Session::Impl::send_log_through(std::uint64_t sequence) {
-  if (!session->alive() || !take_role()) return;
+  if (!shutdown.alive() || !take_role()) return;
   Status status;
   std::uint64_t last = 0;
   do {
@@ -103,7 +103,7 @@ void Session::Impl::send_log_through(std::uint64_t sequence) {
     // Or our record went out before we took the role.
   } while (status.ok() && last != 0 && last < sequence);
   release_role();
-  if (!status.ok()) return connection_failed(std::move(status));
+  if (!status.ok()) return shutdown.connection_failed(std::move(status));
   const bool life_signs = heartbeat_due.load(std::memory_order_acquire) ||
                           acknowledge_due.load(std::memory_order_acquire);
   if (life_signs || log.something_to_send()) doorbell.ring();
@@ -119,7 +119,7 @@ void Session::Impl::run_sender() {
     } else {
       doorbell.wait();  // Takes the ring.
     }
-    if (ending.load(std::memory_order_acquire) || !session->alive()) return;
+    if (shutdown.ending() || !shutdown.alive()) return;
     gather();
     send_log();
   }

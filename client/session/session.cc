@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "client/log/lane_registry.h"
 #include "client/process/fork_guard.h"
 #include "client/session/session_impl.h"
 #include "driver_abi/opcodes.h"
@@ -44,6 +45,9 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen)
       log(chosen.log_bytes),
       stats(chosen.statistics, recording_wanted()),
       output(chosen.output),
+      shutdown(channels, log, errors,
+               {this, [](void* impl) { static_cast<Impl*>(impl)->stop_all(); }}),
+      room(log, stats, shutdown),
       packer(chosen.packed_records),
       sender_spin(chosen.spin),
       reader_spin(chosen.spin) {
@@ -58,7 +62,7 @@ Status Session::Impl::start_threads() {
   Bulk::Listener listener;
   listener.user = this;
   listener.failed = [](void* impl, Status cause) {
-    static_cast<Impl*>(impl)->connection_failed(cause);
+    static_cast<Impl*>(impl)->shutdown.connection_failed(cause);
   };
   listener.completed = [](void* impl, std::uint64_t through) {
     static_cast<Impl*>(impl)->completed_through(through);
@@ -92,7 +96,7 @@ Status Session::Impl::start_threads() {
 
 void Session::Impl::join_threads() {
   graphs.stop();
-  ending.store(true, std::memory_order_release);
+  shutdown.begin_ending();
   for_each_connection(channels, [](transport::Connection& each) { each.shut_down(); });
   doorbell.ring();
   if (bulk != nullptr) bulk->end();
@@ -102,6 +106,32 @@ void Session::Impl::join_threads() {
   if (bulk != nullptr) bulk->join();
   for_each_connection(channels, [](transport::Connection& each) { fork_guard::forget(each.fd()); });
   if (receiving.watch() != nullptr) fork_guard::forget(receiving.watch()->fd());
+}
+
+// In this order: the connections, because threads wait in them, then what waits beside them.
+void Session::Impl::stop_all() {
+  for_each_connection(channels, [](transport::Connection& each) { each.shut_down(); });
+  if (bulk != nullptr) bulk->end();
+  doorbell.ring();
+  room.wake_all();
+  wake_lanes();
+}
+
+void Session::Impl::wake_lanes() {
+  const auto wake = [](Lane& lane, void*) {
+    // Under its mutex: the lane either sees the change or is already asleep.
+    const std::lock_guard<std::mutex> lock(lane.mutex_);
+    lane.arrived_.notify_all();
+  };
+  for_each_lane(wake, nullptr);
+}
+
+void Session::Impl::completed_through(std::uint64_t number) {
+  std::uint64_t before = bulk_completions.load(std::memory_order_relaxed);
+  while (before < number &&
+         !bulk_completions.compare_exchange_weak(before, number, std::memory_order_release)) {
+  }
+  wake_lanes();
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->session = this; }
@@ -130,7 +160,7 @@ Result<std::unique_ptr<Session>> Session::start(Channels channels, const Session
 
 Session::~Session() {
   if (impl_ == nullptr) return;
-  if (impl_->belongs_to_ancestor()) {
+  if (impl_->shutdown.belongs_to_ancestor()) {
     // Neither the threads nor the descriptors belong to this process, so they are left alone.
     static_cast<void>(impl_.release());
     return;
@@ -138,38 +168,17 @@ Session::~Session() {
   impl_->join_threads();
 }
 
-int Session::Impl::refusal(Handle context) const noexcept {
-  if (belongs_to_ancestor()) return kResultNotInitialized;
-  if (!session->alive()) return kResultPeerGone;
-  return errors.sticky(context);
-}
+int Session::health(Handle context) const noexcept { return impl_->shutdown.refusal(context); }
 
-int Session::health(Handle context) const noexcept { return impl_->refusal(context); }
+bool Session::alive() const noexcept { return impl_->shutdown.alive(); }
+
+Status Session::death() const { return impl_->shutdown.death(); }
 
 void Session::forget_lost(Handle context) { impl_->errors.forget(context); }
 
-CommandLog::Slot Session::Impl::reserve(std::uint32_t bytes, const CommandLog::Marks& marks) {
-  CommandLog::Slot slot = log.reserve(bytes, marks);
-  if (slot.start != nullptr) return slot;
-  const NoCancellation uncancelled;
-  const Clock::time_point start = stats.enabled() ? Clock::now() : Clock::time_point();
-  stats.count_full_log();
-  std::unique_lock<std::mutex> lock(room_mutex);
-  // Counted before the check that decides: the receiving thread first frees, then reads the count.
-  room_waiters.fetch_add(1, std::memory_order_acq_rel);
-  room.wait(lock, [&] {
-    if (!session->alive()) return true;
-    slot = log.reserve(bytes, marks);
-    return slot.start != nullptr;
-  });
-  room_waiters.fetch_sub(1, std::memory_order_acq_rel);
-  if (stats.enabled()) stats.count_full_log_end(Clock::now() - start);
-  return slot;
-}
-
 int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
                           bool fence, std::uint64_t* sequence) {
-  if (const int refused = refusal(site.context); refused != 0) return refused;
+  if (const int refused = shutdown.refusal(site.context); refused != 0) return refused;
   std::size_t payload_bytes = 0;
   for (const ByteView part : parts) {
     if (part.size() > protocol::kRecordPayloadBytesMax - payload_bytes) return kResultInvalidValue;
@@ -178,8 +187,8 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
   if (lane.session_ != serial) errors.adopt(lane, serial);
 
   const CommandLog::Slot slot =
-      reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)),
-              progress.marks(site.context, site.stream, site.work));
+      room.reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)),
+                   progress.marks(site.context, site.stream, site.work));
   if (slot.start == nullptr) return kResultPeerGone;
   // Written in place. A copied header would be loaded in wider pieces than it was stored in, and
   // the processor stalls on such loads. commit() writes the first field, which is how the sender
@@ -224,7 +233,7 @@ int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const Byte
   if (stats.enabled()) stats.count(header, slot.bytes, parts.empty() ? ByteView() : parts[0]);
   if (fence) await(lane, slot.sequence);
   log.commit(slot);
-  last_opcode.store(site.opcode, std::memory_order_relaxed);
+  shutdown.note_call(site.opcode);
   *sequence = slot.sequence;
   return 0;
 }
@@ -260,7 +269,7 @@ bool Session::every_call_is_a_fence() const noexcept {
 bool Session::launches_wait() const noexcept { return impl_->options.launches_wait; }
 
 void Session::flush() {
-  if (impl_->belongs_to_ancestor()) return;
+  if (impl_->shutdown.belongs_to_ancestor()) return;
   impl_->doorbell.ring();
 }
 

@@ -294,7 +294,7 @@ class Session {
   void flush();
 
   // False once the peer is gone. `death()` then has the reason.
-  bool alive() const noexcept { return !dead_.load(std::memory_order_acquire); }
+  bool alive() const noexcept;
   Status death() const;
 
  private:
@@ -302,7 +302,6 @@ class Session {
   explicit Session(std::unique_ptr<Impl> impl);
 
   HandleTable handles_;
-  std::atomic<bool> dead_{false};
   std::atomic<int> memory_shared_{0};
   std::atomic<std::size_t> host_functions_{0};
   std::atomic<void (*)(std::uint64_t)> work_done_{nullptr};

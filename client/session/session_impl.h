@@ -1,5 +1,5 @@
 // Session::Impl: the inside of Session. Only these files include it: session.cc (start, end,
-// appending), sender.cc, receiver.cc, fences.cc, copies.cc, session_shutdown.cc.
+// appending), sender.cc, receiver.cc, fences.cc, copies.cc.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,15 @@
 #include "client/bulk/bulk_opener.h"
 #include "client/log/command_log.h"
 #include "client/process/doorbell.h"
-#include "client/process/fork_guard.h"
 #include "client/process/thread.h"
 #include "client/progress/deferred_errors.h"
 #include "client/progress/event_completions.h"
 #include "client/progress/receiving_role.h"
 #include "client/session/device_output.h"
 #include "client/session/graph_host.h"
+#include "client/session/log_room.h"
 #include "client/session/session.h"
+#include "client/session/session_shutdown.h"
 #include "client/stats/stats.h"
 #include "protocol/log/frame_reader.h"
 #include "protocol/log/log_packer.h"
@@ -35,15 +36,10 @@ struct Session::Impl {
   // session.cc
   Status start_threads();
   void join_threads();
-  // True in a forked child: the session belongs to the parent.
-  bool belongs_to_ancestor() const noexcept { return fork_guard::generation() != generation; }
-  // Returns 0, or the result that every call now returns.
-  int refusal(Handle context) const noexcept;
   // Appends a call. With `fence` the lane awaits the reply from before the commit. Waits while the
   // log is full. Returns 0 and sets `*sequence`. On any other CUresult nothing was appended.
   int append(Lane& lane, const CallSite& site, std::span<const ByteView> parts, bool fence,
              std::uint64_t* sequence);
-  CommandLog::Slot reserve(std::uint32_t bytes, const CommandLog::Marks& marks);
 
   // fences.cc
   void await(Lane& lane, std::uint64_t sequence);
@@ -120,10 +116,8 @@ struct Session::Impl {
   void wake_event_waiters();
   void beat_when_due();
 
-  // session_shutdown.cc
-  void die(Status cause);
-  // For a bulk connection, or for sending. First waits for the log, which may bring the reason.
-  void connection_failed(Status cause);
+  // Stops the connections and wakes all threads that wait. See SessionShutdown::Stop.
+  void stop_all();
   void wake_lanes();
   // Bulk calls it, on one or several connections at once. The highest number counts.
   void completed_through(std::uint64_t number);
@@ -131,7 +125,6 @@ struct Session::Impl {
   Session* session = nullptr;
   // Never reused, unlike the address, because a lane may outlive a session.
   const std::uint64_t serial;
-  const std::uint32_t generation = fork_guard::generation();  // Of the process that started it.
   Channels channels;
   const SessionOptions options;
   CommandLog log;
@@ -143,6 +136,8 @@ struct Session::Impl {
   std::atomic<std::uint32_t> event_waiters{0};  // Threads in await_event().
   GraphHost graphs{session};
   DeviceOutput output;
+  SessionShutdown shutdown;
+  LogRoom room;
 
   // Sender. 0: free, 1: taken.
   alignas(64) std::atomic<std::uint32_t> role{0};
@@ -155,30 +150,18 @@ struct Session::Impl {
   std::atomic<std::uint64_t> replies_taken{0};         // Written by the receiving role only.
   std::atomic<std::uint64_t> replies_acknowledged{0};  // Of these. Written by the sending role.
 
-  // Threads that wait for room in the log.
-  std::mutex room_mutex;
-  std::condition_variable room;
-  std::atomic<std::uint32_t> room_waiters{0};
-
   ReceivingRole receiving;
   // For the receiving role.
   protocol::FrameReader reader;
   BriefSpin reader_spin;  // For threads that wait, not for the receiver thread.
   Clock::time_point last_heard{};
   Clock::time_point next_beat{};
-  std::uint64_t failures = 0;             // Of calls that had been answered.
-  std::atomic<bool> said_goodbye{false};  // The worker has sent the reason of its end.
+  std::uint64_t failures = 0;  // Of calls that had been answered.
 
   // Transfers from the worker that have arrived whole: 1 to this number.
   std::atomic<std::uint64_t> bulk_completions{0};
 
   std::mutex bulk_order;  // Held while a record that names our bulk is appended.
-
-  std::mutex death_mutex;
-  std::condition_variable died;
-  Status death;  // Guarded by death_mutex.
-  std::atomic<bool> ending{false};
-  std::atomic<std::uint16_t> last_opcode{0};  // For the message.
 
   std::unique_ptr<Bulk> bulk;
   std::unique_ptr<BulkOpener> opener;  // Empty: no connection joins.
