@@ -73,22 +73,22 @@ int Session::Impl::send_with_bulk(Lane& lane, CallSite site, std::span<const Byt
     // Transfers are numbered in the order of their records: see Bulk.
     const std::lock_guard<std::mutex> lock(bulk_order);
     if (reading == Reading::kInTurn) {
-      site.bulk = bulk->open_in_turn(source, line_of(lane, site));
+      site.bulk = bulk.open_in_turn(source, line_of(lane, site));
       site.flags |= protocol::kFlagBulkOnDemand;
     } else {
-      site.bulk = bulk->open(source, line_of(lane, site));
+      site.bulk = bulk.open(source, line_of(lane, site));
     }
     if (const int refused = append(lane, site, parts, reply != nullptr, &number); refused != 0) {
-      bulk->forget(site.bulk);
+      bulk.forget(site.bulk);
       return refused;
     }
   }
   // The record goes out now, because the worker retires no byte of a call that it does not know.
-  wake_sender();
+  sender.wake();
   stats.count_sent(site.opcode, source.size());
   bool going = true;
-  if (reading == Reading::kNow) going = bulk->send(site.bulk);
-  if (reading == Reading::kSoon) going = bulk->send_later(site.bulk);
+  if (reading == Reading::kNow) going = bulk.send(site.bulk);
+  if (reading == Reading::kSoon) going = bulk.send_later(site.bulk);
   if (reply != nullptr) return finish(lane, site, number, reply);
   return going ? 0 : kResultPeerGone;
 }
@@ -107,19 +107,19 @@ int Session::post_with_offer(Lane& lane, CallSite site, ByteView payload,
   const bool fence = impl_->options.every_call_is_a_fence;
   {
     const std::lock_guard<std::mutex> lock(impl_->bulk_order);
-    site.bulk = impl_->bulk->offer(std::move(offer));
+    site.bulk = impl_->bulk.offer(std::move(offer));
     *offered = site.bulk != 0;
     if (!*offered) return 0;
     site.flags |= protocol::kFlagBulkOnDemand;
     const std::span<const ByteView> parts(&payload, 1);
     if (const int refused = impl_->append(lane, site, parts, fence, &number); refused != 0) {
-      impl_->bulk->forget(site.bulk);
+      impl_->bulk.forget(site.bulk);
       return refused;
     }
   }
   Reply reply;
   if (fence) return impl_->finish(lane, site, number, &reply);
-  impl_->wake_sender();
+  impl_->sender.wake();
   return 0;
 }
 
@@ -168,25 +168,25 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, const HostBox& destinatio
     stats.count_received(site.opcode, bytes);
     return result;
   }
-  site.bulk = bulk->mint();
+  site.bulk = bulk.mint();
   // Both payloads begin with these fields.
   CopyPayload copy;
   std::memcpy(&copy, head.data(), sizeof copy);
-  copy.destination = bulk->expect(site.bulk, destination, !wait);
+  copy.destination = bulk.expect(site.bulk, destination, !wait);
   const ByteView changed[] = {bytes_of(copy), head.subspan(sizeof copy)};
   parts = changed;
   std::uint64_t number = 0;
   if (const int refused = append(lane, site, parts, wait, &number); refused != 0) {
-    bulk->cancel(site.bulk);
+    bulk.cancel(site.bulk);
     return refused;
   }
   stats.count_received(site.opcode, bytes);
   if (!wait) {
-    wake_sender();
+    sender.wake();
     return 0;
   }
   const int result = finish(lane, site, number, &reply);
-  const bool missing = bulk->cancel(site.bulk);
+  const bool missing = bulk.cancel(site.bulk);
   if (missing && reply.result == 0) {
     shutdown.die(Status(Code::kProtocol, "a copy was answered before its bytes had come"));
     return kResultPeerGone;
@@ -195,29 +195,29 @@ int Session::Impl::copy_out(Lane& lane, CallSite site, const HostBox& destinatio
 }
 
 bool Session::host_write_outstanding() const noexcept {
-  return impl_->bulk->outstanding() || host_functions_.load(std::memory_order_acquire) != 0 ||
+  return impl_->bulk.outstanding() || host_functions_.load(std::memory_order_acquire) != 0 ||
          impl_->graphs.may_write();
 }
 
 bool Session::may_still_write(ByteView memory) const noexcept {
-  return impl_->bulk->outstanding(memory) || host_functions_.load(std::memory_order_acquire) != 0 ||
+  return impl_->bulk.outstanding(memory) || host_functions_.load(std::memory_order_acquire) != 0 ||
          impl_->graphs.may_write();
 }
 
 bool Session::graphs_touch_memory() const noexcept { return impl_->graphs.may_touch(); }
 
-bool Session::reads(ByteView memory) const noexcept { return impl_->bulk->reads(memory); }
+bool Session::reads(ByteView memory) const noexcept { return impl_->bulk.reads(memory); }
 
-void Session::await_read(ByteView memory) noexcept { impl_->bulk->await_read(memory); }
+void Session::await_read(ByteView memory) noexcept { impl_->bulk.await_read(memory); }
 
 void Session::await_sources_read() noexcept {
-  impl_->bulk->await_sources_read(impl_->bulk->last_begun());
+  impl_->bulk.await_sources_read(impl_->bulk.last_begun());
 }
 
 bool Session::sources_read_within(std::chrono::milliseconds at_most) noexcept {
-  return impl_->bulk->await_sources_read(impl_->bulk->last_begun(), at_most);
+  return impl_->bulk.await_sources_read(impl_->bulk.last_begun(), at_most);
 }
 
-Bulk& Session::bulk() noexcept { return *impl_->bulk; }
+Bulk& Session::bulk() noexcept { return impl_->bulk; }
 
 }  // namespace gpurun::client

@@ -51,7 +51,7 @@ Status Session::Impl::receive_until(Done done) {
   });
   if (came) return status;
   const Clock::time_point start = Clock::now();
-  while (!over()) status = receive_more(Deadline::in(next_beat - Clock::now()));
+  while (!over()) status = receive_more(Deadline::in(life_signs.until_next_beat()));
   reader_spin.slept(Clock::now() - start);
   return status;
 }
@@ -87,7 +87,7 @@ void Session::Impl::wait_for(Lane& lane, Look look) {
 int Session::Impl::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply) {
   const NoCancellation uncancelled;
   const Clock::time_point start = Clock::now();
-  send_log_through(sequence);
+  sender.send_through(sequence);
   bool answered = false;
   wait_for(lane, [&] {
     answered =
@@ -146,7 +146,7 @@ EventCompletions::State Session::Impl::await_event(Lane& lane, const CallSite& s
   // No call was made since, so the record has to get there first. This is a round trip like any
   // other.
   const bool round_trip = log.last_sequence() == record;
-  if (round_trip) send_log_through(record);
+  if (round_trip) sender.send_through(record);
   State state = State::kComing;
   // Counted before the check that decides: the receiving thread first notes, then reads the count.
   event_waiters.fetch_add(1, std::memory_order_acq_rel);
@@ -217,7 +217,7 @@ int Session::Impl::post_early_wait(Lane& lane, CallSite site, Work work, ByteVie
   if (const int result = append(lane, site, parts, false, &sequence); result != 0) return result;
   // The worker holds later queries back behind this wait, in every lane.
   events.something_comes();
-  wake_sender();
+  sender.wake();
   output.write_kept();
   return errors.take(lane, site.context);
 }

@@ -17,8 +17,6 @@
 namespace gpurun::client {
 namespace {
 
-// Replies that the worker keeps until the client acknowledges them.
-constexpr std::uint64_t kUnacknowledgedRepliesMax = 64;
 // The warnings about failures of answered calls in a session. A loop of failing calls must not fill
 // a terminal.
 constexpr std::uint32_t kFailuresTold = 16;
@@ -63,11 +61,11 @@ void Session::Impl::run_receiver() {
   Status status;
   while (status.ok() && !over()) {
     if (watch == nullptr) {
-      status = receive_more(Deadline::in(next_beat - Clock::now()));
+      status = receive_more(Deadline::in(life_signs.until_next_beat()));
       continue;
     }
-    // It has its own clock, because next_beat belongs to the role, and the role's holder sends life
-    // signs.
+    // It has its own clock, because the next beat belongs to the role, and the role's holder sends
+    // life signs.
     const Status waited = watch->wait(Deadline::in(options.heartbeat));
     if (over()) return;
     if (!waited.ok() && waited.code() != Code::kDeadline) {
@@ -98,22 +96,23 @@ Status Session::Impl::handle_frames() {
 }
 
 Status Session::Impl::receive_more(Deadline deadline) {
-  beat_when_due();
+  life_signs.beat_when_due();
   // Any byte is a sign of life, so this waits for one byte and not for the rest of the frame.
   const Result<std::size_t> got = channels.log->receive(reader.space(), 1, deadline);
-  if (!got.ok()) return got.status().code() == Code::kDeadline ? check_silence() : got.status();
+  if (!got.ok())
+    return got.status().code() == Code::kDeadline ? life_signs.check_silence() : got.status();
   return heard(*got);
 }
 
 Status Session::Impl::receive_what_is_there(bool again) {
-  beat_when_due();
+  life_signs.beat_when_due();
   const Result<std::size_t> got = channels.log->receive_some(reader.space(), again);
   if (!got.ok()) return got.status();
-  return *got == 0 ? check_silence() : heard(*got);
+  return *got == 0 ? life_signs.check_silence() : heard(*got);
 }
 
 Status Session::Impl::heard(std::size_t bytes) {
-  last_heard = Clock::now();
+  life_signs.heard();
   reader.filled(bytes);
   return handle_frames();
 }
@@ -127,21 +126,6 @@ Status Session::Impl::receive_held() {
     GPURUN_RETURN_IF_ERROR(handle_frames());
   }
   return {};
-}
-
-Status Session::Impl::check_silence() const {
-  if (Clock::now() - last_heard < options.silence_deadline) return {};
-  return Status(Code::kDeadline, "the server has sent nothing for " +
-                                     std::to_string(options.silence_deadline.count()) + " ms");
-}
-
-void Session::Impl::beat_when_due() {
-  if (Clock::now() < next_beat) return;
-  next_beat = Clock::now() + options.heartbeat;
-  // The sender thread sends it: the receiving thread must not block behind a peer that reads
-  // nothing.
-  heartbeat_due.store(true, std::memory_order_release);
-  doorbell.ring();
 }
 
 Status Session::Impl::handle_frame(const protocol::Frame& frame) {
@@ -191,7 +175,7 @@ Status Session::Impl::check_owed(const protocol::FrameHeader& heartbeat) {
 
 Status Session::Impl::handle_replies(const protocol::Frame& frame) {
   ByteView rest = frame.payload;
-  std::uint64_t taken = replies_taken.load(std::memory_order_relaxed);
+  std::uint64_t taken = sender.replies_taken();
   while (!rest.empty()) {
     const Result<protocol::ReplyView> item = protocol::parse_reply(rest);
     if (!item.ok()) return item.status();
@@ -202,12 +186,9 @@ Status Session::Impl::handle_replies(const protocol::Frame& frame) {
                                          " follows " + std::to_string(taken));
     }
     GPURUN_RETURN_IF_ERROR(handle_item(*item));
-    replies_taken.store(++taken, std::memory_order_release);
+    sender.note_replies_taken(++taken);
   }
-  if (taken - replies_acknowledged.load(std::memory_order_relaxed) >= kUnacknowledgedRepliesMax &&
-      !acknowledge_due.exchange(true, std::memory_order_acq_rel)) {
-    doorbell.ring();
-  }
+  sender.acknowledge_many();
   return {};
 }
 
@@ -217,7 +198,7 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
     return Status(Code::kProtocol, "a reply about call " + std::to_string(header.call_sequence) +
                                        ", which was never made");
   }
-  bulk->after_reads();
+  bulk.after_reads();
   const bool says_nothing = header.kind == protocol::ReplyKind::kReply &&
                             header.result == kResultNotReady;  // About what is complete.
   if (!says_nothing) events.something_comes();
@@ -239,7 +220,7 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
       wake_event_waiters();
       return {};
     case protocol::ReplyKind::kBytesWanted:
-      return bulk->wanted(header.subject, header.watermark);
+      return bulk.wanted(header.subject, header.watermark);
     case protocol::ReplyKind::kCopyBytes:
       return take_copy(item);
     case protocol::ReplyKind::kHostTurn:
@@ -263,8 +244,8 @@ Status Session::Impl::handle_item(const protocol::ReplyView& item) {
 Status Session::Impl::await_copies(std::uint64_t through) {
   Clock::time_point moved = Clock::now();
   for (std::uint64_t at = bulk_completions.load(std::memory_order_acquire); at < through;) {
-    beat_when_due();
-    const std::optional<std::uint64_t> now = bulk->await_completion(at, options.heartbeat);
+    life_signs.beat_when_due();
+    const std::optional<std::uint64_t> now = bulk.await_completion(at, options.heartbeat);
     if (!now.has_value()) return Status(Code::kPeerGone, "the session has ended");
     if (*now != at) {
       moved = Clock::now();
@@ -282,7 +263,7 @@ Status Session::Impl::await_copies(std::uint64_t through) {
 Status Session::Impl::take_copy(const protocol::ReplyView& item) {
   const protocol::ReplyHeader& header = item.header;
   for (;;) {
-    const Result<bool> taken = bulk->take_whole(header.subject, header.watermark, item.payload);
+    const Result<bool> taken = bulk.take_whole(header.subject, header.watermark, item.payload);
     if (!taken.ok()) return taken.status();
     if (*taken) return {};
     GPURUN_RETURN_IF_ERROR(await_copies(header.watermark - 1));

@@ -31,9 +31,17 @@ unsigned cores() {
   return static_cast<unsigned>(std::max(1, CPU_COUNT(&ours)));
 }
 
-ConnectionCount::Bounds bounds_of(const transport::Connection& log) {
-  return {static_cast<unsigned>(SessionOptions::kBulkConnectionsMax), cores(),
-          log.capabilities().same_host};
+// Empty: the number of connections is fixed.
+std::optional<ConnectionCount::Bounds> bounds_of(const Session::Channels& channels) {
+  if (channels.more == nullptr) return std::nullopt;
+  return ConnectionCount::Bounds{static_cast<unsigned>(SessionOptions::kBulkConnectionsMax),
+                                 cores(), channels.log->capabilities().same_host};
+}
+
+std::vector<transport::Connection*> bulk_connections(const Session::Channels& channels) {
+  std::vector<transport::Connection*> connections;
+  for (const auto& connection : channels.bulk) connections.push_back(connection.get());
+  return connections;
 }
 
 }  // namespace
@@ -48,43 +56,35 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen)
       shutdown(channels, log, errors,
                {this, [](void* impl) { static_cast<Impl*>(impl)->stop_all(); }}),
       room(log, stats, shutdown),
-      packer(chosen.packed_records),
-      sender_spin(chosen.spin),
+      bulk(bulk_connections(channels), bulk_listener(),
+           Bulk::Known{options.packed_chunks, options.spread_copies}, bounds_of(channels)),
+      sender(log, *channels.log, bulk, shutdown, stats, options),
+      life_signs(sender, options),
       reader_spin(chosen.spin) {
-  doorbell.count_into(stats.sender_bell());
+  if (channels.more != nullptr) opener.emplace(*channels.more, bulk);
 }
 
 Session::Impl::~Impl() = default;
 
-Status Session::Impl::start_threads() {
-  std::vector<transport::Connection*> connections;
-  for (const auto& connection : channels.bulk) connections.push_back(connection.get());
+Bulk::Listener Session::Impl::bulk_listener() {
   Bulk::Listener listener;
   listener.user = this;
   listener.failed = [](void* impl, Status cause) {
-    static_cast<Impl*>(impl)->shutdown.connection_failed(cause);
+    static_cast<Impl*>(impl)->shutdown.connection_failed(std::move(cause));
   };
   listener.completed = [](void* impl, std::uint64_t through) {
     static_cast<Impl*>(impl)->completed_through(through);
   };
   listener.writes = [](void* impl) { static_cast<Impl*>(impl)->events.something_comes(); };
   listener.wants_more = [](void* impl) { static_cast<Impl*>(impl)->opener->look(); };
-  std::optional<ConnectionCount::Bounds> bounds;
-  if (channels.more != nullptr) bounds = bounds_of(*channels.log);
-  bulk = std::make_unique<Bulk>(std::move(connections), listener,
-                                Bulk::Known{options.packed_chunks, options.spread_copies}, bounds);
-  if (bounds) opener = std::make_unique<BulkOpener>(*channels.more, *bulk);
-  GPURUN_RETURN_IF_ERROR(bulk->start());
+  return listener;
+}
+
+Status Session::Impl::start_threads() {
+  GPURUN_RETURN_IF_ERROR(bulk.start());
   if (options.packed_records) channels.log->bound_unsent(protocol::LogPacker::kUnsentBytes);
-  last_heard = Clock::now();
-  next_beat = last_heard + options.heartbeat;
-  GPURUN_RETURN_IF_ERROR(sender.start(
-      "gpurun-send",
-      [](void* impl) -> void* {
-        static_cast<Impl*>(impl)->run_sender();
-        return nullptr;
-      },
-      this));
+  life_signs.start();
+  GPURUN_RETURN_IF_ERROR(sender.start());
   return receiver.start(
       "gpurun-receive",
       [](void* impl) -> void* {
@@ -98,12 +98,12 @@ void Session::Impl::join_threads() {
   graphs.stop();
   shutdown.begin_ending();
   for_each_connection(channels, [](transport::Connection& each) { each.shut_down(); });
-  doorbell.ring();
-  if (bulk != nullptr) bulk->end();
+  sender.ring();
+  bulk.end();
   receiver.join();
   sender.join();
-  if (opener != nullptr) opener->stop();
-  if (bulk != nullptr) bulk->join();
+  if (opener) opener->stop();
+  bulk.join();
   for_each_connection(channels, [](transport::Connection& each) { fork_guard::forget(each.fd()); });
   if (receiving.watch() != nullptr) fork_guard::forget(receiving.watch()->fd());
 }
@@ -111,8 +111,8 @@ void Session::Impl::join_threads() {
 // In this order: the connections, because threads wait in them, then what waits beside them.
 void Session::Impl::stop_all() {
   for_each_connection(channels, [](transport::Connection& each) { each.shut_down(); });
-  if (bulk != nullptr) bulk->end();
-  doorbell.ring();
+  bulk.end();
+  sender.ring();
   room.wake_all();
   wake_lanes();
 }
@@ -250,7 +250,7 @@ int Session::post(Lane& lane, const CallSite& site, std::span<const ByteView> pa
     Reply reply;
     return impl_->finish(lane, site, number, &reply);
   }
-  impl_->wake_sender();
+  impl_->sender.wake();
   return 0;
 }
 
@@ -270,7 +270,7 @@ bool Session::launches_wait() const noexcept { return impl_->options.launches_wa
 
 void Session::flush() {
   if (impl_->shutdown.belongs_to_ancestor()) return;
-  impl_->doorbell.ring();
+  impl_->sender.ring();
 }
 
 bool Session::event_wanted(Handle event) const noexcept { return impl_->events.wanted(event); }

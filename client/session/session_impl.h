@@ -1,5 +1,5 @@
 // Session::Impl: the inside of Session. Only these files include it: session.cc (start, end,
-// appending), sender.cc, receiver.cc, fences.cc, copies.cc.
+// appending), receiver.cc, fences.cc, copies.cc.
 #pragma once
 
 #include <atomic>
@@ -7,23 +7,24 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include "client/bulk/bulk.h"
 #include "client/bulk/bulk_opener.h"
 #include "client/log/command_log.h"
-#include "client/process/doorbell.h"
 #include "client/process/thread.h"
 #include "client/progress/deferred_errors.h"
 #include "client/progress/event_completions.h"
 #include "client/progress/receiving_role.h"
 #include "client/session/device_output.h"
 #include "client/session/graph_host.h"
+#include "client/session/life_signs.h"
 #include "client/session/log_room.h"
+#include "client/session/log_sender.h"
 #include "client/session/session.h"
 #include "client/session/session_shutdown.h"
 #include "client/stats/stats.h"
 #include "protocol/log/frame_reader.h"
-#include "protocol/log/log_packer.h"
 
 namespace gpurun::client {
 
@@ -34,6 +35,7 @@ struct Session::Impl {
   ~Impl();
 
   // session.cc
+  Bulk::Listener bulk_listener();
   Status start_threads();
   void join_threads();
   // Appends a call. With `fence` the lane awaits the reply from before the commit. Waits while the
@@ -75,20 +77,6 @@ struct Session::Impl {
   int copy_in(Lane& lane, CallSite site, ByteView head, ByteView source, Reading reading);
   int copy_out(Lane& lane, CallSite site, const HostBox& destination, ByteView head, bool wait);
 
-  // sender.cc. The sending role: at most one thread sends on the log. A thread that gives the role
-  // up checks for new records afterwards, so nothing waits for a timer.
-  bool take_role() noexcept;
-  // Call it after a commit without a wait for the reply.
-  void wake_sender() noexcept;
-  void release_role() noexcept;
-  void send_log();                                // Sends everything. For the sender thread.
-  void send_log_through(std::uint64_t sequence);  // For a waiting thread and its own record.
-  Status send_batch(std::uint64_t* last_sequence);
-  protocol::FrameHeader frame_header(protocol::FrameKind kind);  // Sent at once.
-  Status send_empty_frame(protocol::FrameKind kind);
-  void run_sender();
-  void gather();
-
   // receiver.cc. All except run_receiver() need the receiving role, on any thread.
   void run_receiver();
   // Receives and handles what is there, without waiting. Then calls receive_held().
@@ -103,7 +91,6 @@ struct Session::Impl {
   // Call it after receiving, before the role is given up. Bytes that were taken from the connection
   // must be handled now, because no watch reports them.
   Status receive_held();
-  Status check_silence() const;
   Status handle_frame(const protocol::Frame& frame);
   Status check_owed(const protocol::FrameHeader& heartbeat);
   Status handle_replies(const protocol::Frame& frame);
@@ -114,7 +101,6 @@ struct Session::Impl {
   Status await_copies(std::uint64_t through);
   Status take_copy(const protocol::ReplyView& item);
   void wake_event_waiters();
-  void beat_when_due();
 
   // Stops the connections and wakes all threads that wait. See SessionShutdown::Stop.
   void stop_all();
@@ -138,24 +124,15 @@ struct Session::Impl {
   DeviceOutput output;
   SessionShutdown shutdown;
   LogRoom room;
-
-  // Sender. 0: free, 1: taken.
-  alignas(64) std::atomic<std::uint32_t> role{0};
-  protocol::LogPacker packer;  // For the sending role.
-  Doorbell doorbell;           // For the sender thread.
-  BriefSpin sender_spin;       // For the sender thread.
-  int gather_rest = 0;         // For the sender thread: batches that go out without gather().
-  std::atomic<bool> heartbeat_due{false};
-  std::atomic<bool> acknowledge_due{false};
-  std::atomic<std::uint64_t> replies_taken{0};         // Written by the receiving role only.
-  std::atomic<std::uint64_t> replies_acknowledged{0};  // Of these. Written by the sending role.
+  Bulk bulk;
+  std::optional<BulkOpener> opener;  // Empty: no connection joins.
+  LogSender sender;
+  LifeSigns life_signs;
 
   ReceivingRole receiving;
   // For the receiving role.
   protocol::FrameReader reader;
-  BriefSpin reader_spin;  // For threads that wait, not for the receiver thread.
-  Clock::time_point last_heard{};
-  Clock::time_point next_beat{};
+  BriefSpin reader_spin;       // For threads that wait, not for the receiver thread.
   std::uint64_t failures = 0;  // Of calls that had been answered.
 
   // Transfers from the worker that have arrived whole: 1 to this number.
@@ -163,9 +140,6 @@ struct Session::Impl {
 
   std::mutex bulk_order;  // Held while a record that names our bulk is appended.
 
-  std::unique_ptr<Bulk> bulk;
-  std::unique_ptr<BulkOpener> opener;  // Empty: no connection joins.
-  Thread sender;
   Thread receiver;
 };
 
