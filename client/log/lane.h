@@ -56,8 +56,12 @@ class Lane {
   void (*free_attachment)(void*) = nullptr;
 
  private:
-  friend class Session;
+  // The parts of a session.
+  friend class CallPath;
   friend class DeferredErrors;
+  friend class EarlyAnswers;
+  friend class Fences;
+  friend class LaneReplies;
   friend struct LaneRegistry;
 
   Lane() = default;

@@ -1,4 +1,4 @@
-// Session: its start and end, and the way of a call into the log.
+// Session: its start and end. The parts do the rest.
 #include "client/session/session.h"
 
 #include <sched.h>
@@ -7,10 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include "client/log/lane_registry.h"
 #include "client/process/fork_guard.h"
 #include "client/session/session_impl.h"
-#include "driver_abi/opcodes.h"
+#include "protocol/log/log_packer.h"
 
 namespace gpurun::client {
 namespace {
@@ -47,20 +46,28 @@ std::vector<transport::Connection*> bulk_connections(const Session::Channels& ch
 }  // namespace
 
 Session::Impl::Impl(Channels given, const SessionOptions& chosen)
-    : serial(next_serial.fetch_add(1, std::memory_order_relaxed)),
-      channels(std::move(given)),
+    : channels(std::move(given)),
       options(chosen),
       log(chosen.log_bytes),
       stats(chosen.statistics, recording_wanted()),
-      output(chosen.output),
-      shutdown(channels, log, errors,
+      known(options),
+      replies(next_serial.fetch_add(1, std::memory_order_relaxed)),
+      shutdown(channels, log, known.errors,
                {this, [](void* impl) { static_cast<Impl*>(impl)->stop_all(); }}),
       room(log, stats, shutdown),
       bulk(bulk_connections(channels), bulk_listener(),
            Bulk::Known{options.packed_chunks, options.spread_copies}, bounds_of(channels)),
+      graphs(session),
+      memory(bulk, graphs, options),
       sender(log, *channels.log, bulk, shutdown, stats, options),
       life_signs(sender, options),
-      reader_spin(chosen.spin) {
+      handler({log, room, sender, life_signs, replies, known, bulk, graphs, shutdown, options,
+               session}),
+      receiver(*channels.log, handler, life_signs, shutdown, options),
+      fences({log, sender, receiver, replies, known, shutdown, stats}),
+      calls({log, room, sender, replies, fences, known, shutdown, stats, options}),
+      copies({calls, fences, log, bulk, shutdown, stats, options}),
+      early({calls, fences, known, bulk, memory, shutdown, options}) {
   if (channels.more != nullptr) opener.emplace(*channels.more, bulk);
 }
 
@@ -73,9 +80,9 @@ Bulk::Listener Session::Impl::bulk_listener() {
     static_cast<Impl*>(impl)->shutdown.connection_failed(std::move(cause));
   };
   listener.completed = [](void* impl, std::uint64_t through) {
-    static_cast<Impl*>(impl)->completed_through(through);
+    static_cast<Impl*>(impl)->replies.completed_through(through);
   };
-  listener.writes = [](void* impl) { static_cast<Impl*>(impl)->events.something_comes(); };
+  listener.writes = [](void* impl) { static_cast<Impl*>(impl)->known.events.something_comes(); };
   listener.wants_more = [](void* impl) { static_cast<Impl*>(impl)->opener->look(); };
   return listener;
 }
@@ -85,13 +92,7 @@ Status Session::Impl::start_threads() {
   if (options.packed_records) channels.log->bound_unsent(protocol::LogPacker::kUnsentBytes);
   life_signs.start();
   GPURUN_RETURN_IF_ERROR(sender.start());
-  return receiver.start(
-      "gpurun-receive",
-      [](void* impl) -> void* {
-        static_cast<Impl*>(impl)->run_receiver();
-        return nullptr;
-      },
-      this);
+  return receiver.start();
 }
 
 void Session::Impl::join_threads() {
@@ -105,7 +106,7 @@ void Session::Impl::join_threads() {
   if (opener) opener->stop();
   bulk.join();
   for_each_connection(channels, [](transport::Connection& each) { fork_guard::forget(each.fd()); });
-  if (receiving.watch() != nullptr) fork_guard::forget(receiving.watch()->fd());
+  if (receiver.watch() != nullptr) fork_guard::forget(receiver.watch()->fd());
 }
 
 // In this order: the connections, because threads wait in them, then what waits beside them.
@@ -114,24 +115,7 @@ void Session::Impl::stop_all() {
   bulk.end();
   sender.ring();
   room.wake_all();
-  wake_lanes();
-}
-
-void Session::Impl::wake_lanes() {
-  const auto wake = [](Lane& lane, void*) {
-    // Under its mutex: the lane either sees the change or is already asleep.
-    const std::lock_guard<std::mutex> lock(lane.mutex_);
-    lane.arrived_.notify_all();
-  };
-  for_each_lane(wake, nullptr);
-}
-
-void Session::Impl::completed_through(std::uint64_t number) {
-  std::uint64_t before = bulk_completions.load(std::memory_order_relaxed);
-  while (before < number &&
-         !bulk_completions.compare_exchange_weak(before, number, std::memory_order_release)) {
-  }
-  wake_lanes();
+  replies.wake_all();
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->session = this; }
@@ -150,9 +134,9 @@ Result<std::unique_ptr<Session>> Session::start(Channels channels, const Session
   // Without a watch the receiver thread reads everything, which is slower but correct.
   if (Result<std::unique_ptr<transport::Watch>> watch = impl.channels.log->watch(); watch.ok()) {
     fork_guard::watch((*watch)->fd());
-    impl.receiving.start(*std::move(watch));
+    impl.receiver.set_watch(*std::move(watch));
   } else {
-    impl.receiving.start(nullptr);
+    impl.receiver.set_watch(nullptr);
   }
   GPURUN_RETURN_IF_ERROR(impl.start_threads());
   return session;
@@ -174,92 +158,114 @@ bool Session::alive() const noexcept { return impl_->shutdown.alive(); }
 
 Status Session::death() const { return impl_->shutdown.death(); }
 
-void Session::forget_lost(Handle context) { impl_->errors.forget(context); }
-
-int Session::Impl::append(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
-                          bool fence, std::uint64_t* sequence) {
-  if (const int refused = shutdown.refusal(site.context); refused != 0) return refused;
-  std::size_t payload_bytes = 0;
-  for (const ByteView part : parts) {
-    if (part.size() > protocol::kRecordPayloadBytesMax - payload_bytes) return kResultInvalidValue;
-    payload_bytes += part.size();
-  }
-  if (lane.session_ != serial) errors.adopt(lane, serial);
-
-  const CommandLog::Slot slot =
-      room.reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)),
-                   progress.marks(site.context, site.stream, site.work));
-  if (slot.start == nullptr) return kResultPeerGone;
-  // Written in place. A copied header would be loaded in wider pieces than it was stored in, and
-  // the processor stalls on such loads. commit() writes the first field, which is how the sender
-  // knows.
-  auto& header = *reinterpret_cast<protocol::RecordHeader*>(slot.start);
-  header.opcode = site.opcode;
-  header.form = site.form;
-  header.order = site.order;
-  header.flags = static_cast<std::uint16_t>(site.flags | (fence ? protocol::kFlagFence : 0));
-  header.after_server = 0;
-  header.lane = lane.id();
-  header.sequence = slot.sequence;
-  header.context = site.context;
-  header.stream = site.stream;
-  header.subject = site.subject;
-  header.bulk = site.bulk;
-  header.after_sequence = 0;
-  header.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
-  header.reserved = 0;
-  std::byte* at = slot.start + sizeof header;
-  for (const ByteView part : parts) {
-    if (!part.empty()) std::memcpy(at, part.data(), part.size());
-    at += part.size();
-  }
-  if (const auto rest = static_cast<std::size_t>(slot.start + slot.bytes - at); rest != 0) {
-    std::memset(at, 0, rest);
-  }
-  if (site.form == protocol::Form::kEventRecord &&
-      events.recorded(site.subject, slot.sequence, (site.flags & protocol::kFlagTell) != 0) &&
-      site.work == Work::kRecord) {
-    events.place(site.subject,
-                 {slot.sequence, site.stream, Clock::now(), progress.ends_upload(site.stream)});
-  }
-  if (site.opcode == driver_abi::opcode::cuGraphLaunch) progress.issued_anywhere(slot.sequence);
-  const bool copy = (site.flags & protocol::kFlagBarrier) != 0 && !fence && site.work == Work::kAny;
-  if (copy) progress.copied_early(lane.id(), slot.sequence);
-  const bool ends = site.order == protocol::Order::kOrderedHost && !fence;
-  if (copy || ends) lane.early_ = slot.sequence;
-  // Queries of all lanes wait for a free.
-  if (ends && (site.flags & protocol::kFlagBarrier) != 0) events.something_comes();
-  lane.posted_ = true;
-  if (stats.enabled()) stats.count(header, slot.bytes, parts.empty() ? ByteView() : parts[0]);
-  if (fence) await(lane, slot.sequence);
-  log.commit(slot);
-  shutdown.note_call(site.opcode);
-  *sequence = slot.sequence;
-  return 0;
-}
+void Session::forget_lost(Handle context) { impl_->known.errors.forget(context); }
 
 int Session::post(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
                   std::uint64_t* sequence) {
-  std::uint64_t number = 0;
-  const bool fence = impl_->options.every_call_is_a_fence;
-  if (const int refused = impl_->append(lane, site, parts, fence, &number); refused != 0) {
-    return refused;
-  }
-  if (sequence != nullptr) *sequence = number;
-  if (fence) {
-    Reply reply;
-    return impl_->finish(lane, site, number, &reply);
-  }
-  impl_->sender.wake();
-  return 0;
+  return impl_->calls.post(lane, site, parts, sequence);
 }
 
 int Session::call(Lane& lane, const CallSite& site, std::span<const ByteView> parts, Reply* reply) {
-  std::uint64_t number = 0;
-  if (const int refused = impl_->append(lane, site, parts, true, &number); refused != 0) {
-    return refused;
-  }
-  return impl_->finish(lane, site, number, reply);
+  return impl_->calls.call(lane, site, parts, reply);
+}
+
+int Session::post_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                            ByteView bulk) {
+  if (bulk.empty()) return post(lane, site, parts);
+  Reply reply;
+  const bool fence = every_call_is_a_fence();
+  return impl_->copies.send_with_bulk(lane, site, parts, bulk, Reading::kNow,
+                                      fence ? &reply : nullptr);
+}
+
+int Session::call_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                            ByteView bulk, Reply* reply) {
+  if (bulk.empty()) return call(lane, site, parts, reply);
+  return impl_->copies.send_with_bulk(lane, site, parts, bulk, Reading::kNow, reply);
+}
+
+int Session::post_with_offer(Lane& lane, CallSite site, ByteView payload,
+                             std::shared_ptr<const Bytes> offer, bool* offered) {
+  return impl_->copies.post_with_offer(lane, site, payload, std::move(offer), offered);
+}
+
+int Session::copy_in(Lane& lane, CallSite site, std::uint64_t device_destination, ByteView source,
+                     Reading reading) {
+  return impl_->copies.copy_in(lane, site, device_destination, source, reading);
+}
+
+int Session::copy_in(Lane& lane, CallSite site, const protocol::BoxCopyPayload& box,
+                     ByteView source, Reading reading) {
+  return impl_->copies.copy_in(lane, site, box, source, reading);
+}
+
+int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
+                      std::uint64_t device_source, bool wait) {
+  return impl_->copies.copy_out(lane, site, destination, device_source, wait);
+}
+
+int Session::copy_out(Lane& lane, CallSite site, const HostBox& destination,
+                      const protocol::BoxCopyPayload& box, bool wait) {
+  return impl_->copies.copy_out(lane, site, destination, box, wait);
+}
+
+bool Session::reads(ByteView memory) const noexcept { return impl_->bulk.reads(memory); }
+
+void Session::await_read(ByteView memory) noexcept { impl_->bulk.await_read(memory); }
+
+void Session::await_sources_read() noexcept {
+  impl_->bulk.await_sources_read(impl_->bulk.last_begun());
+}
+
+bool Session::sources_read_within(std::chrono::milliseconds at_most) noexcept {
+  return impl_->bulk.await_sources_read(impl_->bulk.last_begun(), at_most);
+}
+
+bool Session::host_write_outstanding() const noexcept { return impl_->memory.write_outstanding(); }
+
+bool Session::may_still_write(ByteView memory) const noexcept {
+  return impl_->memory.may_still_write(memory);
+}
+
+bool Session::graphs_touch_memory() const noexcept { return impl_->memory.graphs_touch_memory(); }
+
+bool Session::may_answer_early() const noexcept { return impl_->memory.may_answer_early(); }
+
+std::size_t Session::add_host_function() noexcept { return impl_->memory.add_host_function(); }
+
+void Session::end_host_function() noexcept { impl_->memory.end_host_function(); }
+
+void Session::share_memory() noexcept { impl_->memory.share(); }
+
+void Session::unshare_memory() noexcept { impl_->memory.unshare(); }
+
+bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* result) {
+  return impl_->early.event(lane, site, wait, result);
+}
+
+bool Session::idle_answered(Lane& lane, const CallSite& site, int* result) {
+  return impl_->early.idle(lane, site, result);
+}
+
+bool Session::known_complete(Handle context) const noexcept {
+  return impl_->early.known_complete(context);
+}
+
+bool Session::wait_answered_early(Lane& lane, CallSite site, ByteView payload, int* result) {
+  return impl_->early.wait(lane, site, payload, result);
+}
+
+bool Session::wait_answered_early(Lane& lane, const Recorded& record, CallSite site,
+                                  ByteView payload, int* result) {
+  return impl_->early.wait(lane, record, site, payload, result);
+}
+
+Session::Recorded Session::stream_of_record(Handle event) {
+  return impl_->early.stream_of_record(event);
+}
+
+void Session::set_work_done(void (*tell)(std::uint64_t ticket)) noexcept {
+  impl_->handler.set_work_done(tell);
 }
 
 bool Session::every_call_is_a_fence() const noexcept {
@@ -273,17 +279,23 @@ void Session::flush() {
   impl_->sender.ring();
 }
 
-bool Session::event_wanted(Handle event) const noexcept { return impl_->events.wanted(event); }
-
-void Session::event_recorded_elsewhere(Handle event) noexcept {
-  impl_->events.recorded_elsewhere(event);
+bool Session::event_wanted(Handle event) const noexcept {
+  return impl_->known.events.wanted(event);
 }
 
-void Session::share_event(Handle event) noexcept { impl_->events.share(event); }
+void Session::event_recorded_elsewhere(Handle event) noexcept {
+  impl_->known.events.recorded_elsewhere(event);
+}
 
-bool Session::is_shared(Handle event) const noexcept { return impl_->events.is_shared(event); }
+void Session::share_event(Handle event) noexcept { impl_->known.events.share(event); }
+
+bool Session::is_shared(Handle event) const noexcept {
+  return impl_->known.events.is_shared(event);
+}
 
 GraphHost& Session::graphs() noexcept { return impl_->graphs; }
+
+Bulk& Session::bulk() noexcept { return impl_->bulk; }
 
 Stats& Session::stats() noexcept { return impl_->stats; }
 

@@ -1,17 +1,48 @@
-// Session: this process attached to one worker. Calls go in by post() and call(). Only the session
-// handles order, flushing, waiting, deferred errors, heartbeats and the death of the peer.
+// Session: this process attached to one worker. All calls of the program reach the worker through
+// it, and all that the worker sends comes back through it.
+//
+// A call goes down, a reply goes up:
+//
+//   post(), call()                                               the lane's thread continues
+//      | CallPath: number, place, record                              ^ Fences, LaneReplies
+//   CommandLog (LogRoom: waits while it is full)                 ReplyHandler: what an item does
+//      | LogSender: frames                                            ^ LogReceiver: frames
+//      +------------------------ log connection ----------------------+
+//
+// post() appends a record and returns. The sender thread sends it as soon as it is idle. call()
+// appends a fence, sends the log up to it and waits. EarlyAnswers answers waits and polls from
+// KnownState, which is what the worker has reported before. Copies puts a few bytes into the record
+// and gives more to Bulk, which has connections of its own. Failures of calls that were answered
+// before they ran are kept, and a later fence returns them (DeferredErrors).
+//
+// Threads. Any thread of the program may call anything, with its own lane. The session has a sender
+// thread and a receiver thread, Bulk has two for each connection, and GraphHost has two. At most
+// one thread sends on the log (the sending role), and at most one reads it (the receiving role). A
+// thread that waits for a reply takes a free role itself, because a thread switch costs more than
+// the work. So code of the receiving side may run on any thread of the program.
+//
+// Locks. Each part locks only its own state. Copies' lock is the first: it is held around an append
+// and the opening of a transfer. LogRoom's comes before CommandLog's. A lane's mutex comes before
+// DeferredErrors' and the log's watch. All others are leaves. Bulk calls back without its lock,
+// except to EventCompletions, which then takes none. Some threads sleep without a lock that their
+// waker holds. They are counted by an atomic that both sides modify, so that one of them sees the
+// other: see LogRoom, LaneReplies and LogSender.
+//
+// Rules for a change here:
+// - An append takes the log's lock and no other, except at the first use of a lane or a handle. It
+//   makes no allocation and no virtual call. It makes a system call only to wake a sleeping sender.
+//   It waits only for room in the log.
+// - What a reply may touch is noted before the commit of its call.
+// - Whatever is awaited must also end when the peer dies: see SessionShutdown and stop_all().
+// - tests/model explores the interleavings of this code. Its flaws must still be found.
 //
 // Rules for callers:
-// - post() appends the call to the command log and returns. It makes no round trip and no
-//   allocation, and no system call unless the sender sleeps. It waits only when the log is full
-//   (limits::kLogBytes not yet taken by the worker).
-// - call() appends, sends and waits for the reply. The wait has no total deadline, because kernels
-//   may run for hours. It ends when the worker is silent for limits::kSilenceDeadlineS.
-// - Both return a CUresult. A result other than 0 may be an earlier failure (architecture, section
-//   5). Sticky ones of the context come at any call, others at a fence. A fence that delivers one
-//   has still done its own work. `reply` is filled if that work succeeded.
-// - Any thread may call anything, with its own lane. No thread runs before start(). All signals are
-//   blocked in our threads.
+// - Both post() and call() return a CUresult. A result other than 0 may be an earlier failure
+//   (architecture, section 5). Sticky ones of the context come at any call, others at a fence. A
+//   fence that delivers one has still done its own work. `reply` is filled if that work succeeded.
+// - A wait has no total deadline, because kernels may run for hours. It ends when the worker is
+//   silent for limits::kSilenceDeadlineS.
+// - No thread runs before start(). All signals are blocked in our threads.
 // - After fork() every call in the child returns kResultNotInitialized, and nothing is sent.
 #pragma once
 
@@ -212,8 +243,8 @@ class Session {
   // write anywhere. A stream's source in `memory` must not be read yet.
   bool may_still_write(ByteView memory) const noexcept;
   // Counts a host function that waits in a stream, or runs. Returns how many there were before.
-  std::size_t add_host_function() noexcept { return host_functions_.fetch_add(1); }
-  void end_host_function() noexcept { host_functions_.fetch_sub(1); }
+  std::size_t add_host_function() noexcept;
+  void end_host_function() noexcept;
 
   // The program asks whether the last record of the event site.subject is complete, or waits for it
   // with `wait`. Returns true if nothing need be sent, and `*result` is then the call's result. The
@@ -260,15 +291,12 @@ class Session {
   // Another process may look at memory of this one, or this one at memory of another. Calls that
   // CUDA completes before they return are then complete on return. This ends after as many calls of
   // unshare_memory().
-  void share_memory() noexcept { memory_shared_.fetch_add(1); }
-  void unshare_memory() noexcept { memory_shared_.fetch_sub(1); }
+  void share_memory() noexcept;
+  void unshare_memory() noexcept;
   // Returns whether implicit synchronisation may be answered before it has happened. It may not
   // while a graph lives that reads this process's memory, because the client does not know when it
   // has read.
-  bool may_answer_early() const noexcept {
-    return memory_shared_.load() == 0 && !every_call_is_a_fence() && !host_write_outstanding() &&
-           !graphs_touch_memory();
-  }
+  bool may_answer_early() const noexcept;
   // Returns whether a graph lives that reads or writes memory of this process, or runs a function
   // of it.
   bool graphs_touch_memory() const noexcept;
@@ -276,9 +304,7 @@ class Session {
   // Sets a callback. It gets the ticket of each protocol::MemoryReturn with finished work, before
   // the reply to a call that waits for that work. It runs on the thread that reads the log, which
   // may be any waiting thread. It must not make calls.
-  void set_work_done(void (*tell)(std::uint64_t ticket)) noexcept {
-    work_done_.store(tell, std::memory_order_release);
-  }
+  void set_work_done(void (*tell)(std::uint64_t ticket)) noexcept;
 
   // GPURUN_SYNC=1: post() also waits for the call.
   bool every_call_is_a_fence() const noexcept;
@@ -302,9 +328,6 @@ class Session {
   explicit Session(std::unique_ptr<Impl> impl);
 
   HandleTable handles_;
-  std::atomic<int> memory_shared_{0};
-  std::atomic<std::size_t> host_functions_{0};
-  std::atomic<void (*)(std::uint64_t)> work_done_{nullptr};
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,0 +1,99 @@
+// CallPath: the record of a call, written in place.
+#include "client/session/call_path.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "driver_abi/opcodes.h"
+
+namespace gpurun::client {
+
+int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView> parts, bool fence,
+                     std::uint64_t* sequence) {
+  if (const int refused = uses_.shutdown.refusal(site.context); refused != 0) return refused;
+  KnownState& known = uses_.known;
+  std::size_t payload_bytes = 0;
+  for (const ByteView part : parts) {
+    if (part.size() > protocol::kRecordPayloadBytesMax - payload_bytes) return kResultInvalidValue;
+    payload_bytes += part.size();
+  }
+  adopt(lane);
+
+  const CommandLog::Slot slot =
+      uses_.room.reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)),
+                         known.progress.marks(site.context, site.stream, site.work));
+  if (slot.start == nullptr) return kResultPeerGone;
+  // Written in place. A copied header would be loaded in wider pieces than it was stored in, and
+  // the processor stalls on such loads. commit() writes the first field, which is how the sender
+  // knows.
+  auto& header = *reinterpret_cast<protocol::RecordHeader*>(slot.start);
+  header.opcode = site.opcode;
+  header.form = site.form;
+  header.order = site.order;
+  header.flags = static_cast<std::uint16_t>(site.flags | (fence ? protocol::kFlagFence : 0));
+  header.after_server = 0;
+  header.lane = lane.id();
+  header.sequence = slot.sequence;
+  header.context = site.context;
+  header.stream = site.stream;
+  header.subject = site.subject;
+  header.bulk = site.bulk;
+  header.after_sequence = 0;
+  header.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
+  header.reserved = 0;
+  std::byte* at = slot.start + sizeof header;
+  for (const ByteView part : parts) {
+    if (!part.empty()) std::memcpy(at, part.data(), part.size());
+    at += part.size();
+  }
+  if (const auto rest = static_cast<std::size_t>(slot.start + slot.bytes - at); rest != 0) {
+    std::memset(at, 0, rest);
+  }
+  if (site.form == protocol::Form::kEventRecord &&
+      known.events.recorded(site.subject, slot.sequence, (site.flags & protocol::kFlagTell) != 0) &&
+      site.work == Work::kRecord) {
+    known.events.place(site.subject, {slot.sequence, site.stream, std::chrono::steady_clock::now(),
+                                      known.progress.ends_upload(site.stream)});
+  }
+  if (site.opcode == driver_abi::opcode::cuGraphLaunch) {
+    known.progress.issued_anywhere(slot.sequence);
+  }
+  const bool copy = (site.flags & protocol::kFlagBarrier) != 0 && !fence && site.work == Work::kAny;
+  if (copy) known.progress.copied_early(lane.id(), slot.sequence);
+  const bool ends = site.order == protocol::Order::kOrderedHost && !fence;
+  if (copy || ends) lane.early_ = slot.sequence;
+  // Queries of all lanes wait for a free.
+  if (ends && (site.flags & protocol::kFlagBarrier) != 0) known.events.something_comes();
+  lane.posted_ = true;
+  if (uses_.stats.enabled()) {
+    uses_.stats.count(header, slot.bytes, parts.empty() ? ByteView() : parts[0]);
+  }
+  if (fence) uses_.replies.expect(lane, slot.sequence, known.events.came());
+  uses_.log.commit(slot);
+  uses_.shutdown.note_call(site.opcode);
+  *sequence = slot.sequence;
+  return 0;
+}
+
+int CallPath::post(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                   std::uint64_t* sequence) {
+  std::uint64_t number = 0;
+  const bool fence = uses_.options.every_call_is_a_fence;
+  if (const int refused = append(lane, site, parts, fence, &number); refused != 0) return refused;
+  if (sequence != nullptr) *sequence = number;
+  if (fence) {
+    Reply reply;
+    return uses_.fences.finish(lane, site, number, &reply);
+  }
+  uses_.sender.wake();
+  return 0;
+}
+
+int CallPath::call(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                   Reply* reply) {
+  std::uint64_t number = 0;
+  if (const int refused = append(lane, site, parts, true, &number); refused != 0) return refused;
+  return uses_.fences.finish(lane, site, number, reply);
+}
+
+}  // namespace gpurun::client

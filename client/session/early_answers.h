@@ -1,0 +1,56 @@
+// EarlyAnswers: calls that wait or ask, and that the client answers from what it knows. They cost
+// no round trip (docs/adr/0009, 0024, 0033, 0036). See Session for what each function promises.
+//
+// A call may be answered here only if its thread can have learnt nothing that contradicts the
+// answer. Failures that were reported before the answer are delivered with it, as at a fence.
+#pragma once
+
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "client/bulk/bulk.h"
+#include "client/log/lane.h"
+#include "client/session/call_path.h"
+#include "client/session/fences.h"
+#include "client/session/host_memory_use.h"
+#include "client/session/known_state.h"
+#include "client/session/session.h"
+#include "client/session/session_shutdown.h"
+
+namespace gpurun::client {
+
+class EarlyAnswers {
+ public:
+  struct Uses {
+    CallPath& calls;
+    Fences& fences;
+    KnownState& known;
+    Bulk& bulk;
+    HostMemoryUse& memory;
+    SessionShutdown& shutdown;
+    const SessionOptions& options;
+  };
+  explicit EarlyAnswers(const Uses& uses) noexcept : uses_(uses) {}
+  EarlyAnswers(const EarlyAnswers&) = delete;
+  EarlyAnswers& operator=(const EarlyAnswers&) = delete;
+
+  bool event(Lane& lane, const CallSite& site, bool wait, int* result);
+  bool idle(Lane& lane, const CallSite& site, int* result);
+  bool known_complete(Handle context) const noexcept;
+  bool wait(Lane& lane, CallSite site, ByteView payload, int* result);
+  bool wait(Lane& lane, const Session::Recorded& record, CallSite site, ByteView payload,
+            int* result);
+  Session::Recorded stream_of_record(Handle event);
+
+ private:
+  // Delivers what a fence would deliver: kernels' output, and the result of earlier failures.
+  int deliver(Lane& lane, Handle context);
+  // Returns whether nothing can have shown this lane that `event` is complete. Its news are coming.
+  bool still_not_ready(Lane& lane, Handle event, std::uint64_t record) const noexcept;
+  // Posts a wait without waiting for it. All later calls wait for it in the worker.
+  int post_wait(Lane& lane, CallSite site, Work work, ByteView payload);
+
+  const Uses uses_;
+};
+
+}  // namespace gpurun::client
