@@ -1,8 +1,5 @@
-// Bulk: start and end, and the receiving half.
-#include <sys/mman.h>
-
-#include <algorithm>
-#include <cstring>
+// Bulk, receiving half: what the receiver threads do, and the threads that wait for bytes.
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -29,103 +26,42 @@ bool comes_through_cache(const transport::Connection& connection,
 
 }  // namespace
 
-Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener, Known known,
-           std::optional<ConnectionCount::Bounds> bounds)
-    : listener_(listener),
-      known_(known),
-      in_memory_(connections.front()->capabilities().shares_memory) {
-  for (transport::Connection* connection : connections) {
-    channels_.push_back(
-        std::make_unique<Channel>(this, connection, known.packed_chunks, channels_.size()));
-  }
-  open_ = used_ = asked_for_ = static_cast<unsigned>(channels_.size());
-  if (bounds.has_value() && open_ == 1) {
-    count_.emplace(*bounds);
-    if (known.spread_copies) count_out_.emplace(*bounds);
-  }
-  may_join_ = count_.has_value();
-}
-
-Bulk::~Bulk() {
-  if (window_ != nullptr) munmap(window_, limits::kBulkWindowBytes);
-}
-
-Status Bulk::start() {
-  // Only address space: pages come with their first use and are reused from then on.
-  void* memory = mmap(nullptr, limits::kBulkWindowBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return Status(Code::kResourceExhausted, "no memory for bulk bytes");
-  window_ = static_cast<std::byte*>(memory);
-  for (std::size_t slot = limits::kBulkWindowBytes / limits::kBulkChunkBytes; slot-- > 0;) {
-    free_slots_.push_back(slot);
-  }
-  for (auto& channel : channels_) GPURUN_RETURN_IF_ERROR(start_channel(*channel));
-  return {};
-}
-
-void Bulk::end() noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  ended_ = true;
-  for (auto& channel : channels_) {
-    if (channel->owned != nullptr) channel->owned->shut_down();
-  }
-  to_send_.notify_all();
-  unused_.notify_all();
-  room_.notify_all();
-  read_.notify_all();
-  completed_.notify_all();
-}
-
-void Bulk::join() noexcept {
-  for (auto& channel : channels_) {
-    channel->sender.join();
-    channel->receiver.join();
-  }
-}
-
 unsigned Bulk::expect(std::uint64_t transfer, const HostBox& destination, bool unattended) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Incoming in;
   in.destination = destination;
   in.total = destination.bytes();
   in.unattended = unattended;
-  const unsigned connections = note_expected(in);
-  incoming_.emplace(transfer, in);
-  if (unattended) unattended_.fetch_add(1, std::memory_order_acq_rel);
-  return connections > 1 ? connections : 0;
+  const unsigned connections = use_.expect(in);
+  incoming_.add(transfer, in);
+  return connections;
 }
 
 bool Bulk::outstanding(ByteView memory) const noexcept {
   if (!outstanding()) return false;
   const std::lock_guard<std::mutex> lock(mutex_);
-  return std::any_of(incoming_.begin(), incoming_.end(), [memory](const auto& each) {
-    const MutableBytes to = each.second.destination.reach();
-    return each.second.unattended && to.data() < memory.data() + memory.size() &&
-           memory.data() < to.data() + to.size();
-  });
+  return incoming_.outstanding(memory);
 }
 
 bool Bulk::cancel(std::uint64_t transfer) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto found = incoming_.find(transfer);
-  if (found == incoming_.end()) return false;
-  found->second.claimed = found->second.total;  // No further chunk gets in.
+  Lock lock(mutex_);
+  Incoming* in = incoming_.find(transfer);
+  if (in == nullptr) return false;
+  in->close();
   // Bounded by the life of the connection: its end ends a receive in progress.
   written_.wait(lock, [&] {
-    const auto now = incoming_.find(transfer);
-    return now == incoming_.end() || now->second.writers == 0;
+    in = incoming_.find(transfer);
+    return in == nullptr || in->writers == 0;
   });
-  const auto left = incoming_.find(transfer);
-  if (left == incoming_.end()) return false;
-  const Incoming in = left->second;
-  if (in.unattended) unattended_.fetch_sub(1, std::memory_order_acq_rel);
-  if (in.counted) count_out_->dropped(ConnectionCount::Clock::now(), in.total - in.received);
-  incoming_.erase(left);
+  if (in == nullptr) return false;
+  const std::uint64_t watermark = in->watermark;
+  use_.dropped(*in);
+  incoming_.remove(transfer);
   lock.unlock();
   // If its completion has come, over another connection than some of its bytes, other threads wait
   // for it.
-  if (in.watermark != 0) {
-    if (Status status = complete(in.watermark); !status.ok()) {
+  if (watermark != 0) {
+    if (Status status = complete(watermark); !status.ok()) {
       listener_.failed(listener_.user, std::move(status));
     }
   }
@@ -170,12 +106,13 @@ Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHead
 // any connection. This cannot deadlock: none of their chunks follows a chunk that waits for them.
 // What the earliest chunk waits for has therefore arrived.
 Status Bulk::await_turn(std::uint64_t behind) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  Lock lock(mutex_);
   if (behind > last_transfer_.load(std::memory_order_acquire)) {
     return Status(Code::kProtocol, "a chunk behind transfers that were never begun");
   }
-  completed_.wait(lock, [&] { return ended_ || completed_through_ >= behind; });
-  return completed_through_ >= behind ? Status() : Status(Code::kPeerGone, "the session has ended");
+  completed_.wait(lock, [&] { return ended_ || completions_.through() >= behind; });
+  return completions_.through() >= behind ? Status()
+                                          : Status(Code::kPeerGone, "the session has ended");
 }
 
 Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& told,
@@ -192,17 +129,16 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
   bool measures = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = incoming_.find(header.transfer);
-    if (found != incoming_.end() && found->second.claimed + bytes <= found->second.total) {
-      Incoming& in = found->second;
-      if (header.total != in.total) {
+    Incoming* const in = incoming_.find(header.transfer);
+    if (in != nullptr && in->has_room_for(bytes)) {
+      if (header.total != in->total) {
         return Status(Code::kProtocol, "a transfer of another size than was asked for");
       }
-      in.claimed += bytes;
-      ++in.writers;
-      measures = in.counted && ++receives_ % kTurnsPerLook == 0;
+      in->claimed += bytes;
+      ++in->writers;
+      measures = use_.measures_next_receive(*in);
       if (listener_.writes != nullptr) listener_.writes(listener_.user);
-      box = in.destination;
+      box = in->destination;
     }
   }
   const bool staged =
@@ -214,31 +150,29 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
   } else if (box.has_value()) {
     into = box->reach().subspan(static_cast<std::size_t>(header.offset), bytes);
   }
-  const auto core_time = measures ? core_time_of_thread() : ConnectionCount::Span{0};
+  const auto core_time = measures ? core_time_of_thread() : ConnectionUse::Span{0};
   Status status = protocol::receive_chunk(connection, chunk, into, scratch.packed);
   if (status.ok() && staged) write_box(*box, header.offset, into);
   std::uint64_t finished = box.has_value() ? 0 : header.watermark;
-  const auto worked = measures ? core_time_of_thread() - core_time : ConnectionCount::Span{0};
+  const auto worked = measures ? core_time_of_thread() - core_time : ConnectionUse::Span{0};
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (measures) count_out_->worked(kTurnsPerLook * worked);
-    const auto found = incoming_.find(header.transfer);
-    if (box.has_value() && found != incoming_.end()) {
-      Incoming& in = found->second;
-      --in.writers;
+    if (measures) use_.receive_took(worked);
+    Incoming* const in = box.has_value() ? incoming_.find(header.transfer) : nullptr;
+    if (in != nullptr) {
+      --in->writers;
       if (status.ok()) {
-        in.received += bytes;
-        note_received(in, bytes);
+        in->received += bytes;
+        use_.received(*in, bytes);
       }
-      if (header.watermark != 0) in.watermark = header.watermark;
-      if (status.ok() && in.received == in.total) {
-        if (in.watermark == 0) return Status(Code::kProtocol, "a completion without its number");
-        finished = in.watermark;
-        if (in.unattended) unattended_.fetch_sub(1, std::memory_order_acq_rel);
+      if (header.watermark != 0) in->watermark = header.watermark;
+      if (status.ok() && in->received == in->total) {
+        if (in->watermark == 0) return Status(Code::kProtocol, "a completion without its number");
+        finished = in->watermark;
+        incoming_.remove(header.transfer);
         note_receipt({header.transfer, header.total, header.total, 0});
-        incoming_.erase(found);
       } else {
-        note_receipt({header.transfer, in.received, header.total, 0});
+        note_receipt({header.transfer, in->received, header.total, 0});
       }
     } else {
       note_receipt({header.transfer, header.offset + bytes, header.total, 0});
@@ -249,7 +183,6 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
   return finished == 0 ? Status() : complete(finished);
 }
 
-// With the lock held.
 void Bulk::note_receipt(const BulkHeader& receipt) {
   if (receipts_.note(receipt, false)) to_send_.notify_one();
 }
@@ -259,10 +192,9 @@ Status Bulk::abandoned(const BulkHeader& header) {
   bool unattended = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = incoming_.find(header.transfer);
-    if (found != incoming_.end()) {
-      unattended = found->second.unattended;
-      found->second.claimed = found->second.total;  // No further chunk gets in.
+    if (Incoming* const in = incoming_.find(header.transfer); in != nullptr) {
+      unattended = in->unattended;
+      in->close();
     }
   }
   // An unattended transfer ends here. One that a thread waits for stays until its cancel().
@@ -274,54 +206,31 @@ Status Bulk::complete(std::uint64_t watermark) {
   std::uint64_t through = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (watermark <= completed_through_ || kept_.count(watermark) != 0 ||
-        !early_completions_.insert(watermark).second ||
-        early_completions_.size() > kEarlyCompletionsMax) {
-      return Status(Code::kProtocol,
-                    "completion " + std::to_string(watermark) + " comes twice or far too early");
-    }
-    GPURUN_RETURN_IF_ERROR(go_through());
-    through = completed_through_;
+    GPURUN_RETURN_IF_ERROR(completions_.note(watermark));
+    GPURUN_RETURN_IF_ERROR(completions_.advance(
+        [this](std::uint64_t transfer, ByteView bytes) { return write_whole(transfer, bytes); }));
+    through = completions_.through();
     completed_.notify_all();
-    if (!lines_.empty()) to_send_.notify_one();  // A transfer that was asked for may have waited.
+    if (outgoing_.has_lines())
+      to_send_.notify_one();  // A transfer that was asked for may have waited.
   }
   listener_.completed(listener_.user, through);
   return {};
 }
 
-// With the lock held, as the next. Passes all completions that have no gap before them.
-Status Bulk::go_through() {
-  for (;;) {
-    const std::uint64_t next = completed_through_ + 1;
-    if (!early_completions_.empty() && *early_completions_.begin() == next) {
-      early_completions_.erase(early_completions_.begin());
-    } else if (!kept_.empty() && kept_.begin()->first == next) {
-      const Kept kept = std::move(kept_.begin()->second);
-      kept_.erase(kept_.begin());
-      kept_bytes_ -= kept.bytes.size() + kKeptBytesEach;
-      GPURUN_RETURN_IF_ERROR(write_whole(kept.transfer, kept.bytes));
-    } else {
-      return {};
-    }
-    completed_through_ = next;
-  }
-}
-
 // Drops the bytes if the call has failed.
 Status Bulk::write_whole(std::uint64_t transfer, ByteView bytes) {
-  const auto found = incoming_.find(transfer);
-  if (found == incoming_.end()) return {};
-  Incoming& in = found->second;
-  if (bytes.size() != in.total) {
+  Incoming* const in = incoming_.find(transfer);
+  if (in == nullptr) return {};
+  if (bytes.size() != in->total) {
     return Status(Code::kProtocol, "a transfer of another size than was asked for");
   }
-  if (in.claimed != 0) return {};
+  if (in->claimed != 0) return {};
   if (listener_.writes != nullptr) listener_.writes(listener_.user);
-  write_box(in.destination, 0, bytes);
-  in.claimed = in.received = in.total;
-  note_received(in, in.total);
-  if (in.unattended) unattended_.fetch_sub(1, std::memory_order_acq_rel);
-  incoming_.erase(found);
+  write_box(in->destination, 0, bytes);
+  in->claimed = in->received = in->total;
+  use_.received(*in, in->total);
+  incoming_.remove(transfer);
   return {};
 }
 
@@ -336,19 +245,10 @@ Result<bool> Bulk::take_whole(std::uint64_t transfer, std::uint64_t number, Byte
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (ended_) return Status(Code::kPeerGone, "the session has ended");
-    if (number <= completed_through_ || kept_.count(number) != 0) {
+    if (completions_.has(number)) {
       return Status(Code::kProtocol, "completion " + std::to_string(number) + " comes twice");
     }
-    if (number != completed_through_ + 1) {
-      const std::size_t cost = bytes.size() + kKeptBytesEach;
-      if (number - completed_through_ > kEarlyCompletionsMax ||
-          kept_bytes_ + cost > kKeptBytesMax) {
-        return false;
-      }
-      kept_.emplace(number, Kept{transfer, Bytes(bytes.begin(), bytes.end())});
-      kept_bytes_ += cost;
-      return true;
-    }
+    if (number != completions_.through() + 1) return completions_.keep(number, transfer, bytes);
     GPURUN_RETURN_IF_ERROR(write_whole(transfer, bytes));
   }
   GPURUN_RETURN_IF_ERROR(complete(number));
@@ -357,9 +257,9 @@ Result<bool> Bulk::take_whole(std::uint64_t transfer, std::uint64_t number, Byte
 
 std::optional<std::uint64_t> Bulk::await_completion(std::uint64_t behind,
                                                     std::chrono::milliseconds at_most) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  completed_.wait_for(lock, at_most, [&] { return ended_ || completed_through_ > behind; });
-  return ended_ ? std::nullopt : std::optional(completed_through_);
+  Lock lock(mutex_);
+  completed_.wait_for(lock, at_most, [&] { return ended_ || completions_.through() > behind; });
+  return ended_ ? std::nullopt : std::optional(completions_.through());
 }
 
 }  // namespace gpurun::client
