@@ -9,13 +9,12 @@
 // Any thread may call everything. A lookup takes no lock. Minting and retiring take a short one.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <vector>
 
+#include "base/slot_table.h"
 #include "driver_abi/handle_errors.h"
 #include "driver_abi/row.h"
 #include "protocol/calls/handle_form.h"
@@ -41,7 +40,6 @@ class HandleTable {
   HandleTable() = default;
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
-  ~HandleTable();
 
   // Returns a new live handle of `kind`. `context` is the context that it belongs to, or 0.
   // `object` is the owner's pointer, which the table does not own. Returns 0 when
@@ -82,12 +80,8 @@ class HandleTable {
   std::size_t live_count() const noexcept { return live_count_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr std::size_t kChunkSlots = 4096;
-  static constexpr std::size_t kChunks = limits::kHandlesMax / kChunkSlots;
-
-  // Begins as zero bytes (make_zeroed()).
   struct Slot {
-    std::atomic<Handle> handle{0};  // 0: free.
+    std::atomic<Handle> owner{0};
     std::atomic<Handle> context{0};
     std::atomic<void*> object{nullptr};
     std::atomic<int> failure{0};
@@ -99,11 +93,10 @@ class HandleTable {
   void* end(Slot* slot, Handle handle) noexcept;  // With mutex_ held. nullptr for nullptr.
 
   mutable std::mutex mutex_;
-  std::array<std::atomic<Slot*>, kChunks> chunks_{};
-  // Indexes. Guarded by mutex_. The oldest is reused first, see retire().
-  std::vector<std::uint32_t> free_;
-  std::size_t free_head_ = 0;  // Guarded by mutex_.
-  std::uint32_t used_ = 0;     // Indexes ever handed out. Guarded by mutex_.
+  SlotTable<Slot, limits::kHandlesMax, 4096> slots_;  // Changed under mutex_.
+  // A program that uses a handle just after its end gets an error, even when a generation's 2^28
+  // values wrap around: an index rests first. Guarded by mutex_.
+  IndexPool<limits::kHandlesMax, 1024> indexes_;
   std::atomic<std::size_t> live_count_{0};
 };
 
@@ -111,11 +104,7 @@ class HandleTable {
 
 inline HandleTable::Slot* HandleTable::find(Handle handle) const noexcept {
   if (handle >> protocol::kHandleTagShift != protocol::kHandleTag) return nullptr;
-  const std::size_t index = handle & protocol::kHandleIndexMask;
-  Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
-  if (chunk == nullptr) return nullptr;
-  Slot* slot = &chunk[index % kChunkSlots];
-  return slot->handle.load(std::memory_order_acquire) == handle ? slot : nullptr;
+  return slots_.find(handle);
 }
 
 inline int HandleTable::check(Handle handle, HandleKind kind) const noexcept {

@@ -1,7 +1,5 @@
-// EventCompletions: slots by the event's index, in chunks that are made at first use.
+// EventCompletions: what is known of each event, in slots by the event's index.
 #include "client/progress/event_completions.h"
-
-#include "base/zeroed_array.h"
 
 namespace gpurun::client {
 namespace {
@@ -14,52 +12,27 @@ void raise(std::atomic<std::uint64_t>& to, std::uint64_t value) noexcept {
 
 }  // namespace
 
-EventCompletions::~EventCompletions() {
-  for (auto& chunk : chunks_) free_zeroed(chunk.load(std::memory_order_relaxed));
-}
-
-EventCompletions::Slot* EventCompletions::find(Handle event) const noexcept {
-  const std::size_t index = event % limits::kHandlesMax;  // The handle's index bits.
-  Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
-  if (chunk == nullptr) return nullptr;
-  Slot* slot = &chunk[index % kChunkSlots];
-  return slot->event.load(std::memory_order_acquire) == event ? slot : nullptr;
-}
-
 EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
-  if (Slot* mine = find(event); mine != nullptr) return mine;
+  if (Slot* mine = slots_.find(event); mine != nullptr) return mine;
   const std::lock_guard<std::mutex> lock(claiming_);
-  if (Slot* mine = find(event); mine != nullptr) return mine;
-  const std::size_t index = event % limits::kHandlesMax;
-  auto& place = chunks_[index / kChunkSlots];
-  Slot* chunk = place.load(std::memory_order_relaxed);
-  if (chunk == nullptr) {
-    chunk = make_zeroed<Slot>(kChunkSlots);
-    if (chunk == nullptr) {
-      forgetful_.store(true, std::memory_order_release);
-      return nullptr;
-    }
-    place.store(chunk, std::memory_order_release);
-  }
   // The index's earlier event has ended. Its numbers are all below this event's, so late reports
   // about it change nothing.
-  Slot* slot = &chunk[index % kChunkSlots];
-  slot->event.store(0, std::memory_order_relaxed);
-  for (auto* number :
-       {&slot->recorded, &slot->told, &slot->completed, &slot->untold, &slot->came}) {
-    number->store(0, std::memory_order_relaxed);
-  }
-  slot->unasked.store(0, std::memory_order_relaxed);
-  slot->asked.store(false, std::memory_order_relaxed);
-  slot->elsewhere.store(false, std::memory_order_relaxed);
-  slot->shared.store(false, std::memory_order_relaxed);
-  slot->waited.store(false, std::memory_order_relaxed);
-  slot->event.store(event, std::memory_order_release);
+  Slot* const slot = slots_.claim(event, [](Slot& mine) {
+    for (auto* number : {&mine.recorded, &mine.told, &mine.completed, &mine.untold, &mine.came}) {
+      number->store(0, std::memory_order_relaxed);
+    }
+    mine.unasked.store(0, std::memory_order_relaxed);
+    mine.asked.store(false, std::memory_order_relaxed);
+    mine.elsewhere.store(false, std::memory_order_relaxed);
+    mine.shared.store(false, std::memory_order_relaxed);
+    mine.waited.store(false, std::memory_order_relaxed);
+  });
+  if (slot == nullptr) forgetful_.store(true, std::memory_order_release);
   return slot;
 }
 
 bool EventCompletions::wanted(Handle event) const noexcept {
-  const Slot* slot = find(event);
+  const Slot* slot = slots_.find(event);
   if (slot != nullptr) {
     if (slot->elsewhere.load(std::memory_order_relaxed)) return false;
     if (slot->asked.load(std::memory_order_relaxed)) return true;
@@ -87,7 +60,7 @@ bool EventCompletions::recorded(Handle event, std::uint64_t sequence, bool told)
 }
 
 void EventCompletions::place(Handle event, const Place& place) noexcept {
-  Slot* slot = find(event);
+  Slot* slot = slots_.find(event);
   if (slot == nullptr) return;
   const Placing placing(*slot);
   if (placing.has() && place.record > slot->place.record) slot->place = place;
@@ -95,7 +68,7 @@ void EventCompletions::place(Handle event, const Place& place) noexcept {
 
 std::optional<EventCompletions::Place> EventCompletions::place_of(Handle event,
                                                                   std::uint64_t record) noexcept {
-  Slot* slot = find(event);
+  Slot* slot = slots_.find(event);
   if (slot == nullptr || !slot->waited.load(std::memory_order_relaxed)) return {};
   const Placing placing(*slot);
   if (!placing.has() || slot->place.record != record || record == 0) return {};
@@ -123,7 +96,7 @@ void EventCompletions::share(Handle event) noexcept {
 }
 
 bool EventCompletions::is_shared(Handle event) const noexcept {
-  const Slot* slot = find(event);
+  const Slot* slot = slots_.find(event);
   return slot != nullptr && slot->shared.load(std::memory_order_acquire);
 }
 
@@ -142,7 +115,7 @@ std::uint64_t EventCompletions::asked(Handle event) noexcept {
 
 EventCompletions::State EventCompletions::state(Handle event, std::uint64_t record,
                                                 std::uint64_t bulk_completions) const noexcept {
-  const Slot* slot = find(event);
+  const Slot* slot = slots_.find(event);
   if (slot == nullptr || slot->elsewhere.load(std::memory_order_acquire)) return State::kAsk;
   if (record == 0) {
     return forgetful_.load(std::memory_order_acquire) ? State::kAsk : State::kComplete;
@@ -157,7 +130,7 @@ EventCompletions::State EventCompletions::state(Handle event, std::uint64_t reco
 
 void EventCompletions::completed(Handle event, std::uint64_t sequence, int result,
                                  std::uint64_t watermark) noexcept {
-  Slot* slot = find(event);
+  Slot* slot = slots_.find(event);
   if (slot == nullptr) return;
   if (result != 0) return raise(slot->untold, sequence);
   if (slot->completed.load(std::memory_order_relaxed) >= sequence) return;
@@ -166,11 +139,11 @@ void EventCompletions::completed(Handle event, std::uint64_t sequence, int resul
 }
 
 void EventCompletions::not_ready(Handle event, std::uint64_t came) noexcept {
-  if (Slot* slot = find(event); slot != nullptr) raise(slot->came, came);
+  if (Slot* slot = slots_.find(event); slot != nullptr) raise(slot->came, came);
 }
 
 bool EventCompletions::nothing_came(Handle event) const noexcept {
-  const Slot* slot = find(event);
+  const Slot* slot = slots_.find(event);
   return slot != nullptr && slot->came.load(std::memory_order_acquire) == came();
 }
 

@@ -18,7 +18,6 @@
 // Any thread. No locks except at an event's first use. One slot per index of the handle table.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -26,6 +25,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/slot_table.h"
 #include "client/log/handles.h"
 #include "protocol/limits.h"
 
@@ -43,7 +43,6 @@ class EventCompletions {
   EventCompletions() = default;
   EventCompletions(const EventCompletions&) = delete;
   EventCompletions& operator=(const EventCompletions&) = delete;
-  ~EventCompletions();
 
   // Records of an event that are reported although the program never asked about it.
   static constexpr unsigned kUnaskedRecords = 4;
@@ -103,9 +102,8 @@ class EventCompletions {
   bool nothing_came(Handle event) const noexcept;
 
  private:
-  // Begins as zero bytes (make_zeroed()).
   struct Slot {
-    std::atomic<Handle> event{0};
+    std::atomic<Handle> owner{0};             // The event.
     std::atomic<std::uint64_t> recorded{0};   // Its last record. 0: never recorded.
     std::atomic<std::uint64_t> told{0};       // The last one with kFlagTell.
     std::atomic<std::uint64_t> completed{0};  // The latest that is complete.
@@ -120,11 +118,7 @@ class EventCompletions {
     std::atomic_flag placing;  // Held while `place` is read or written.
     Place place;
   };
-  static constexpr std::size_t kChunkSlots = 1024;
-  static constexpr std::size_t kChunks = limits::kHandlesMax / kChunkSlots;
 
-  // nullptr: nothing is known of the event.
-  Slot* find(Handle event) const noexcept;
   // Access to a slot's place. If another thread has it, has() is false and this thread does
   // without: it asks the worker.
   class Placing {
@@ -151,7 +145,7 @@ class EventCompletions {
   std::atomic<std::size_t> asked_events_{0};
   std::atomic<std::size_t> unasked_events_{0};
   std::atomic<bool> any_shared_{false};
-  std::array<std::atomic<Slot*>, kChunks> chunks_{};
+  SlotTable<Slot, limits::kHandlesMax, 1024> slots_;  // Claimed under claiming_.
   std::mutex claiming_;
   std::atomic<bool> forgetful_{false};  // Some record has found no memory.
 };

@@ -1,9 +1,8 @@
-// StreamProgress: slots by the handle's index, in chunks that are made at first use.
+// StreamProgress: the numbers of each stream and context, in slots by the handle's index.
 #include "client/progress/stream_progress.h"
 
 #include <algorithm>
 
-#include "base/zeroed_array.h"
 #include "protocol/log/record.h"
 
 namespace gpurun::client {
@@ -23,43 +22,18 @@ bool is_created(Handle stream) noexcept { return stream > protocol::kStreamPerTh
 
 }  // namespace
 
-StreamProgress::~StreamProgress() {
-  for (auto& chunk : chunks_) free_zeroed(chunk.load(std::memory_order_relaxed));
-}
-
-StreamProgress::Slot* StreamProgress::find(Handle handle) const noexcept {
-  const std::size_t index = handle % limits::kHandlesMax;  // The handle's index bits.
-  Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
-  if (chunk == nullptr) return nullptr;
-  Slot* slot = &chunk[index % kChunkSlots];
-  return slot->owner.load(std::memory_order_acquire) == handle ? slot : nullptr;
-}
-
 StreamProgress::Slot* StreamProgress::claim(Handle handle) noexcept {
-  if (Slot* mine = find(handle); mine != nullptr) return mine;
+  if (Slot* mine = slots_.find(handle); mine != nullptr) return mine;
   const std::lock_guard<std::mutex> lock(claiming_);
-  if (Slot* mine = find(handle); mine != nullptr) return mine;
-  const std::size_t index = handle % limits::kHandlesMax;
-  auto& place = chunks_[index / kChunkSlots];
-  Slot* chunk = place.load(std::memory_order_relaxed);
-  if (chunk == nullptr) {
-    chunk = make_zeroed<Slot>(kChunkSlots);
-    if (chunk == nullptr) {
-      forgetful_.store(true, std::memory_order_release);
-      return nullptr;
-    }
-    place.store(chunk, std::memory_order_release);
-  }
   // The index's earlier owner has ended. A thread that still asks about it finds another owner's.
-  Slot* slot = &chunk[index % kChunkSlots];
-  slot->owner.store(0, std::memory_order_relaxed);
-  for (auto* number :
-       {&slot->issued, &slot->done, &slot->quiet_issued, &slot->record_issued, &slot->wait_issued,
-        &slot->told_done, &slot->others_issued, &slot->all_done}) {
-    number->store(0, std::memory_order_relaxed);
-  }
-  slot->quiet_pieces.store(0, std::memory_order_relaxed);
-  slot->owner.store(handle, std::memory_order_release);
+  Slot* const slot = slots_.claim(handle, [](Slot& mine) {
+    for (auto* number : {&mine.issued, &mine.done, &mine.quiet_issued, &mine.record_issued,
+                         &mine.wait_issued, &mine.told_done, &mine.others_issued, &mine.all_done}) {
+      number->store(0, std::memory_order_relaxed);
+    }
+    mine.quiet_pieces.store(0, std::memory_order_relaxed);
+  });
+  if (slot == nullptr) forgetful_.store(true, std::memory_order_release);
   return slot;
 }
 
@@ -105,23 +79,23 @@ void StreamProgress::complete(Waits waits, Handle context, Handle stream,
   const bool whole = waits == Waits::kForContext;
   // Nothing is kept for per-thread streams, because each thread has one.
   if (!whole && stream == protocol::kStreamPerThread) return;
-  Slot* slot = find(!whole && is_created(stream) ? stream : context);
+  Slot* slot = slots_.find(!whole && is_created(stream) ? stream : context);
   if (slot == nullptr) return;
   raise(whole ? slot->all_done : slot->done, sequence);
   slot->quiet_pieces.store(0, std::memory_order_relaxed);
 }
 
 bool StreamProgress::complete(Handle context) const noexcept {
-  if (find(context) != nullptr) return idle(Waits::kForContext, context, 0);
+  if (slots_.find(context) != nullptr) return idle(Waits::kForContext, context, 0);
   return value_of(anywhere_issued_) == 0 && !forgetful_.load(std::memory_order_acquire);
 }
 
 bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noexcept {
-  const Slot* const of_context = find(context);
+  const Slot* const of_context = slots_.find(context);
   if (of_context == nullptr || forgetful_.load(std::memory_order_acquire)) return false;
   const std::uint64_t all_done = value_of(of_context->all_done);
   if (waits == Waits::kForStream && is_created(stream)) {
-    const Slot* const own = find(stream);
+    const Slot* const own = slots_.find(stream);
     if (own == nullptr) return false;
     const std::uint64_t done = std::max(value_of(own->done), all_done);
     return value_of(own->issued) <= done && last_of(*own) <= done;
@@ -150,8 +124,8 @@ bool StreamProgress::no_others_copy(std::uint32_t lane) const noexcept {
 
 bool StreamProgress::may_wait_early(std::uint32_t lane, Handle context,
                                     Handle stream) const noexcept {
-  const Slot* const of_context = find(context);
-  const Slot* const own = is_created(stream) ? find(stream) : nullptr;
+  const Slot* const of_context = slots_.find(context);
+  const Slot* const own = is_created(stream) ? slots_.find(stream) : nullptr;
   if (of_context == nullptr || own == nullptr || forgetful_.load(std::memory_order_acquire)) {
     return false;
   }
@@ -161,19 +135,19 @@ bool StreamProgress::may_wait_early(std::uint32_t lane, Handle context,
 }
 
 bool StreamProgress::ends_upload(Handle stream) const noexcept {
-  const Slot* const own = is_created(stream) ? find(stream) : nullptr;
+  const Slot* const own = is_created(stream) ? slots_.find(stream) : nullptr;
   return own != nullptr &&
          value_of(own->quiet_issued) > std::max(value_of(own->issued), value_of(own->wait_issued));
 }
 
 void StreamProgress::told(Handle stream, std::uint64_t record) noexcept {
-  if (Slot* slot = find(stream); slot != nullptr) raise(slot->told_done, record);
+  if (Slot* slot = slots_.find(stream); slot != nullptr) raise(slot->told_done, record);
 }
 
 bool StreamProgress::may_wait_for_upload(std::uint32_t lane, Handle context, Handle stream,
                                          std::uint64_t record) const noexcept {
-  const Slot* const of_context = find(context);
-  const Slot* const own = is_created(stream) ? find(stream) : nullptr;
+  const Slot* const of_context = slots_.find(context);
+  const Slot* const own = is_created(stream) ? slots_.find(stream) : nullptr;
   if (of_context == nullptr || own == nullptr || forgetful_.load(std::memory_order_acquire)) {
     return false;
   }

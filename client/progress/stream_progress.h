@@ -9,12 +9,12 @@
 // Any thread. No locks except at a handle's first use. One slot per index of the handle table.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 
+#include "base/slot_table.h"
 #include "client/log/command_log.h"
 #include "client/log/handles.h"
 #include "protocol/limits.h"
@@ -44,7 +44,6 @@ class StreamProgress {
   StreamProgress() = default;
   StreamProgress(const StreamProgress&) = delete;
   StreamProgress& operator=(const StreamProgress&) = delete;
-  ~StreamProgress();
 
   // Returns the places for the number of a call that may add `work` to `stream` of `context`.
   // `stream` is as CallSite::stream, and 0 is the context's legacy stream. Only created streams
@@ -79,8 +78,7 @@ class StreamProgress {
   static constexpr std::uint32_t kQuietMax = 64;
 
  private:
-  // For a created stream: its own numbers. For a context: those of its legacy stream. Begins as
-  // zero bytes (make_zeroed()).
+  // For a created stream: its own numbers. For a context: those of its legacy stream.
   struct Slot {
     std::atomic<Handle> owner{0};
     std::atomic<std::uint64_t> issued{0};
@@ -99,19 +97,15 @@ class StreamProgress {
     std::atomic<std::uint64_t> others_issued{0};
     std::atomic<std::uint64_t> all_done{0};
   };
-  static constexpr std::size_t kChunkSlots = 1024;
-  static constexpr std::size_t kChunks = limits::kHandlesMax / kChunkSlots;
 
   // Returns whether no other lane has a copy that was answered early and may be incomplete.
   bool no_others_copy(std::uint32_t lane) const noexcept;
   static std::uint64_t last_of(const Slot& own) noexcept;
-  // nullptr: nothing is known of the handle.
-  Slot* find(Handle handle) const noexcept;
   // Returns the handle's slot, and makes it if needed. nullptr: there is no memory, and then
   // nothing is known to be idle.
   Slot* claim(Handle handle) noexcept;
 
-  std::array<std::atomic<Slot*>, kChunks> chunks_{};
+  SlotTable<Slot, limits::kHandlesMax, 1024> slots_;  // Claimed under claiming_.
   std::mutex claiming_;
   std::atomic<std::uint64_t> anywhere_issued_{0};
   std::atomic<std::uint64_t> waited_{0};  // The last wait for a stream that succeeded.

@@ -4,10 +4,11 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <memory>
 #include <mutex>
+
+#include "base/slot_table.h"
 
 namespace gpurun::emulated {
 
@@ -77,69 +78,49 @@ struct Surface {
 template <typename T, std::uint64_t kTag>
 class ObjectSlots {
  public:
-  // 0: the table holds kCapacity objects.
+  // 0: the table holds kCapacity objects, or there is no memory.
   std::uint64_t add(const T& object) {
     const std::lock_guard lock(mutex_);
-    std::uint64_t index = 0;
-    if (used_ < kCapacity && free_.size() < kRest) {
-      index = used_++;
-    } else if (!free_.empty()) {
-      index = free_.front();
-      free_.pop_front();
-    } else {
+    const auto index = indexes_.take();
+    if (!index) return 0;
+    Slot* const slot = slots_.make(*index);
+    if (slot == nullptr) {
+      indexes_.undo_take();
       return 0;
     }
-    std::atomic<Chunk*>& chunk = chunks_[index / kChunk];
-    if (chunk.load(std::memory_order_relaxed) == nullptr) {
-      chunk.store(new Chunk, std::memory_order_release);
-    }
-    Slot& slot = (*chunk.load(std::memory_order_relaxed))[index % kChunk];
-    slot.object = object;
-    slot.uses = (slot.uses + 1) & 0xfffffff;
-    const std::uint64_t handle = kTag << 48 | std::uint64_t{slot.uses} << 20 | index;
-    slot.handle.store(handle, std::memory_order_release);
+    slot->object = object;
+    slot->uses = (slot->uses + 1) & 0xfffffff;
+    const std::uint64_t handle = kTag << 48 | std::uint64_t{slot->uses} << 20 | *index;
+    slot->owner.store(handle, std::memory_order_release);
     return handle;
   }
 
   void remove(std::uint64_t handle) {
     const std::lock_guard lock(mutex_);
-    Slot* const slot = find_slot(handle);
+    Slot* const slot = slots_.find(handle);
     if (slot == nullptr) return;
-    slot->handle.store(0, std::memory_order_release);
-    free_.push_back(handle & (kCapacity - 1));
+    slot->owner.store(0, std::memory_order_release);
+    indexes_.give_back(static_cast<std::uint32_t>(handle % kCapacity));
   }
 
   // nullptr: no object has this handle.
   const T* find(std::uint64_t handle) const {
-    const Slot* const slot = find_slot(handle);
+    const Slot* const slot = slots_.find(handle);
     return slot == nullptr ? nullptr : &slot->object;
   }
 
  private:
-  static constexpr std::uint64_t kCapacity = std::uint64_t{1} << 20;
-  static constexpr std::uint64_t kChunk = 64;
-  // Free slots that are kept unused before one of them is used again.
-  static constexpr std::size_t kRest = 256;
+  static constexpr std::size_t kCapacity = std::size_t{1} << 20;
 
   struct Slot {
-    std::atomic<std::uint64_t> handle{0};
+    std::atomic<std::uint64_t> owner{0};
     std::uint32_t uses = 0;
     T object;
   };
-  using Chunk = std::array<Slot, kChunk>;
-
-  Slot* find_slot(std::uint64_t handle) const {
-    const std::uint64_t index = handle & (kCapacity - 1);
-    Chunk* const chunk = chunks_[index / kChunk].load(std::memory_order_acquire);
-    if (chunk == nullptr || handle == 0) return nullptr;
-    Slot& slot = (*chunk)[index % kChunk];
-    return slot.handle.load(std::memory_order_acquire) == handle ? &slot : nullptr;
-  }
 
   std::mutex mutex_;
-  std::uint64_t used_ = 0;
-  std::deque<std::uint64_t> free_;
-  std::array<std::atomic<Chunk*>, kCapacity / kChunk> chunks_{};
+  SlotTable<Slot, kCapacity, 64> slots_;  // Changed under mutex_.
+  IndexPool<kCapacity, 255> indexes_;     // Guarded by mutex_.
 };
 
 using TextureSlots = ObjectSlots<Texture, 0x0671>;
