@@ -76,7 +76,7 @@ std::pair<std::uint32_t, std::size_t> character_at(std::string_view rest) {
 }
 
 // True when `rest` opens a table without a name. `rest` begins a line outside all strings. toml++
-// 3.3 assumes that a name follows "[" and "[[" (parse_key()), and has undefined behaviour
+// assumes that a name follows "[" and "[[" (parse_key()), and has undefined behaviour
 // otherwise.
 bool opens_nameless_table(std::string_view rest) {
   const auto pass_blanks = [&rest] {
@@ -93,7 +93,7 @@ bool opens_nameless_table(std::string_view rest) {
   return rest.empty() || kNames.find(rest[0]) == std::string_view::npos;
 }
 
-// Rewrites the text in ASCII, with the same settings. toml++ 3.3 checks whether a character beyond
+// Rewrites the text in ASCII, with the same settings. toml++ checks whether a character beyond
 // ASCII is white space, and reaches its own "unreachable" for U+00A1 to U+0499 and others
 // (is_non_ascii_horizontal_whitespace()). It is unknown where it does so in a text that is not
 // TOML. So no such character reaches it. In a one-line string the character becomes its escape, in
