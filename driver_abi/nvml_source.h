@@ -13,8 +13,6 @@
 
 namespace gpurun::driver_abi {
 
-inline constexpr unsigned kNvmlDevicesMax = 64;
-
 // The constant facts of a device.
 struct NvmlDevice {
   char name[96];  // NUL-terminated.
@@ -52,7 +50,7 @@ struct NvmlSource {
   // Finds the devices. Every nvmlInit calls it until it succeeds. nvmlInit then returns its
   // failure, which is kNvmlDriverNotLoaded or another one.
   NvmlReturn (*open)();
-  unsigned (*device_count)();  // At most kNvmlDevicesMax, constant once open.
+  unsigned (*device_count)();  // Constant once open.
   // Index in CUDA's order, below device_count().
   NvmlReturn (*device)(unsigned index, NvmlDevice* device);
   NvmlReturn (*used_bytes)(unsigned index, std::uint64_t* used_bytes);

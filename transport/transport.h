@@ -24,7 +24,6 @@ namespace gpurun::transport {
 
 // Fixed once connected, so that callers choose a path once and not for each message.
 struct Capabilities {
-  bool registers_host_memory = false;  // Bulk may bypass send(). For a later contract.
   bool encrypted = false;
   bool same_host = false;  // The peer is a process of this machine.
   // Bytes pass through memory that both ends map. They cost one copy in and one copy out.

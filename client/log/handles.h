@@ -25,11 +25,6 @@ namespace gpurun::client {
 using driver_abi::HandleKind;
 using Handle = std::uint64_t;
 
-// CUDA_ERROR_* that this file returns (cuda.h).
-inline constexpr int kHandleInvalid = 400;         // CUDA_ERROR_INVALID_HANDLE
-inline constexpr int kHandleContextInvalid = 201;  // CUDA_ERROR_INVALID_CONTEXT
-inline constexpr int kHandleOutOfMemory = 2;       // CUDA_ERROR_OUT_OF_MEMORY
-
 // Returns the kind that `handle` claims, or kNone if it is not one of our handles. It may be dead.
 inline HandleKind claimed_kind(Handle handle) noexcept {
   return protocol::claimed_handle_kind(handle);

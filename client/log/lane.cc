@@ -168,6 +168,4 @@ Handle Lane::pop_context() {
   return top;
 }
 
-void Lane::forget_context(Handle context) { std::erase(contexts_, context); }
-
 }  // namespace gpurun::client

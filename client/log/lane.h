@@ -44,8 +44,6 @@ class Lane {
   void set_context(Handle context);  // Replaces the top. 0 on a stack of one empties it.
   void push_context(Handle context);
   Handle pop_context();  // 0 when the stack is empty.
-  // Removes a destroyed context from all positions.
-  void forget_context(Handle context);
 
   // cuThreadExchangeStreamCaptureMode. CUDA starts a thread in global mode.
   CaptureMode capture_mode() const noexcept { return capture_mode_; }

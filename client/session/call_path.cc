@@ -31,14 +31,14 @@ int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView>
   header.form = site.form;
   header.order = site.order;
   header.flags = static_cast<std::uint16_t>(site.flags | (fence ? protocol::kFlagFence : 0));
-  header.after_server = 0;
+  header.reserved_16 = 0;
   header.lane = lane.id();
   header.sequence = slot.sequence;
   header.context = site.context;
   header.stream = site.stream;
   header.subject = site.subject;
   header.bulk = site.bulk;
-  header.after_sequence = 0;
+  header.reserved_64 = 0;
   header.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
   header.reserved = 0;
   std::byte* at = slot.start + sizeof header;

@@ -274,11 +274,6 @@ bool Session::every_call_is_a_fence() const noexcept {
 
 bool Session::launches_wait() const noexcept { return impl_->options.launches_wait; }
 
-void Session::flush() {
-  if (impl_->shutdown.belongs_to_ancestor()) return;
-  impl_->sender.ring();
-}
-
 bool Session::event_wanted(Handle event) const noexcept {
   return impl_->known.events.wanted(event);
 }

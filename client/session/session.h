@@ -316,9 +316,6 @@ class Session {
   Bulk& bulk() noexcept;
   GraphHost& graphs() noexcept;
 
-  // Sends what is in the log. This call is optional, because the flush rule sends by itself.
-  void flush();
-
   // False once the peer is gone. `death()` then has the reason.
   bool alive() const noexcept;
   Status death() const;

@@ -149,7 +149,6 @@ class FunctionBuilder {
   void emit_statement(const ptx::Statement& statement, std::uint32_t index);
   void emit_guarded(const Operation& op);
   void emit_operation(const Operation& op);
-  Value* read_negatable(const ptx::Operand& operand, unsigned bits);
   Value* read_constant(const ptx::Operand& operand, unsigned bits);
   Value* read_vector(const ptx::Operand& operand, unsigned bits);
   Value* read_register(std::uint32_t index);

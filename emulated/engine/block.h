@@ -143,7 +143,6 @@ class Block {
   void forget_fibers();
   void place(ThreadContext& thread);
   bool add_fibers();
-  Fiber* idle_fiber();
 
   // The fiber to run next. It is a fiber with a wait that is over, or `nullptr` for a thread that
   // has not started. It is the runner's own when nothing can run, and outcome_ says why.

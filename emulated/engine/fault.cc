@@ -7,7 +7,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <mutex>
@@ -34,22 +33,12 @@ std::mutex& handlers_mutex() {
 }
 int handlers_users = 0;
 struct sigaction previous[kSignalCount];
-std::atomic<FaultHandlers::Pager> pager_function{nullptr};
 
 int index_of(int signal_number) {
   for (int i = 0; i < kSignalCount; ++i) {
     if (kSignals[i] == signal_number) return i;
   }
   return 0;
-}
-
-// Whether the fault was a write. Only x86 reports it (bit 1 of the page-fault error code).
-bool is_write([[maybe_unused]] const ucontext_t* context) {
-#if defined(__x86_64__)
-  return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0;
-#else
-  return true;
-#endif
 }
 
 std::uint64_t program_counter(const ucontext_t* context) {
@@ -114,11 +103,6 @@ struct FaultSignal {
       return;
     }
     const auto address = reinterpret_cast<std::uint64_t>(info->si_addr);
-    const FaultHandlers::Pager pager = pager_function.load(std::memory_order_acquire);
-    if (signal_number == SIGSEGV && pager != nullptr && pager(address, is_write(context))) {
-      errno = saved_errno;
-      return;
-    }
     armed_catcher = nullptr;
     catcher->fault_ = {signal_number, info->si_code, address, program_counter(context)};
     redirect(context, FaultCatcher::land, catcher,
@@ -169,10 +153,6 @@ void FaultHandlers::refresh() {
     if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == FaultSignal::handle) continue;
     FaultSignal::install(i);
   }
-}
-
-void FaultHandlers::set_pager(Pager pager) {
-  pager_function.store(pager, std::memory_order_release);
 }
 
 FaultCatcher::FaultCatcher(Landed landed, void* argument) : landed_(landed), argument_(argument) {

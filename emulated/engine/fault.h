@@ -28,12 +28,6 @@ class FaultHandlers {
   // Installs our handlers again, after a program has installed its own. Ours then chain to those.
   // It makes a few system calls, so it is for idle moments.
   static void refresh();
-
-  // Called in the signal handler, before a fault counts as the kernel's. True when it has made
-  // `address` accessible, so that the instruction is repeated (memory that moves on demand). It
-  // must be async-signal-safe. nullptr: no pager.
-  using Pager = bool (*)(std::uint64_t address, bool write);
-  static void set_pager(Pager pager);
 };
 
 // Catches the faults of one host thread. Create, arm and destroy it on that thread.

@@ -67,7 +67,6 @@ class Unit {
   Status add_member(std::size_t index);
   Status check(Member& member, const ptx::Instruction& instruction);
   Status check_call(Member& member, const ptx::Instruction& instruction);
-  void add_references(std::uint32_t text, const ptx::Operand& operand);
   void add_reference(std::uint32_t text, std::string_view name);
   std::size_t member_index(const Definition& definition);
   Status lay_out_shared();

@@ -32,7 +32,6 @@ enum class ObjectKind : std::uint8_t {
   kMipmappedArray,
   kTextureObject,
   kSurfaceObject,
-  kLast,
 };
 
 // Base of everything that has a handle. `handle()` is 0 until the object is in the table.

@@ -29,7 +29,6 @@ class MemoryPool final : public Object {
   void free(std::uint64_t address, std::uint64_t bytes);
 
   std::uint64_t bytes_max = 0;  // 0: the device's memory. Fixed at creation.
-  unsigned handle_types = 0;    // As in the pool's properties. Fixed at creation.
   std::atomic<int> reuse_follow_event_dependencies{1};
   std::atomic<int> reuse_allow_opportunistic{1};
   std::atomic<int> reuse_allow_internal_dependencies{1};

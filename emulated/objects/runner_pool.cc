@@ -26,15 +26,16 @@ struct Pool {
   std::vector<Runner*> idle;
 };
 
-Pool*& pool_slot() {
-  static Pool* pool = new Pool;
-  return pool;
+// Never destroyed.
+Pool& the_pool() {
+  static Pool* const pool = new Pool;
+  return *pool;
 }
 
 // Keeps one idle runner for ever, so that a program that pauses does not pay for a thread.
 void* run_loop(void* argument) {
   std::unique_ptr<Runner> self(static_cast<Runner*>(argument));
-  Pool& pool = *pool_slot();
+  Pool& pool = the_pool();
   while (true) {
     self->work->drain();
     self->work.reset();
@@ -74,7 +75,7 @@ bool start_runner(std::shared_ptr<Runnable> work) {
 }  // namespace
 
 bool run_soon(std::shared_ptr<Runnable> work) {
-  Pool& pool = *pool_slot();
+  Pool& pool = the_pool();
   {
     const std::lock_guard lock(pool.mutex);
     if (!pool.idle.empty()) {
@@ -87,7 +88,5 @@ bool run_soon(std::shared_ptr<Runnable> work) {
   }
   return start_runner(std::move(work));
 }
-
-void forget_runners_after_fork() { pool_slot() = new Pool; }
 
 }  // namespace gpurun::emulated

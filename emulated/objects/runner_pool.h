@@ -18,7 +18,4 @@ class Runnable {
 // time. False: the system gives no more threads.
 bool run_soon(std::shared_ptr<Runnable> work);
 
-// For the child of a fork, where these threads do not exist.
-void forget_runners_after_fork();
-
 }  // namespace gpurun::emulated

@@ -28,9 +28,8 @@ class RegionShell {
   llvm::IRBuilder<>& entry() { return entry_; }
   // Blocks of the thread's code that lanes of the region can reach, the first one first.
   const std::vector<Block*>& blocks() const { return blocks_; }
-  // Whether lanes may end in different ways. Otherwise all continue at single_next().
+  // Whether lanes may end in different ways.
   bool is_mixed() const { return mixed_; }
-  std::uint32_t single_next() const { return single_next_; }
 
   // The value of a block constant in this function.
   Value* constant(Value* value);

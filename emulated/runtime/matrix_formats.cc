@@ -59,8 +59,6 @@ unsigned format_bits(MatrixFormat format) {
   }
 }
 
-bool is_integer(MatrixFormat format) { return format >= MatrixFormat::kS8; }
-
 double format_value(MatrixFormat format, std::uint64_t bits) {
   const auto word = static_cast<std::uint32_t>(bits);
   switch (format) {

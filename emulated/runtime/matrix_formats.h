@@ -24,7 +24,6 @@ enum class MatrixFormat : std::uint8_t {
 };
 
 unsigned format_bits(MatrixFormat format);
-bool is_integer(MatrixFormat format);
 
 // The value of the low bits of `bits`.
 double format_value(MatrixFormat format, std::uint64_t bits);

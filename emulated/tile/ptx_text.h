@@ -36,9 +36,6 @@ class PtxText {
   void branch_if(const std::string& condition, const std::string& label) {
     line("@", condition, " bra ", label);
   }
-  void branch_unless(const std::string& condition, const std::string& label) {
-    line("@!", condition, " bra ", label);
-  }
 
   // Writes a line that computes into a new register, and returns the register: `line(instruction,
   // register, ", ", parts...)`.

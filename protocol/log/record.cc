@@ -136,7 +136,9 @@ Result<RecordView> parse_record(ByteView bytes) {
   if ((header.flags & kFlagPassesStreams) != 0 && (!gates || (header.flags & kFlagBarrier) != 0)) {
     return malformed(header, "passes streams, but has no context's order");
   }
-  if (header.reserved != 0) return malformed(header, "reserved field is used");
+  if ((header.reserved_16 | header.reserved_64 | header.reserved) != 0) {
+    return malformed(header, "reserved field is used");
+  }
   if (header.lane >= limits::kLanesMax) return malformed(header, "lane over the bound");
   if (header.order == Order::kImmediate && (header.flags & kFlagBarrier) != 0) {
     return malformed(header, "a barrier that is ordered nowhere");

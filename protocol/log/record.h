@@ -104,16 +104,16 @@ struct RecordHeader {
   Form form = Form::kCall;
   Order order = Order::kContext;
   std::uint16_t flags = 0;
-  std::uint16_t after_server = 0;  // With after_sequence != 0: issue only after that server's call
-  std::uint32_t lane = 0;          // of that number (several servers; none sends it yet).
-  std::uint64_t sequence = 0;      // 1, 2, 3, ... without gaps.
-  std::uint64_t context = 0;       // Handle, 0 for calls without one.
-  std::uint64_t stream = 0;        // Handle or one of the values above. kStream only.
-  std::uint64_t subject = 0;       // Event that the call uses besides its stream, else 0.
-  std::uint64_t bulk = 0;          // The transfer of its payload, else 0.
-  std::uint64_t after_sequence = 0;
+  std::uint16_t reserved_16 = 0;  // 0, as the other reserved fields.
+  std::uint32_t lane = 0;
+  std::uint64_t sequence = 0;  // 1, 2, 3, ... without gaps.
+  std::uint64_t context = 0;   // Handle, 0 for calls without one.
+  std::uint64_t stream = 0;    // Handle or one of the values above. kStream only.
+  std::uint64_t subject = 0;   // Event that the call uses besides its stream, else 0.
+  std::uint64_t bulk = 0;      // The transfer of its payload, else 0.
+  std::uint64_t reserved_64 = 0;
   std::uint32_t payload_bytes = 0;  // Without padding. The payload follows the header.
-  std::uint32_t reserved = 0;       // 0.
+  std::uint32_t reserved = 0;
 };
 static_assert(sizeof(RecordHeader) == 72);
 inline constexpr std::size_t kRecordHeaderBytes = sizeof(RecordHeader);

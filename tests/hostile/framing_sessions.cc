@@ -233,6 +233,12 @@ constexpr Session kSessions[] = {
      [](Stranger& of) { return changed_record(of, [](auto& header) { header.flags = 0x8000; }); }},
     {"record_that_uses_reserved_bits", "reserved field",
      [](Stranger& of) { return changed_record(of, [](auto& header) { header.reserved = 1; }); }},
+    {"record_that_uses_16_reserved_bits", "reserved field",
+     [](Stranger& of) { return changed_record(of, [](auto& header) { header.reserved_16 = 1; }); }},
+    {"record_that_uses_64_reserved_bits", "reserved field",
+     [](Stranger& of) {
+       return changed_record(of, [](auto& header) { header.reserved_64 = std::uint64_t{1} << 32; });
+     }},
     {"lane_beyond_the_bound", "lane over the bound",
      [](Stranger& of) {
        return changed_record(of, [](auto& header) { header.lane = 1'000'000; });

@@ -114,9 +114,6 @@ void ExecutorState::pump() {
 }
 
 Status ExecutorState::accept(const RecordView& record) {
-  if (record.header.after_sequence != 0) {
-    return Status(Code::kProtocol, "a call that waits for another server's");
-  }
   Call call;
   call.header_ = record.header;
   call.payload_ = record.payload;

@@ -9,6 +9,9 @@
 namespace gpurun::client {
 namespace {
 
+constexpr int kHandleInvalid = 400;         // CUDA_ERROR_INVALID_HANDLE
+constexpr int kHandleContextInvalid = 201;  // CUDA_ERROR_INVALID_CONTEXT
+
 TEST(Handles, StaleAndWrongKindsAreRefused) {
   const auto table = std::make_unique<HandleTable>();
   int object = 0;

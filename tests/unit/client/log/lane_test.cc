@@ -37,8 +37,9 @@ TEST(Lane, ContextStack) {
   lane->push_context(2);
   lane->set_context(3);
   lane->push_context(1);
-  lane->forget_context(1);
+  EXPECT_EQ(lane->pop_context(), 1u);
   EXPECT_EQ(lane->pop_context(), 3u);
+  EXPECT_EQ(lane->pop_context(), 1u);
   EXPECT_EQ(lane->pop_context(), 0u);
 }
 

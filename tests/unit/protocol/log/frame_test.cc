@@ -306,6 +306,15 @@ TEST(Record, HeaderFieldsAreBounded) {
   bad.flags = kFlagPassesStreams;  // The record is in a stream.
   EXPECT_TRUE(refused(bad));
   bad = good;
+  bad.reserved = 1;
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.reserved_16 = 1;
+  EXPECT_TRUE(refused(bad));
+  bad = good;
+  bad.reserved_64 = std::uint64_t{1} << 63;
+  EXPECT_TRUE(refused(bad));
+  bad = good;
   bad.lane = limits::kLanesMax;
   EXPECT_TRUE(refused(bad));
   bad.lane = limits::kLanesMax - 1;
