@@ -17,7 +17,7 @@
 
 #include "driver_abi/context_storage.h"
 #include "driver_abi/cuda_abi.h"
-#include "driver_abi/integrity.h"
+#include "driver_abi/semantics/integrity.h"
 
 namespace gpurun::driver_abi {
 

@@ -6,7 +6,7 @@ add_library(gpurun_driver_facts STATIC
   ${CMAKE_CURRENT_LIST_DIR}/fatbin.cc
   ${CMAKE_CURRENT_LIST_DIR}/host_object.cc
   ${CMAKE_CURRENT_LIST_DIR}/image_length.cc
-  ${CMAKE_CURRENT_LIST_DIR}/integrity.cc
+  ${CMAKE_CURRENT_LIST_DIR}/semantics/integrity.cc
   ${CMAKE_CURRENT_LIST_DIR}/library_view.cc
   ${CMAKE_CURRENT_LIST_DIR}/linked_image.cc
   ${CMAKE_CURRENT_LIST_DIR}/ptx_selection.cc

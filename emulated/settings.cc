@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/published_once.h"
-#include "driver_abi/visible_devices.h"
+#include "driver_abi/semantics/visible_devices.h"
 #include "emulated/device_identity.h"
 #include "emulated/setting_words.h"
 

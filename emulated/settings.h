@@ -13,8 +13,8 @@
 // Applications must see a real capability, because NVRTC and other compilers refuse unknown ones
 // (docs/cuda-gotchas.md).
 //
-// CUDA_VISIBLE_DEVICES restricts and orders the devices (driver_abi/visible_devices.h). It is read
-// at cuInit, as NVIDIA's driver does. A program may set it after other driver calls.
+// CUDA_VISIBLE_DEVICES restricts and orders the devices (driver_abi/semantics/visible_devices.h).
+// It is read at cuInit, as NVIDIA's driver does. A program may set it after other driver calls.
 #pragma once
 
 #include <cstdint>

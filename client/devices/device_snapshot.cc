@@ -11,7 +11,7 @@
 #include "client/devices/device_attribute_mask.h"
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/driver_release.h"
-#include "driver_abi/visible_devices.h"
+#include "driver_abi/semantics/visible_devices.h"
 #include "protocol/calls/snapshot.capnp.h"
 
 namespace gpurun::client {

@@ -15,8 +15,8 @@
 #include <mutex>
 
 #include "base/slot_table.h"
-#include "driver_abi/handle_errors.h"
 #include "driver_abi/row.h"
+#include "driver_abi/semantics/handle_errors.h"
 #include "protocol/calls/handle_form.h"
 #include "protocol/limits.h"
 

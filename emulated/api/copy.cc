@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "driver_abi/copy_batch.h"
+#include "driver_abi/semantics/copy_batch.h"
 #include "emulated/api/copies.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/array.h"

@@ -1,5 +1,5 @@
 // cuGetProcAddress: driver_abi does the search, the addresses are our exported entry points.
-#include "driver_abi/proc_address.h"
+#include "driver_abi/semantics/proc_address.h"
 
 #include "driver_abi/row.h"
 #include "emulated/api.h"

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "driver_abi/capture_rules.h"
+#include "driver_abi/semantics/capture_rules.h"
 #include "emulated/objects/event.h"
 #include "emulated/objects/stream.h"
 
@@ -88,8 +88,9 @@ void end_captures_of(const Stream& stream);
 // The number of active captures. Only capture.cc writes it.
 inline constinit std::atomic<std::size_t> active_capture_count{0};
 
-// The checks of calls against captures (driver_abi/capture_rules.h). They return CUDA_SUCCESS, or
-// the code that the call must return. A refusal may invalidate the captures involved.
+// The checks of calls against captures (driver_abi/semantics/capture_rules.h). They return
+// CUDA_SUCCESS, or the code that the call must return. A refusal may invalidate the captures
+// involved.
 //
 // Whether this thread may make calls of a potentially unsafe family.
 CUresult check_modes(driver_abi::CaptureFamily family);

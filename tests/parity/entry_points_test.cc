@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
-#include "driver_abi/handle_errors.h"
+#include "driver_abi/semantics/handle_errors.h"
 #include "tests/drivers/argument.h"
 #include "tests/parity/arguments.h"
 #include "tests/parity/thunks.h"

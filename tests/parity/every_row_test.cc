@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "driver_abi/handle_errors.h"
+#include "driver_abi/semantics/handle_errors.h"
 #include "tests/drivers/argument.h"
 #include "tests/parity/arguments.h"
 #include "tests/parity/path.h"

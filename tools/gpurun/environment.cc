@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "driver_abi/visible_devices.h"
+#include "driver_abi/semantics/visible_devices.h"
 
 namespace gpurun::tools {
 namespace {

@@ -19,7 +19,7 @@
 #include "base/unique_fd.h"
 #include "base/write_whole.h"
 #include "client/attach/transports.h"
-#include "driver_abi/visible_devices.h"
+#include "driver_abi/semantics/visible_devices.h"
 #include "protocol/auth/secret_text.h"
 #include "tools/gpurun/credential.h"
 #include "tools/gpurun/deaths.h"

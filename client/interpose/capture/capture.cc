@@ -8,7 +8,7 @@
 
 #include "client/interpose/call/current_call.h"
 #include "client/interpose/call/stream.h"
-#include "driver_abi/capture_rules.h"
+#include "driver_abi/semantics/capture_rules.h"
 
 namespace gpurun::client::interpose {
 namespace {

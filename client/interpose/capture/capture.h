@@ -2,8 +2,8 @@
 // worker always captures in relaxed mode (docs/architecture.md, section 4), so the client keeps the
 // mode that the program asked for.
 //
-// Rules: driver_abi/capture_rules.h. A stream joins a capture by waiting for an event that was
-// recorded in it, so this file follows events too. Any thread.
+// Rules: driver_abi/semantics/capture_rules.h. A stream joins a capture by waiting for an event
+// that was recorded in it, so this file follows events too. Any thread.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // Copy batches: each copy is made by itself, in the order of the stream. CUDA allows that order
 // (cuda.h, cuMemcpyBatchAsync: a batch has no order of its own). Each copy is a record that nothing
 // waits for.
-#include "driver_abi/copy_batch.h"
+#include "driver_abi/semantics/copy_batch.h"
 
 #include <cstdint>
 

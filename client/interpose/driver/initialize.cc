@@ -6,7 +6,7 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/memory/device_windows.h"
 #include "driver_abi/error_codes.h"
-#include "driver_abi/proc_address.h"
+#include "driver_abi/semantics/proc_address.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -15,7 +15,7 @@
 #include "client/interpose/entry/argument_rules.h"
 #include "client/interpose/entry/device_numbers.h"
 #include "client/interpose/entry/observed.h"
-#include "driver_abi/handle_errors.h"
+#include "driver_abi/semantics/handle_errors.h"
 #include "protocol/calls/call.h"
 
 namespace gpurun::client::interpose {

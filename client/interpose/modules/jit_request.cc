@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "client/interpose/modules/jit_request.h"
-#include "driver_abi/jit_options.h"
+#include "driver_abi/semantics/jit_options.h"
 
 namespace gpurun::client::interpose::modules {
 namespace {

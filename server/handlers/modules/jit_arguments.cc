@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "driver_abi/jit_options.h"
+#include "driver_abi/semantics/jit_options.h"
 #include "protocol/calls/link_calls.h"
 
 namespace gpurun::server {

@@ -1,7 +1,7 @@
 // HandleTable: a map by the whole handle. A poisoned entry keeps the failure of its creator.
 #include "server/worker/execution/handles.h"
 
-#include "driver_abi/handle_errors.h"
+#include "driver_abi/semantics/handle_errors.h"
 #include "protocol/calls/handle_form.h"
 #include "server/worker/execution/call.h"
 

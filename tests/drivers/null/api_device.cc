@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "driver_abi/error_codes.h"
-#include "driver_abi/proc_address.h"
+#include "driver_abi/semantics/proc_address.h"
 #include "tests/drivers/null/api.h"
 #include "tests/drivers/null/entry.h"
 #include "tests/drivers/null/memory.h"

@@ -7,8 +7,8 @@
 // legacy stream's status: cuda.h, cuStreamIsCapturing. Events: cuda.h, CUDA_ERROR_CAPTURED_EVENT.
 // Events from before the capture: NVIDIA's "CUDA Graph Best Practice for PyTorch" (no background
 // thread queries). Some results are undocumented, and follow the project's decision in
-// driver_abi/capture_rules.cc: frees, host memory and loads of modules, and that an unsafe call
-// which also conflicts returns the error of an unsafe one.
+// driver_abi/semantics/capture_rules.cc: frees, host memory and loads of modules, and that an
+// unsafe call which also conflicts returns the error of an unsafe one.
 #include <cuda.h>
 
 #include <algorithm>

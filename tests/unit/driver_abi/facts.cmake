@@ -5,7 +5,7 @@ gpurun_test(driver_facts_test unit TIMEOUT 120
           ${CMAKE_CURRENT_LIST_DIR}/fatbin_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/host_object_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/image_length_test.cc
-          ${CMAKE_CURRENT_LIST_DIR}/integrity_test.cc
+          ${CMAKE_CURRENT_LIST_DIR}/semantics/integrity_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/ptx_selection_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/tile_ir_layout_test.cc
   LIBRARIES gpurun_driver_facts gpurun_lz4 gpurun_zstd)

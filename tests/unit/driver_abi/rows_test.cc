@@ -9,8 +9,8 @@
 #include <set>
 #include <string>
 
-#include "driver_abi/proc_address.h"
 #include "driver_abi/row.h"
+#include "driver_abi/semantics/proc_address.h"
 
 namespace gpurun::driver_abi {
 namespace {

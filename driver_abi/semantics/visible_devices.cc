@@ -1,5 +1,5 @@
 // VisibleDevices: reads the list entry by entry.
-#include "driver_abi/visible_devices.h"
+#include "driver_abi/semantics/visible_devices.h"
 
 #include <algorithm>
 

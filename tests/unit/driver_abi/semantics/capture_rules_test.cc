@@ -1,7 +1,7 @@
 // Capture rules: a call that a capture must refuse but does not is missing in the graph, which
 // gives a wrong result without an error. The test compares the modes with cuda.h, and each function
 // that takes its turn in a stream with the families.
-#include "driver_abi/capture_rules.h"
+#include "driver_abi/semantics/capture_rules.h"
 
 #include <gtest/gtest.h>
 

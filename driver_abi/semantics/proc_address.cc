@@ -1,5 +1,5 @@
 // Proc address: the search behind cuGetProcAddress, over the generated rows.
-#include "driver_abi/proc_address.h"
+#include "driver_abi/semantics/proc_address.h"
 
 #include <algorithm>
 #include <cstring>

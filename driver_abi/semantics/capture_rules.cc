@@ -1,5 +1,5 @@
 // Capture rules: the table of what captures forbid, and the family of each function.
-#include "driver_abi/capture_rules.h"
+#include "driver_abi/semantics/capture_rules.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // CUDA_VISIBLE_DEVICES: read in one way, which the client library and the emulated device share.
-#include "driver_abi/visible_devices.h"
+#include "driver_abi/semantics/visible_devices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

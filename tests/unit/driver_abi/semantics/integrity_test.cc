@@ -1,5 +1,5 @@
 // Integrity value: without the right value no program with CUDA's runtime starts (error 103).
-#include "driver_abi/integrity.h"
+#include "driver_abi/semantics/integrity.h"
 
 #include <gtest/gtest.h>
 

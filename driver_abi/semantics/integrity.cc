@@ -1,5 +1,5 @@
 // Integrity: MD2, HMAC-MD2 and the runtime's integrity value.
-#include "driver_abi/integrity.h"
+#include "driver_abi/semantics/integrity.h"
 
 #include <algorithm>
 #include <cstring>
