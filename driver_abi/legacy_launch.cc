@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "driver_abi/semantics/launch_limits.h"
+
 namespace gpurun::driver_abi {
 
 CUresult LegacyLaunch::set_block_shape(int x, int y, int z) {
@@ -21,7 +23,7 @@ CUresult LegacyLaunch::set_shared_bytes(unsigned bytes) {
 }
 
 CUresult LegacyLaunch::set_parameter_bytes(unsigned bytes) {
-  if (bytes > kParameterBytesMax) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > kKernelParameterBytesMax) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(mutex_);
   parameter_bytes_ = bytes;
   return CUDA_SUCCESS;
@@ -30,7 +32,7 @@ CUresult LegacyLaunch::set_parameter_bytes(unsigned bytes) {
 CUresult LegacyLaunch::set_parameter(int offset, const void* value, std::size_t bytes) {
   if (offset < 0 || (value == nullptr && bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
   const auto start = static_cast<std::size_t>(offset);
-  if (start > kParameterBytesMax || bytes > kParameterBytesMax - start) {
+  if (start > kKernelParameterBytesMax || bytes > kKernelParameterBytesMax - start) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (bytes == 0) return CUDA_SUCCESS;

@@ -20,9 +20,6 @@ namespace gpurun::driver_abi {
 // [DEPRECATED]"): INVALID_VALUE.
 class LegacyLaunch {
  public:
-  // CUDA's own limit of a kernel's parameters (Programming Guide, "Function Parameters").
-  static constexpr std::size_t kParameterBytesMax = 32'764;
-
   CUresult set_block_shape(int x, int y, int z);
   CUresult set_shared_bytes(unsigned bytes);
   // Sets the size of the parameter block. Bytes that set_parameter() has not written are 0.

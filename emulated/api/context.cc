@@ -1,4 +1,5 @@
 // Contexts: creation, the thread's stack of current ones, limits and preferences.
+#include "driver_abi/semantics/function_settings.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/context_end.h"
 #include "emulated/settings.h"
@@ -226,7 +227,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
 
 CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   GPURUN_ENTER(context);
-  if (static_cast<unsigned>(config) > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_abi::is_cache_config(config)) return CUDA_ERROR_INVALID_VALUE;
   context->cache_config = config;
   return CUDA_SUCCESS;
 }
@@ -240,9 +241,7 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config) {
 
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
   GPURUN_ENTER(context);
-  if (static_cast<unsigned>(config) > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!driver_abi::is_shared_config(config)) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;  // Banks are always four bytes wide on devices of capability 5 and above.
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "driver_abi/library_view.h"
+#include "driver_abi/semantics/launch_limits.h"
 #include "emulated/api/caller.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/device_limits.h"
@@ -126,7 +127,7 @@ CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
   filled.maxGridSize[0] = value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
   filled.maxGridSize[1] = value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
   filled.maxGridSize[2] = value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
-  filled.sharedMemPerBlock = kSharedBytesPerBlock;
+  filled.sharedMemPerBlock = driver_abi::kSharedBytesUsual;
   filled.totalConstantMemory = value(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
   filled.SIMDWidth = value(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
   filled.memPitch = value(CU_DEVICE_ATTRIBUTE_MAX_PITCH);

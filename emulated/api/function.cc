@@ -1,4 +1,6 @@
 // Functions and kernels: attributes, parameters, names.
+#include "driver_abi/semantics/clusters.h"
+#include "driver_abi/semantics/function_settings.h"
 #include "emulated/api.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/device_limits.h"
@@ -9,40 +11,39 @@
 namespace gpurun::emulated {
 namespace {
 
+driver_abi::SettingBounds bounds_of(const KernelAttributes& fixed) {
+  driver_abi::SettingBounds bounds;
+  bounds.dynamic_shared_known = true;
+  bounds.dynamic_shared_bytes = shared_bytes_per_block_optin(settings().capability) -
+                                static_cast<int>(fixed.static_shared_bytes);
+  bounds.cluster_extent = driver_abi::kClusterBlocksMax;
+  for (int axis = 0; axis < 3; ++axis) {
+    bounds.cluster_fixed[axis] = fixed.required_cluster[axis] != 0;
+  }
+  bounds.scheduling_policy = CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING;
+  return bounds;
+}
+
 CUresult set_attribute(Function& function, CUfunction_attribute attribute, int value) {
-  const KernelAttributes& fixed = function.attributes();
+  GPURUN_TRY(
+      driver_abi::check_function_setting(bounds_of(function.attributes()), attribute, value));
   FunctionSettings& set = function.settings();
   switch (static_cast<int>(attribute)) {
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
-      const int most = shared_bytes_per_block_optin(settings().capability) -
-                       static_cast<int>(fixed.static_shared_bytes);
-      if (value < 0 || value > most) return CUDA_ERROR_INVALID_VALUE;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
       set.max_dynamic_shared_bytes = value;
       return CUDA_SUCCESS;
-    }
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
       set.shared_carveout = value;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: {
-      const int axis = attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
-      // Values that were fixed at compile time cannot be changed (manual).
-      if (value < 0 || value > 16 || fixed.required_cluster[axis] != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-      }
-      set.cluster[axis] = value;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      set.cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = value;
       return CUDA_SUCCESS;
-    }
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-      if (value != 0 && value != 1) return CUDA_ERROR_INVALID_VALUE;
       set.non_portable_cluster = value;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      if (value < 0 || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
-        return CUDA_ERROR_INVALID_VALUE;
-      }
       set.cluster_scheduling = value;
       return CUDA_SUCCESS;
     default:
@@ -121,7 +122,7 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
 CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
   Entered entered;
   GPURUN_TRY(enter_function(handle, &entered));
-  if (static_cast<unsigned>(config) > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_abi::is_cache_config(config)) return CUDA_ERROR_INVALID_VALUE;
   entered.function->settings().cache_config = config;
   return CUDA_SUCCESS;
 }
@@ -129,9 +130,7 @@ CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
 CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config) {
   Entered entered;
   GPURUN_TRY(enter_function(handle, &entered));
-  return static_cast<unsigned>(config) > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
-             ? CUDA_ERROR_INVALID_VALUE
-             : CUDA_SUCCESS;
+  return driver_abi::is_shared_config(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuFuncGetModule(CUmodule* out, CUfunction handle) {
@@ -226,7 +225,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
 CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice device) {
   Entered entered;
   GPURUN_TRY(enter_kernel(handle, device, &entered));
-  if (static_cast<unsigned>(config) > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_abi::is_cache_config(config)) return CUDA_ERROR_INVALID_VALUE;
   entered.function->settings().cache_config = config;
   return CUDA_SUCCESS;
 }

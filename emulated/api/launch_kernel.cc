@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "driver_abi/semantics/clusters.h"
 #include "emulated/api.h"
 #include "emulated/objects/event.h"
 #include "emulated/objects/launch_limits.h"
@@ -13,8 +14,6 @@
 namespace gpurun::emulated {
 namespace {
 
-constexpr unsigned kClusterBlocksMax = 8;              // Portable size (Programming Guide).
-constexpr unsigned kNonPortableClusterBlocksMax = 16;  // With the function's attribute.
 constexpr unsigned kLaunchAttributesMax = 64;
 
 CUresult check_event(CUevent handle) {
@@ -85,17 +84,12 @@ CUresult settle_cluster(KernelLaunch* launch) {
     }
   }
   if (is_unset(cluster)) cluster = {1, 1, 1};
-  if (cluster.x == 0 || cluster.y == 0 || cluster.z == 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  const unsigned blocks_max =
-      settings.non_portable_cluster != 0 ? kNonPortableClusterBlocksMax : kClusterBlocksMax;
-  if (cluster.x > blocks_max || cluster.y > blocks_max || cluster.z > blocks_max ||
-      cluster.count() > blocks_max) {
-    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  }
+  const std::uint32_t blocks_max = settings.non_portable_cluster != 0
+                                       ? driver_abi::kClusterBlocksMax
+                                       : driver_abi::kPortableClusterBlocksMax;
   const Extent& grid = launch->grid;
-  if (grid.x % cluster.x != 0 || grid.y % cluster.y != 0 || grid.z % cluster.z != 0) {
-    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  }
+  GPURUN_TRY(driver_abi::check_cluster({cluster.x, cluster.y, cluster.z}, {grid.x, grid.y, grid.z},
+                                       blocks_max));
   if (cluster.count() == 1) return CUDA_SUCCESS;
   // For compiled code a cluster is one block (codegen/cluster.cc). The kernel would run with wrong
   // results.
@@ -114,20 +108,17 @@ CUresult check_resources(const KernelLaunch& launch) {
       (block.x != required[0] || block.y != required[1] || block.z != required[2])) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (block.count() > attributes.max_threads) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  if (launch.dynamic_shared_bytes > launch.function->dynamic_shared_bytes_max()) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (launch.cooperative) {
-    const auto per_multiprocessor =
-        resident_blocks(attributes, launch.function->dynamic_shared_bytes_max(), block.count(),
-                        launch.dynamic_shared_bytes);
-    if (launch.grid.count() > static_cast<std::uint64_t>(per_multiprocessor) *
-                                  static_cast<std::uint64_t>(settings().multiprocessors)) {
-      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    }
-  }
-  return CUDA_SUCCESS;
+  const std::uint32_t dynamic_max = launch.function->dynamic_shared_bytes_max();
+  driver_abi::LaunchLimits limits;
+  limits.kernel_threads = static_cast<int>(attributes.max_threads);
+  limits.dynamic_shared_bytes = static_cast<int>(dynamic_max);
+  limits.dynamic_shared_known = true;
+  const driver_abi::LaunchShape shape = shape_of(launch.grid, block, launch.dynamic_shared_bytes);
+  GPURUN_TRY(driver_abi::check_launch(limits, shape));
+  const bool fits = !launch.cooperative ||
+                    driver_abi::holds_whole_grid(occupancy_of_device(),
+                                                 occupancy_of(attributes, dynamic_max), shape);
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
 // The list is {name, value}* ended by 0 (manual, cuLaunchKernel, parameter `extra`).

@@ -1,6 +1,5 @@
 // Occupancy: how many blocks of a kernel fit.
-#include <algorithm>
-
+#include "driver_abi/semantics/clusters.h"
 #include "emulated/api.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/context_module.h"
@@ -16,6 +15,20 @@ int resident_blocks(const Function& function, std::uint64_t block_threads,
   return resident_blocks(function.attributes(), function.dynamic_shared_bytes_max(), block_threads,
                          dynamic_shared_bytes);
 }
+
+driver_abi::OccupancyFunction occupancy_of(const Function& function) {
+  return occupancy_of(function.attributes(), function.dynamic_shared_bytes_max());
+}
+
+struct SharedNeed {
+  CUoccupancyB2DSize function;
+  std::size_t bytes;
+
+  static std::size_t of(void* user, int threads) {
+    const auto* need = static_cast<const SharedNeed*>(user);
+    return need->function == nullptr ? need->bytes : need->function(threads);
+  }
+};
 
 CUresult enter_function(CUfunction handle, ContextPtr* context, FunctionPtr* function,
                         std::shared_ptr<ContextModule>* module) {
@@ -67,22 +80,11 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid_blocks, int* block_
       (flags & ~static_cast<unsigned>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  int limit = static_cast<int>(function->attributes().max_threads);
-  if (block_limit != 0) limit = std::min(limit, block_limit);
-  int best_threads = 0, best_blocks = 0, best_size = 0;
-  for (int size = (limit + 31) / 32 * 32; size > 0; size -= 32) {
-    const int threads = std::min(size, limit);
-    const size_t shared =
-        shared_of_block != nullptr ? shared_of_block(threads) : dynamic_shared_bytes;
-    const int blocks = resident_blocks(*function, static_cast<unsigned>(threads), shared);
-    if (blocks * threads > best_threads) {
-      best_threads = blocks * threads;
-      best_blocks = blocks;
-      best_size = threads;
-    }
-  }
-  *grid_blocks = best_blocks * settings().multiprocessors;
-  *block_threads = best_size;
+  SharedNeed need{shared_of_block, dynamic_shared_bytes};
+  const driver_abi::PotentialBlock best = driver_abi::best_block(
+      occupancy_of_device(), occupancy_of(*function), &SharedNeed::of, &need, block_limit);
+  *grid_blocks = best.grid_blocks;
+  *block_threads = best.block_threads;
   return CUDA_SUCCESS;
 }
 
@@ -100,15 +102,10 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
   std::shared_ptr<ContextModule> module;
   GPURUN_TRY(enter_function(handle, &context, &function, &module));
   if (bytes == nullptr || blocks <= 0 || block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto threads = static_cast<unsigned>(block_threads);
-  if (resident_blocks(*function, threads, 0) < blocks) return CUDA_ERROR_INVALID_VALUE;
-  // A block's whole memory is allocated in pieces, so its share is rounded and not the rest.
-  // NVIDIA's driver (580) does not count what it reserves for each block here.
-  const std::uint64_t share =
-      shared_per_multiprocessor() / static_cast<unsigned>(blocks) / kSharedPiece * kSharedPiece;
-  const std::uint64_t taken = function->attributes().static_shared_bytes;
-  *bytes = std::min<std::uint64_t>(share > taken ? share - taken : 0,
-                                   function->dynamic_shared_bytes_max());
+  const auto available = driver_abi::available_dynamic_shared(
+      occupancy_of_device(), occupancy_of(*function), blocks, block_threads);
+  if (!available) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = *available;
   return CUDA_SUCCESS;
 }
 
@@ -140,8 +137,9 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle,
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
     const auto& size = config->attrs[i].value.clusterDim;
-    cluster_blocks = std::uint64_t{size.x} * size.y * size.z;
-    if (cluster_blocks == 0 || cluster_blocks > 16) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    cluster_blocks =
+        driver_abi::cluster_blocks({size.x, size.y, size.z}, driver_abi::kClusterBlocksMax);
+    if (cluster_blocks == 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   }
   const std::uint64_t threads =
       std::uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;

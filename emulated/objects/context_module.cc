@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "driver_abi/semantics/launch_limits.h"
 #include "emulated/jit/backend.h"
 #include "emulated/objects/device.h"
 #include "emulated/objects/device_limits.h"
@@ -69,8 +70,8 @@ void say_unusable(const std::string& kernel, const std::string& why) {
 std::uint32_t Function::dynamic_shared_bytes_max() const {
   const int set = settings_->max_dynamic_shared_bytes;
   if (set != FunctionSettings::kUnset) return static_cast<std::uint32_t>(set);
-  const auto fixed = attributes_->static_shared_bytes;
-  return fixed >= kSharedBytesPerBlock ? 0 : kSharedBytesPerBlock - fixed;
+  return static_cast<std::uint32_t>(
+      driver_abi::usual_dynamic_shared(attributes_->static_shared_bytes));
 }
 
 CUresult Function::code(ContextModule& module, CompiledKernel* code) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "driver_abi/semantics/launch_limits.h"
 #include "emulated/device_identity.h"
 #include "emulated/objects/device.h"
 #include "emulated/objects/device_limits.h"
@@ -20,16 +21,16 @@ struct FixedAttribute {
 
 // In numerical order. Attributes that are neither here nor computed below are 0.
 constexpr FixedAttribute kFixed[] = {
-    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
-    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
-    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
-    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, kSharedBytesPerBlock},
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, driver_abi::kBlockThreadsMax},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, driver_abi::kBlockExtentsMax[0]},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, driver_abi::kBlockExtentsMax[1]},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, driver_abi::kBlockExtentsMax[2]},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, driver_abi::kGridExtentsMax[0]},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, driver_abi::kGridExtentsMax[1]},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, driver_abi::kGridExtentsMax[2]},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, driver_abi::kSharedBytesUsual},
     {CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 65536},
-    {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+    {CU_DEVICE_ATTRIBUTE_WARP_SIZE, driver_abi::kWarpThreads},
     {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 2147483647},
     {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
     {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 2000000},

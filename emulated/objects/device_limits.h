@@ -6,7 +6,6 @@ namespace gpurun::emulated {
 // Limits of a multiprocessor at our capability (Programming Guide, "Technical Specifications per
 // Compute Capability").
 int shared_bytes_per_block_optin(int capability);
-inline constexpr int kSharedBytesPerBlock = 48 << 10;
 inline constexpr int kSharedBytesReserved = 1 << 10;
 int threads_per_multiprocessor(int capability);
 int blocks_per_multiprocessor(int capability);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "driver_abi/semantics/launch_limits.h"
 #include "emulated/objects/device.h"
 #include "emulated/objects/launch_limits.h"
 #include "emulated/runtime/context_runtime.h"
@@ -30,8 +31,6 @@ constexpr std::uint64_t kHandleFirst = 0x100;
 constexpr std::uint64_t kStreamFlags = 1;
 constexpr std::uint64_t kEventFlags = 2;
 
-// Bound of a launch's bytes of parameters (Programming Guide, "Function Parameters").
-constexpr std::size_t kParameterBytesMax = 32764;
 // Charge of a buffer besides its bytes.
 constexpr std::size_t kBufferBytes = 256;
 
@@ -116,7 +115,7 @@ Answer GridRuntime::find_kernel(std::uint64_t address, std::shared_ptr<Function>
 }
 
 Answer GridRuntime::make_buffer(std::size_t bytes, Buffer buffer) {
-  if (bytes > kParameterBytesMax) return failed(DeviceError::kInvalidValue);
+  if (bytes > driver_abi::kKernelParameterBytesMax) return failed(DeviceError::kInvalidValue);
   buffer.bytes = bytes;
   buffer.child.level = level_;
   buffer.child.parameters = runtime_.launches().take_bytes(bytes + kBufferBytes);

@@ -1,5 +1,5 @@
-// Launch limits: how large a launch may be, and how many of its blocks fit (Programming Guide,
-// "Occupancy Calculator"). Threads, blocks and shared memory bound it. Registers do not exist here.
+// Launch limits: this device and its kernels in the form of driver_abi/semantics. Threads, blocks
+// and shared memory bound a launch. Registers do not exist here.
 #include "emulated/objects/launch_limits.h"
 
 #include <algorithm>
@@ -8,49 +8,49 @@
 #include "emulated/settings.h"
 
 namespace gpurun::emulated {
-namespace {
 
-// Static and dynamic together, unless the program sets more.
-constexpr std::uint64_t kSharedWithoutAsking = 48 << 10;
+static_assert(kBlockThreadsMax == driver_abi::kBlockThreadsMax);
+static_assert(kWarpLanes == driver_abi::kWarpThreads);
 
-std::uint64_t warps_rounded(std::uint64_t threads) { return (threads + 31) / 32 * 32; }
-
-// Each block has 1 KiB of the system's besides its own.
-std::uint64_t shared_footprint(std::uint64_t bytes) {
-  return (bytes + kSharedPiece - 1) / kSharedPiece * kSharedPiece + kSharedBytesReserved;
+driver_abi::LaunchShape shape_of(const Extent& grid, const Extent& block,
+                                 std::uint32_t dynamic_shared_bytes) {
+  return {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, dynamic_shared_bytes};
 }
-
-}  // namespace
 
 bool extents_allowed(const Extent& grid, const Extent& block) {
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return false;
-  if (block.x == 0 || block.y == 0 || block.z == 0) return false;
-  if (grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) return false;
-  if (block.x > 1024 || block.y > 1024 || block.z > 64) return false;
-  return block.count() <= kBlockThreadsMax;
+  return driver_abi::check_launch(driver_abi::common_limits(), shape_of(grid, block, 0)) ==
+         CUDA_SUCCESS;
 }
 
-std::uint64_t shared_per_multiprocessor() {
-  return static_cast<std::uint64_t>(shared_bytes_per_block_optin(settings().capability)) +
-         kSharedBytesReserved;
+driver_abi::OccupancyDevice occupancy_of_device() {
+  const int capability = settings().capability;
+  driver_abi::OccupancyDevice device;
+  device.capability_major = capability / 10;
+  device.multiprocessors = settings().multiprocessors;
+  device.threads_per_block = driver_abi::kBlockThreadsMax;
+  device.threads_per_multiprocessor = threads_per_multiprocessor(capability);
+  device.blocks_per_multiprocessor = blocks_per_multiprocessor(capability);
+  device.shared_per_block_optin = shared_bytes_per_block_optin(capability);
+  device.shared_per_multiprocessor = device.shared_per_block_optin + kSharedBytesReserved;
+  device.shared_reserved_per_block = kSharedBytesReserved;
+  return device;
+}
+
+driver_abi::OccupancyFunction occupancy_of(const KernelAttributes& attributes,
+                                           std::uint32_t dynamic_shared_bytes_max) {
+  driver_abi::OccupancyFunction function;
+  function.threads_max = static_cast<int>(attributes.max_threads);
+  function.static_shared_bytes = static_cast<int>(attributes.static_shared_bytes);
+  function.dynamic_shared_bytes_max = static_cast<int>(dynamic_shared_bytes_max);
+  return function;
 }
 
 int resident_blocks(const KernelAttributes& attributes, std::uint32_t dynamic_shared_bytes_max,
                     std::uint64_t block_threads, std::uint64_t dynamic_shared_bytes) {
-  const int capability = settings().capability;
-  if (block_threads == 0 || block_threads > kBlockThreadsMax) return 0;
-  // A lower limit of the program's own bounds its launches, and not this answer.
-  const std::uint64_t usual =
-      kSharedWithoutAsking -
-      std::min<std::uint64_t>(kSharedWithoutAsking, attributes.static_shared_bytes);
-  if (dynamic_shared_bytes > std::max<std::uint64_t>(dynamic_shared_bytes_max, usual)) return 0;
-  const auto by_threads = static_cast<std::uint64_t>(threads_per_multiprocessor(capability)) /
-                          warps_rounded(block_threads);
-  const std::uint64_t by_shared =
-      shared_per_multiprocessor() /
-      shared_footprint(attributes.static_shared_bytes + dynamic_shared_bytes);
-  return static_cast<int>(std::min(
-      {by_threads, by_shared, static_cast<std::uint64_t>(blocks_per_multiprocessor(capability))}));
+  if (block_threads > kBlockThreadsMax) return 0;
+  return driver_abi::max_active_blocks(occupancy_of_device(),
+                                       occupancy_of(attributes, dynamic_shared_bytes_max),
+                                       static_cast<int>(block_threads), dynamic_shared_bytes);
 }
 
 }  // namespace gpurun::emulated

@@ -5,6 +5,7 @@
 
 #include "client/interpose/capture/graph_nodes.h"
 #include "client/interpose/memory/memory_ranges.h"
+#include "driver_abi/semantics/function_settings.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose {
@@ -152,11 +153,6 @@ Sound check_edges(void* const* arguments) {
   return Sound::kRight;
 }
 
-template <typename Enum>
-Sound check_enum(void* const* arguments, std::size_t index, Enum last) {
-  return sound_if(argument<std::uint32_t>(arguments, index) <= static_cast<std::uint32_t>(last));
-}
-
 }  // namespace
 
 Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
@@ -165,14 +161,14 @@ Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
   constexpr unsigned kWriteFlags = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
   switch (row.alias_opcode) {
     case opcode::cuCtxSetCacheConfig:
-      return check_enum(arguments, 0, CU_FUNC_CACHE_PREFER_EQUAL);
+      return sound_if(driver_abi::is_cache_config(argument<CUfunc_cache>(arguments, 0)));
     case opcode::cuFuncSetCacheConfig:
     case opcode::cuKernelSetCacheConfig:
-      return check_enum(arguments, 1, CU_FUNC_CACHE_PREFER_EQUAL);
+      return sound_if(driver_abi::is_cache_config(argument<CUfunc_cache>(arguments, 1)));
     case opcode::cuCtxSetSharedMemConfig:
-      return check_enum(arguments, 0, CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
+      return sound_if(driver_abi::is_shared_config(argument<CUsharedconfig>(arguments, 0)));
     case opcode::cuFuncSetSharedMemConfig:
-      return check_enum(arguments, 1, CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
+      return sound_if(driver_abi::is_shared_config(argument<CUsharedconfig>(arguments, 1)));
     case opcode::cuMemsetD2D8_v2:
     case opcode::cuMemsetD2D8Async:
       return check_plane(arguments, 1);

@@ -2,6 +2,7 @@
 // API manual, "Execution Control" and "Library Management").
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/load.h"
+#include "driver_abi/semantics/function_settings.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -43,32 +44,16 @@ CUresult parameter_count_of(const Function& function, std::size_t* count) {
   return CUDA_SUCCESS;
 }
 
-// Checks a setting and its value (manual, "CUfunction_attribute"). The kernel runs on `device`.
+// Checks a setting and its value. The kernel runs on `device`.
 CUresult check_setting(const Function& function, const Device* device, CUfunction_attribute id,
                        int value) {
-  switch (id) {
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
-      if (value < 0) return CUDA_ERROR_INVALID_VALUE;
-      const int most =
-          device == nullptr
-              ? 0
-              : device->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-      const int fixed = function.attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
-      return most != 0 && value > most - fixed ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    }
-    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
-      return value >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-      return value == 0 || value == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      return value >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
+  driver_abi::SettingBounds bounds;
+  const int most = device == nullptr
+                       ? 0
+                       : device->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  bounds.dynamic_shared_known = most != 0;
+  bounds.dynamic_shared_bytes = most - function.attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  return driver_abi::check_function_setting(bounds, id, value);
 }
 
 void keep_setting(Function& function, CUfunction_attribute id, int value) {

@@ -1,10 +1,12 @@
-// Launch: checks in the driver's order, and the packing of the parameter block.
+// Launch: the checks of a launch, and the packing of the parameter block.
 #include "client/interpose/modules/launch.h"
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/log.h"
+#include "driver_abi/semantics/clusters.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose::modules {
@@ -14,6 +16,7 @@ namespace {
 const auto kEnd = reinterpret_cast<const void*>(std::uintptr_t{0});
 const auto kBufferPointer = reinterpret_cast<const void*>(std::uintptr_t{1});
 const auto kBufferSize = reinterpret_cast<const void*>(std::uintptr_t{2});
+static_assert(limits::kKernelParameterBytesMax == driver_abi::kKernelParameterBytesMax);
 // The most keys of an `extra` list. A longer list counts as endless.
 constexpr int kExtraKeysMax = 16;
 
@@ -52,39 +55,21 @@ void copy_parameter(std::byte* to, const void* from, std::size_t bytes) noexcept
 
 }  // namespace
 
+driver_abi::LaunchShape shape_of(const protocol::LaunchPayload& launch) noexcept {
+  driver_abi::LaunchShape shape;
+  std::copy(std::begin(launch.grid), std::end(launch.grid), shape.grid);
+  std::copy(std::begin(launch.block), std::end(launch.block), shape.block);
+  shape.dynamic_shared_bytes = launch.shared_bytes;
+  return shape;
+}
+
 int check_launch(const LaunchLimits& limits, const protocol::LaunchPayload& launch) noexcept {
-  std::uint64_t threads = 1;
-  for (int axis = 0; axis < 3; ++axis) {
-    const std::uint32_t blocks = launch.grid[axis];
-    const std::uint32_t width = launch.block[axis];
-    if (blocks == 0 || width == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (limits.grid[axis] > 0 && blocks > static_cast<std::uint32_t>(limits.grid[axis])) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (limits.block[axis] > 0 && width > static_cast<std::uint32_t>(limits.block[axis])) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    // Two factors below 2^32 fit. Beyond the limit the third factor does not matter.
-    if (threads > 0xffffffffu) return CUDA_ERROR_INVALID_VALUE;
-    threads *= width;
-  }
-  if (limits.device_threads > 0 && threads > static_cast<std::uint64_t>(limits.device_threads)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (limits.kernel_threads > 0 && threads > static_cast<std::uint64_t>(limits.kernel_threads)) {
-    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  }
-  if (limits.dynamic_shared_known &&
-      launch.shared_bytes > static_cast<std::uint32_t>(limits.dynamic_shared_bytes)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return 0;
+  return driver_abi::check_launch(limits, shape_of(launch));
 }
 
 int check_cluster(const Kernel& kernel, const std::array<int, 3>& required,
                   const protocol::LaunchPayload& launch,
                   std::span<const protocol::LaunchAttribute> attributes) noexcept {
-  constexpr std::uint64_t kBlocksMax = 16;  // Of the largest possible cluster.
   std::uint32_t cluster[3] = {};
   for (unsigned axis = 0; axis < 3; ++axis) {
     cluster[axis] = static_cast<std::uint32_t>(std::max(required[axis], 0));
@@ -95,13 +80,8 @@ int check_cluster(const Kernel& kernel, const std::array<int, 3>& required,
       std::memcpy(cluster, each.value, sizeof cluster);
     }
   }
-  std::uint64_t blocks = 1;
-  for (unsigned axis = 0; axis < 3; ++axis) {
-    if (cluster[axis] == 0 || cluster[axis] > kBlocksMax) return 0;
-    if (launch.grid[axis] % cluster[axis] != 0) return 0;
-    blocks *= cluster[axis];
-  }
-  if (blocks == 1 || blocks > kBlocksMax) return 0;
+  if (driver_abi::check_cluster(cluster, launch.grid, driver_abi::kClusterBlocksMax) != 0) return 0;
+  if (driver_abi::cluster_blocks(cluster, driver_abi::kClusterBlocksMax) == 1) return 0;
   GPURUN_LOG(kWarning,
              "emulated device: kernel %s wants clusters of %ux%ux%u blocks; a cluster of more than "
              "one block is not supported",

@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "client/interpose/modules/kernel_table.h"
 #include "driver_abi/cuda_abi.h"
+#include "driver_abi/semantics/launch_limits.h"
 #include "protocol/log/record.h"
 
 namespace gpurun::client {
@@ -20,22 +21,13 @@ namespace gpurun::client::interpose::modules {
 
 struct Function;
 
-// The upper bounds of the device and the kernel. 0: unknown, and not checked.
-struct LaunchLimits {
-  int grid[3] = {};
-  int block[3] = {};
-  int device_threads = 0;  // In a block, by the device.
-  int kernel_threads = 0;  // In a block, by this kernel: its registers or its own bound.
-  int dynamic_shared_bytes = 0;
-  bool dynamic_shared_known = false;
-};
+using driver_abi::LaunchLimits;
 
 // `device` may be nullptr: unknown. Defined in launch_entries.cc.
 LaunchLimits limits_of(const Device* device, const Function& function);
 
-// Returns 0, or the result of cuLaunchKernel (manual, "Execution Control"). INVALID_VALUE: a
-// dimension is 0 or beyond the device, or there is too much dynamic shared memory.
-// LAUNCH_OUT_OF_RESOURCES: more threads than this kernel can have.
+driver_abi::LaunchShape shape_of(const protocol::LaunchPayload& launch) noexcept;
+// Returns 0, or the result of cuLaunchKernel (driver_abi/semantics/launch_limits.h).
 int check_launch(const LaunchLimits& limits, const protocol::LaunchPayload& launch) noexcept;
 
 // Refuses clusters of more than one block, which the emulated device does not support. Returns 0,

@@ -54,16 +54,10 @@ struct Launch {
 // All blocks of a cooperative grid must fit on the device at once.
 int check_cooperative(const Device* device, const Function& function, const LaunchPayload& launch) {
   if (device == nullptr) return 0;
-  const int per_multiprocessor = modules::max_active_blocks(
-      modules::OccupancyDevice::of(*device), modules::OccupancyFunction::of(function),
-      static_cast<int>(launch.block[0] * launch.block[1] * launch.block[2]), launch.shared_bytes);
-  const std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1];
-  const auto room =
-      static_cast<std::uint64_t>(per_multiprocessor) *
-      static_cast<std::uint64_t>(device->attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-  return blocks > room || blocks * launch.grid[2] > room
-             ? int{CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE}
-             : 0;
+  return driver_abi::holds_whole_grid(modules::occupancy_of(*device),
+                                      modules::occupancy_of(function), modules::shape_of(launch))
+             ? 0
+             : int{CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE};
 }
 
 // Only the worker knows an event that the launch itself records.

@@ -13,10 +13,10 @@
 namespace gpurun::client::interpose {
 namespace modules {
 
-OccupancyDevice OccupancyDevice::of(const Device& from) {
-  OccupancyDevice device;
+driver_abi::OccupancyDevice occupancy_of(const Device& from) {
+  driver_abi::OccupancyDevice device;
   device.warp_threads = from.attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
-  if (device.warp_threads <= 0) device.warp_threads = 32;
+  if (device.warp_threads <= 0) device.warp_threads = driver_abi::kWarpThreads;
   device.capability_major = from.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   device.multiprocessors = from.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   device.threads_per_block = from.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
@@ -36,8 +36,8 @@ OccupancyDevice OccupancyDevice::of(const Device& from) {
   return device;
 }
 
-OccupancyFunction OccupancyFunction::of(const Function& from) {
-  OccupancyFunction function;
+driver_abi::OccupancyFunction occupancy_of(const Function& from) {
+  driver_abi::OccupancyFunction function;
   function.registers = from.attribute(CU_FUNC_ATTRIBUTE_NUM_REGS);
   function.threads_max = from.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   function.static_shared_bytes = from.attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
@@ -55,8 +55,8 @@ namespace {
 using modules::Function;
 
 struct Question {
-  modules::OccupancyDevice device;
-  modules::OccupancyFunction function;
+  driver_abi::OccupancyDevice device;
+  driver_abi::OccupancyFunction function;
 
   int ask(CUfunction given) {
     Here here;
@@ -65,8 +65,8 @@ struct Question {
     if (const int result = modules::find_function(here, given, &found); result != 0) return result;
     const Device* of = here.devices().device(here.context->ordinal);
     if (of == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    device = modules::OccupancyDevice::of(*of);
-    function = modules::OccupancyFunction::of(*found);
+    device = modules::occupancy_of(*of);
+    function = modules::occupancy_of(*found);
     return 0;
   }
 };
@@ -136,7 +136,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CU
   Question question;
   if (const int result = question.ask(func); result != 0) return cuda(result);
   *numBlocks =
-      modules::max_active_blocks(question.device, question.function, blockSize, dynamicSMemSize);
+      driver_abi::max_active_blocks(question.device, question.function, blockSize, dynamicSMemSize);
   return CUDA_SUCCESS;
 }
 
@@ -153,8 +153,8 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
   }
   Question question;
   if (const int result = question.ask(func); result != 0) return cuda(result);
-  const auto bytes =
-      modules::available_dynamic_shared(question.device, question.function, numBlocks, blockSize);
+  const auto bytes = driver_abi::available_dynamic_shared(question.device, question.function,
+                                                          numBlocks, blockSize);
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   *dynamicSmemSize = *bytes;
   return CUDA_SUCCESS;
@@ -172,8 +172,8 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
   Question question;
   if (const int result = question.ask(func); result != 0) return cuda(result);
   SharedNeed need{blockSizeToDynamicSMemSize, dynamicSMemSize};
-  const modules::PotentialBlock best = modules::best_block(question.device, question.function,
-                                                           &SharedNeed::of, &need, blockSizeLimit);
+  const driver_abi::PotentialBlock best = driver_abi::best_block(
+      question.device, question.function, &SharedNeed::of, &need, blockSizeLimit);
   *minGridSize = best.grid_blocks;
   *blockSize = best.block_threads;
   return CUDA_SUCCESS;

@@ -1,11 +1,11 @@
-// Occupancy, which the client computes: equal to the published rules for real devices (CUDA
+// Occupancy: equal to the published rules for real devices (CUDA
 // Programming Guide, table of technical specifications per compute capability; the occupancy page
 // of Nsight Compute shows the same).
-#include "client/interpose/modules/occupancy.h"
+#include "driver_abi/semantics/occupancy.h"
 
 #include <gtest/gtest.h>
 
-namespace gpurun::client::interpose::modules {
+namespace gpurun::driver_abi {
 namespace {
 
 // Compute capability 8.0.
@@ -122,6 +122,23 @@ TEST(Occupancy, LeavesSharedMemoryForSoManyBlocks) {
   EXPECT_EQ(available_dynamic_shared(h200, usual, 17, 128), std::nullopt);
 }
 
+// 108 multiprocessors with four blocks of 512 threads each.
+TEST(Occupancy, BoundsACooperativeGrid) {
+  const OccupancyFunction usual{16, 1024, 0, 48 * 1024};
+  const auto holds = [&](std::uint32_t x, std::uint32_t y, std::uint32_t z, std::uint32_t threads) {
+    return holds_whole_grid(a100(), usual, {{x, y, z}, {threads, 1, 1}, 0});
+  };
+  EXPECT_TRUE(holds(432, 1, 1, 512));
+  EXPECT_FALSE(holds(433, 1, 1, 512));
+  EXPECT_TRUE(holds(108, 2, 2, 512));
+  EXPECT_FALSE(holds(108, 2, 3, 512));
+  EXPECT_FALSE(holds(1, 1, 1, 1025));
+  EXPECT_FALSE(holds(0x7fffffff, 65'535, 65'535, 1));
+  // 3 blocks of 48 KiB on each.
+  EXPECT_TRUE(holds_whole_grid(a100(), usual, {{324, 1, 1}, {32, 1, 1}, 48 * 1024}));
+  EXPECT_FALSE(holds_whole_grid(a100(), usual, {{325, 1, 1}, {32, 1, 1}, 48 * 1024}));
+}
+
 std::size_t none(void*, int) { return 0; }
 std::size_t by_thread(void*, int threads) { return static_cast<std::size_t>(threads) * 64; }
 
@@ -137,4 +154,4 @@ TEST(Occupancy, FindsTheLargestBestBlock) {
 }
 
 }  // namespace
-}  // namespace gpurun::client::interpose::modules
+}  // namespace gpurun::driver_abi

@@ -1,9 +1,9 @@
 // Occupancy: how warps, registers and shared memory are rounded, and which limit is reached first.
-#include "client/interpose/modules/occupancy.h"
+#include "driver_abi/semantics/occupancy.h"
 
 #include <algorithm>
 
-namespace gpurun::client::interpose::modules {
+namespace gpurun::driver_abi {
 namespace {
 
 // Registers are allocated to warps in units of 256, from four register files, one for each warp
@@ -11,8 +11,6 @@ namespace {
 constexpr int kRegisterRun = 256;
 constexpr int kRegisterFiles = 4;
 constexpr int kUnlimited = 1 << 30;
-// Static and dynamic together, unless the program asks for more.
-constexpr int kSharedWithoutAsking = 48 << 10;
 
 template <typename T>
 T round_up(T value, T to) {
@@ -43,7 +41,7 @@ int by_shared(const OccupancyDevice& device, const OccupancyFunction& function,
   const auto whole = static_cast<std::size_t>(device.shared_per_multiprocessor);
   // A lower limit of the program bounds its launches, but not this answer.
   const auto usual =
-      static_cast<std::size_t>(std::max(kSharedWithoutAsking - function.static_shared_bytes, 0));
+      static_cast<std::size_t>(std::max(kSharedBytesUsual - function.static_shared_bytes, 0));
   if (dynamic_bytes > whole || dynamic_bytes > std::max(most_dynamic(function), usual)) return 0;
   const std::size_t block = round_up(fixed + dynamic_bytes, shared_run(device));
   return block == 0 ? kUnlimited : static_cast<int>(whole / block);
@@ -74,6 +72,19 @@ std::optional<std::size_t> available_dynamic_shared(const OccupancyDevice& devic
   return block < fixed ? 0 : std::min(block - fixed, most_dynamic(function));
 }
 
+bool holds_whole_grid(const OccupancyDevice& device, const OccupancyFunction& function,
+                      const LaunchShape& launch) noexcept {
+  // A block of more threads than fit into an int is beyond every device.
+  const std::uint64_t threads = std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
+  const int block_threads = threads > kUnlimited ? kUnlimited : static_cast<int>(threads);
+  const int per_multiprocessor =
+      max_active_blocks(device, function, block_threads, launch.dynamic_shared_bytes);
+  const auto room = static_cast<std::uint64_t>(per_multiprocessor) *
+                    static_cast<std::uint64_t>(device.multiprocessors);
+  const std::uint64_t blocks = std::uint64_t{launch.grid[0]} * launch.grid[1];
+  return blocks <= room && blocks * launch.grid[2] <= room;
+}
+
 PotentialBlock best_block(const OccupancyDevice& device, const OccupancyFunction& function,
                           std::size_t (*dynamic_shared)(void* user, int threads), void* user,
                           int threads_max) {
@@ -96,4 +107,4 @@ PotentialBlock best_block(const OccupancyDevice& device, const OccupancyFunction
   return best;
 }
 
-}  // namespace gpurun::client::interpose::modules
+}  // namespace gpurun::driver_abi
