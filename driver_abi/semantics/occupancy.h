@@ -68,4 +68,16 @@ PotentialBlock best_block(const OccupancyDevice& device, const OccupancyFunction
                           std::size_t (*dynamic_shared)(void* user, int threads), void* user,
                           int threads_max);
 
+// The program's parameters of cuOccupancyMaxPotentialBlockSize, for best_block(): a function of the
+// block size, or nullptr and a constant.
+struct SharedNeed {
+  CUoccupancyB2DSize function;
+  std::size_t bytes;
+
+  static std::size_t of(void* user, int threads) {
+    const auto* need = static_cast<const SharedNeed*>(user);
+    return need->function == nullptr ? need->bytes : need->function(threads);
+  }
+};
+
 }  // namespace gpurun::driver_abi

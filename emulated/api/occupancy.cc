@@ -20,16 +20,6 @@ driver_abi::OccupancyFunction occupancy_of(const Function& function) {
   return occupancy_of(function.attributes(), function.dynamic_shared_bytes_max());
 }
 
-struct SharedNeed {
-  CUoccupancyB2DSize function;
-  std::size_t bytes;
-
-  static std::size_t of(void* user, int threads) {
-    const auto* need = static_cast<const SharedNeed*>(user);
-    return need->function == nullptr ? need->bytes : need->function(threads);
-  }
-};
-
 CUresult enter_function(CUfunction handle, ContextPtr* context, FunctionPtr* function,
                         std::shared_ptr<ContextModule>* module) {
   GPURUN_TRY(enter_context(context));
@@ -80,9 +70,10 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid_blocks, int* block_
       (flags & ~static_cast<unsigned>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  SharedNeed need{shared_of_block, dynamic_shared_bytes};
-  const driver_abi::PotentialBlock best = driver_abi::best_block(
-      occupancy_of_device(), occupancy_of(*function), &SharedNeed::of, &need, block_limit);
+  driver_abi::SharedNeed need{shared_of_block, dynamic_shared_bytes};
+  const driver_abi::PotentialBlock best =
+      driver_abi::best_block(occupancy_of_device(), occupancy_of(*function),
+                             &driver_abi::SharedNeed::of, &need, block_limit);
   *grid_blocks = best.grid_blocks;
   *block_threads = best.block_threads;
   return CUDA_SUCCESS;

@@ -71,16 +71,6 @@ struct Question {
   }
 };
 
-struct SharedNeed {
-  CUoccupancyB2DSize function;
-  std::size_t bytes;
-
-  static std::size_t of(void* user, int threads) {
-    const auto* need = static_cast<const SharedNeed*>(user);
-    return need->function == nullptr ? need->bytes : need->function(threads);
-  }
-};
-
 // The worker asks its driver. Function and configuration travel like a launch's.
 CUresult ask_cluster(std::uint16_t row, int* answer, CUfunction func,
                      const CUlaunchConfig* config) {
@@ -171,9 +161,9 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
   }
   Question question;
   if (const int result = question.ask(func); result != 0) return cuda(result);
-  SharedNeed need{blockSizeToDynamicSMemSize, dynamicSMemSize};
+  driver_abi::SharedNeed need{blockSizeToDynamicSMemSize, dynamicSMemSize};
   const driver_abi::PotentialBlock best = driver_abi::best_block(
-      question.device, question.function, &SharedNeed::of, &need, blockSizeLimit);
+      question.device, question.function, &driver_abi::SharedNeed::of, &need, blockSizeLimit);
   *minGridSize = best.grid_blocks;
   *blockSize = best.block_threads;
   return CUDA_SUCCESS;
