@@ -1,6 +1,9 @@
 // SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104). Pure functions without allocation, safe from
-// any thread. With them the client library proves an attach and names images without a
-// cryptographic library.
+// any thread.
+//
+// The work is done by libcrypto's code for the processor, which needs no library context, provider
+// or configuration file. OpenSSL calls those functions deprecated. Its newer ones allocate, and
+// load a provider into the program's process.
 #pragma once
 
 #include <array>
@@ -16,17 +19,13 @@ using Sha256Digest = std::array<std::uint8_t, 32>;
 // SHA-256, fed in pieces.
 class Sha256 {
  public:
+  Sha256() noexcept;
   void update(ByteView bytes) noexcept;
   Sha256Digest finish() noexcept;  // Once. The object is spent.
 
  private:
-  void absorb(const std::uint8_t* block) noexcept;
-
-  std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<std::uint8_t, 64> pending_{};
-  std::size_t pending_bytes_ = 0;
-  std::uint64_t total_bytes_ = 0;
+  // Holds libcrypto's SHA256_CTX, so that no other file includes a header of OpenSSL for it.
+  alignas(8) std::array<std::byte, 112> state_;
 };
 
 Sha256Digest sha256(ByteView bytes) noexcept;
