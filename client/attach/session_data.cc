@@ -11,6 +11,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/hex.h"
 #include "base/unique_fd.h"
 #include "protocol/control/local_address.h"
 
@@ -22,31 +23,12 @@ constexpr std::size_t kEntryBytesMax = 8192;
 
 template <typename Array>
 void append_hex(std::string& text, const char* name, const Array& bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  text.append(name).append(" ");
-  for (const std::uint8_t byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  text += '\n';
-}
-
-int hex_digit(char character) {
-  if (character >= '0' && character <= '9') return character - '0';
-  if (character >= 'a' && character <= 'f') return character - 'a' + 10;
-  return -1;
+  text.append(name).append(" ").append(hex_of(bytes_of(bytes))) += '\n';
 }
 
 template <typename Array>
-bool parse_hex(std::string_view text, Array& into) {
-  if (text.size() != 2 * into.size()) return false;
-  for (std::size_t i = 0; i < into.size(); ++i) {
-    const int high = hex_digit(text[2 * i]);
-    const int low = hex_digit(text[2 * i + 1]);
-    if (high < 0 || low < 0) return false;
-    into[i] = static_cast<std::uint8_t>(high * 16 + low);
-  }
-  return true;
+bool read_hex(std::string_view text, Array& into) {
+  return parse_hex(text, mutable_bytes(into.data(), into.size()));
 }
 
 Status malformed(const std::string& what) {
@@ -72,10 +54,10 @@ unsigned parse_line(std::string_view name, std::string_view value, SessionData& 
     data.local = value;
     return 0;
   }
-  if (name == "lease") return ok = parse_hex(value, data.lease), kLease;
-  if (name == "ticket") return ok = parse_hex(value, data.ticket), kTicket;
-  if (name == "key") return ok = parse_hex(value, data.ticket_key), kKey;
-  if (name == "challenge") return ok = parse_hex(value, data.challenge), kChallenge;
+  if (name == "lease") return ok = read_hex(value, data.lease), kLease;
+  if (name == "ticket") return ok = read_hex(value, data.ticket), kTicket;
+  if (name == "key") return ok = read_hex(value, data.ticket_key), kKey;
+  if (name == "challenge") return ok = read_hex(value, data.challenge), kChallenge;
   if (name == "security") {
     ok = value == "tls" || value == "none";
     data.encrypted = value == "tls";

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/hex.h"
+
 namespace gpurun::protocol {
 namespace {
 
@@ -22,12 +24,6 @@ std::string_view take_part(std::string_view* rest) {
   return part;
 }
 
-int digit_of(char character) {
-  if (character >= '0' && character <= '9') return character - '0';
-  if (character >= 'a' && character <= 'f') return character - 'a' + 10;
-  return -1;
-}
-
 Key mask(const Key& check, const Nonce& server, const Nonce& client, const TokenId& id) {
   HmacSha256 hash(bytes_of(check));
   hash.update(byte_view("gpurun token mask 1", 20));  // With its NUL.
@@ -43,26 +39,6 @@ Key either_or(Key left, const Key& right) {
 }
 
 }  // namespace
-
-std::string hex_of(ByteView bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) {
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) >> 4];
-    text += "0123456789abcdef"[std::to_integer<unsigned>(byte) & 15];
-  }
-  return text;
-}
-
-bool parse_hex(std::string_view text, MutableBytes into) {
-  if (text.size() != 2 * into.size()) return false;
-  for (std::size_t i = 0; i < into.size(); ++i) {
-    const int high = digit_of(text[2 * i]);
-    const int low = digit_of(text[2 * i + 1]);
-    if (high < 0 || low < 0) return false;
-    into[i] = static_cast<std::byte>(high << 4 | low);
-  }
-  return true;
-}
 
 Result<Token> make_token(const std::optional<Sha256Digest>& server) {
   const auto id = random_array<TokenId>();

@@ -47,9 +47,6 @@ std::string format_token(const Token& token);
 // The message never holds a part of the text.
 Result<Token> parse_token(std::string_view text);
 
-// From and to lower-case hexadecimal digits. parse_hex() needs exactly as many as fill `into`.
-std::string hex_of(ByteView bytes);
-bool parse_hex(std::string_view text, MutableBytes into);
 Result<TokenId> parse_token_id(std::string_view text);
 
 // The value that a server keeps of a token.

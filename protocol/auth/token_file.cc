@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "base/hex.h"
+
 namespace gpurun::protocol {
 namespace {
 

@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hex.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "protocol/auth/token.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "protocol/auth/token.h"
+#include "base/hex.h"
 
 namespace gpurun::protocol {
 namespace {

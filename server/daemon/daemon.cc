@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hex.h"
 #include "transport/shm/memory.h"
 
 namespace gpurun::server {
@@ -221,9 +222,9 @@ void Daemon::start_worker(Arrival& arrival) {
   const User user = arrival.order.user;
   const std::string from = (arrival.order.encrypted ? "tls 1.3 over " : "") +
                            arrival.order.connections[0]->description();
-  const std::string lease = protocol::hex_of(bytes_of(arrival.lease));
+  const std::string lease = hex_of(bytes_of(arrival.lease));
   const protocol::Id id = arrival.order.session;
-  const std::string session = protocol::hex_of(bytes_of(id));
+  const std::string session = hex_of(bytes_of(id));
   const bool sharing = transport::shm::is_local(*arrival.order.connections[0]);
   if (const Status admitted = admit(arrival); !admitted.ok()) {
     audit_refusal("session.refused", {{"user", user.name},
@@ -339,7 +340,7 @@ void Daemon::reap_workers() {
     if (!failure.empty() && !running.killed) report_death(running, failure);
     audit("session.ended", {{"user", running.user.name},
                             {"token", running.user.token},
-                            {"session", protocol::hex_of(bytes_of(running.session))},
+                            {"session", hex_of(bytes_of(running.session))},
                             {"how", running.killed ? "with its lease" : failure}});
     const std::lock_guard lock(lease_links_mutex_);
     const auto count = worker_counts_.find(running.lease);

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/hex.h"
 #include "server/daemon/daemon.h"
 
 namespace gpurun::server {
@@ -81,7 +82,7 @@ Result<Daemon::Asked> Daemon::identify(transport::Connection& connection,
     if (!protocol::proved(*request, key, Sender::kClient, 0)) return no("the secret is wrong");
     return Asked{{}, key, std::move(request->payload)};
   }
-  const User claimed{"", protocol::hex_of(bytes_of(*hello.token))};
+  const User claimed{"", hex_of(bytes_of(*hello.token))};
   if (options_.tokens == nullptr) return no("this server knows no tokens of users");
   const Result<std::optional<TokenEntry>> entry = options_.tokens->find(*hello.token);
   if (!entry.ok()) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <utility>
 
+#include "base/hex.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_half_open.h"
 #include "server/daemon/lease_wait_budget.h"
@@ -235,7 +236,7 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
   book_.add({*id, *ticket, *challenge, protocol::ticket_key(lease_key, *ticket), *std::move(claim),
              peer, user});
   post(std::move(begun));
-  const std::string lease = protocol::hex_of(bytes_of(*id));
+  const std::string lease = hex_of(bytes_of(*id));
   spdlog::info("{}: lease of {} GPUs for {}", peer, request.devices, user.described());
   audit("lease.granted", {{"user", user.name},
                           {"token", user.token},

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/hex.h"
 #include "protocol/auth/token_file.h"
 #include "tests/fuzz/fuzz_target.h"
 

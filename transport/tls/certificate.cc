@@ -14,6 +14,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/hex.h"
+
 namespace gpurun::transport::tls {
 namespace {
 
@@ -67,11 +69,7 @@ Owned<BIO> over(const std::string& text) {
 }  // namespace
 
 std::string to_string(const Fingerprint& fingerprint) {
-  std::string text(kScheme);
-  for (const std::uint8_t byte : fingerprint) {
-    for (const int shift : {4, 0}) text += "0123456789abcdef"[(byte >> shift) & 15];
-  }
-  return text;
+  return std::string(kScheme) + hex_of(bytes_of(fingerprint));
 }
 
 Result<Fingerprint> parse_fingerprint(const std::string& text) {

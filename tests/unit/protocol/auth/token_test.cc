@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/hex.h"
 #include "protocol/auth/token_file.h"
 
 namespace gpurun::protocol {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <future>
 
+#include "base/hex.h"
 #include "tests/unit/server/daemon/daemon_under_test.h"
 
 namespace gpurun::server {
@@ -80,7 +81,7 @@ class UsersTest : public DaemonTest {
     EXPECT_EQ(session.status().code(), Code::kRefused) << session.status().to_string();
     return session.status().message();
   }
-  static std::string name_of(const Token& token) { return protocol::hex_of(bytes_of(token.id)); }
+  static std::string name_of(const Token& token) { return hex_of(bytes_of(token.id)); }
   std::string audited() {
     std::ifstream file(folder_ + "/audit");
     return {std::istreambuf_iterator<char>(file), {}};
@@ -124,7 +125,7 @@ TEST_F(UsersTest, ALeaseIsItsUsersEverywhere) {
   }
   EXPECT_TRUE(has(lines, " session.ended user=anna"));
   EXPECT_TRUE(has(lines, " lease.granted user=operator from="));
-  EXPECT_FALSE(has(lines, protocol::hex_of(bytes_of(token.secret))));
+  EXPECT_FALSE(has(lines, hex_of(bytes_of(token.secret))));
 }
 
 TEST_F(UsersTest, WhatIsNoTokenOfThisServersOpensNothing) {
