@@ -6,7 +6,7 @@
 
 #include "client/interpose/capture/capture.h"
 #include "client/interpose/capture/stream_argument.h"
-#include "driver_abi/capture_rules.h"
+#include "driver_abi/semantics/capture_rules.h"
 
 namespace gpurun::client::interpose {
 namespace {
