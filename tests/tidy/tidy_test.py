@@ -16,7 +16,7 @@ CASES = [
     ("client/log/a.cc", '// A.\n#include "client/session/session.h"\n', "may not include"),
     ("client/bulk/a.cc", '// A.\n#include "client/attach/attach.h"\n', "may not include"),
     ("client/interpose/capture/a.cc", '// A.\n#include "client/interpose/memory/memory_ranges.h"\n', "may not include"),
-    ("client/interpose/modules/a.cc", '// A.\n#include "client/interpose/driver/copy.h"\n', "may not include"),
+    ("client/interpose/modules/a.cc", '// A.\n#include "client/interpose/driver/run_copy.h"\n', "may not include"),
     ("protocol/log/a.cc", '// A.\n#include "protocol/calls/call.h"\n', "may not include"),
     ("protocol/auth/a.cc", '// A.\n#include "transport/transport.h"\n', "may not include"),
     ("server/handlers/memory/a.cc", '// A.\n#include "server/handlers/interprocess/interprocess.h"\n', "may not include"),

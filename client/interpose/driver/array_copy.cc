@@ -3,7 +3,8 @@
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/arrays.h"
-#include "client/interpose/driver/copy.h"
+#include "client/interpose/driver/copy_memory.h"
+#include "client/interpose/driver/run_copy.h"
 #include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
@@ -52,13 +53,6 @@ CUresult to_host(std::uint16_t code, void* to, CUarray from, std::size_t offset,
 }
 
 }  // namespace
-
-int side_in_array(const Here& here, CUarray array, std::uint64_t offset, CopySide* side) {
-  side->place = Place::kArray;
-  side->array = handle_of(array);
-  side->x = offset;
-  return here.check(side->array, HandleKind::kArray);
-}
 
 }  // namespace gpurun::client::interpose
 

@@ -1,13 +1,12 @@
-// Box records: copies of boxes as one record, or a few. The worker copies boxes
-// (protocol::kFlagBox). If the program's memory has gaps, a source that can be read at once is
-// gathered into few records. Arriving bytes are scattered as they come (Bulk). A source that must
-// wait for its turn goes line by line.
+// Box record: the parts of a box that each record carries.
+#include "client/interpose/driver/box_record.h"
+
 #include <algorithm>
 
 #include "client/bulk/host_box.h"
 #include "client/interpose/call/stream.h"
 #include "client/interpose/driver/arrays.h"
-#include "client/interpose/driver/copy.h"
+#include "client/interpose/driver/copy_memory.h"
 #include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {

@@ -1,8 +1,8 @@
 // Copies: one-dimensional copies.
-#include "client/interpose/driver/copy.h"
-
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/driver/copy_memory.h"
+#include "client/interpose/driver/run_copy.h"
 
 namespace gpurun::client::interpose {
 namespace {

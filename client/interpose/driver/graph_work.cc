@@ -1,7 +1,8 @@
 // Graph work: converts a program's description of a graph node to the worker's.
 #include "client/interpose/driver/graph_work.h"
 
-#include "client/interpose/custom.h"
+#include "client/interpose/driver/copy_description.h"
+#include "client/interpose/driver/copy_memory.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "client/interpose/call/forward.h"
-#include "client/interpose/driver/copy.h"
+#include "client/interpose/driver/copy_box.h"
 #include "client/session/graph_host.h"
 #include "protocol/calls/graph_host.h"
 

@@ -1,0 +1,27 @@
+// Copy memory: the memory that a copy names. It is known device memory, an array, or host memory.
+#pragma once
+
+#include <cstdint>
+
+#include "client/interpose/call/forward.h"
+#include "client/interpose/driver/copy_box.h"
+
+namespace gpurun::client::interpose {
+
+// Where the memory at this address lies, for the purpose of a copy.
+Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept;
+
+// Whether a side that claims to be pageable is mapped at all. Costs one system call.
+bool is_memory(const CopySide& side, std::uint64_t bytes) noexcept;
+
+// The start of a one-dimensional copy's side in an array. Returns 0 or INVALID_HANDLE.
+int side_in_array(const Here& here, CUarray array, std::uint64_t offset, CopySide* side);
+
+// Whether known device memory and arrays hold all of the copy, and host memory can lie at its
+// addresses. Also checks the size limit of a copy.
+bool stays_inside(const Here& here, const Copy& copy);
+// Whether the client knows the memory or array of a side on the device. If not, only the worker's
+// driver can refuse the copy, so the call waits for its result.
+bool is_known(const Here& here, const CopySide& side, const Copy& copy);
+
+}  // namespace gpurun::client::interpose

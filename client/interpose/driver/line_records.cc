@@ -1,0 +1,142 @@
+// Line records: lines to the device, from it, within it, and within host memory.
+#include "client/interpose/driver/line_records.h"
+
+#include <cstring>
+
+#include "client/interpose/call/stream.h"
+#include "client/interpose/driver/copy_memory.h"
+#include "client/interpose/memory/memory_ranges.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+// Larger copies take longer than the time for which a copy may be reported as done early. They are
+// not quiet work (Work).
+constexpr std::uint64_t kQuietCopyBytesMax = std::uint64_t{8} << 10;
+static_assert(kQuietCopyBytesMax <= limits::kInlineBytesMax, "their bytes are in their records");
+class LineRun {
+ public:
+  LineRun(const Here& here, std::uint16_t code, Handle stream, const Copy& copy, Waiting waiting)
+      : here_(here), copy_(copy), waiting_(waiting), site_(here.stream_site(stream)) {
+    site_.opcode = code;
+  }
+
+  int run() {
+    const bool from_device = copy_.source.place == Place::kDevice;
+    const bool to_device = copy_.destination.place == Place::kDevice;
+    if (!from_device && !to_device) return on_host();
+    early_ = !from_device && may_return_early(here_, site_, copy_.destination, waiting_);
+    int result = 0;
+    for (std::uint64_t slice = 0; slice < copy_.slices && result == 0; ++slice) {
+      for (std::uint64_t line = 0; line < copy_.lines && result == 0; ++line) {
+        const std::uint64_t from = at(copy_.source, slice, line);
+        const std::uint64_t to = at(copy_.destination, slice, line);
+        const bool last = slice + 1 == copy_.slices && line + 1 == copy_.lines;
+        result = from_device && to_device ? between(to, from)
+                 : from_device            ? out(to, from)
+                                          : in(to, from, last);
+      }
+    }
+    return result == 0 ? finish() : result;
+  }
+
+ private:
+  static std::uint64_t at(const CopySide& side, std::uint64_t slice, std::uint64_t line) {
+    return side.address + slice * side.slice_pitch + line * side.line_pitch;
+  }
+
+  static bool known(std::uint64_t address) { return find_range(address).has_value(); }
+
+  // Whether the destination must be written on return.
+  bool must_wait_out() const {
+    return waiting_ == Waiting::kSynchronous || copy_.destination.place == Place::kPageable;
+  }
+
+  int on_host() {
+    // After the stream's earlier writes there, as CUDA does it.
+    const int result = synchronize_stream(here_, site_.stream);
+    for (std::uint64_t slice = 0; slice < copy_.slices; ++slice) {
+      for (std::uint64_t line = 0; line < copy_.lines; ++line) {
+        std::memmove(reinterpret_cast<void*>(at(copy_.destination, slice, line)),
+                     reinterpret_cast<const void*>(at(copy_.source, slice, line)), copy_.width);
+      }
+    }
+    return result;
+  }
+
+  int between(std::uint64_t to, std::uint64_t from) {
+    protocol::CopyPayload payload;
+    payload.destination = to;
+    payload.source = from;
+    payload.bytes = copy_.width;
+    CallSite site = site_;
+    site.form = protocol::Form::kCopyDevice;
+    // Only the worker's driver can decide whether addresses that we do not know are valid.
+    if (known(from) && known(to)) return here_.session().post(*here_.lane, site, bytes_of(payload));
+    Reply reply;
+    return here_.session().call(*here_.lane, site, bytes_of(payload), &reply);
+  }
+
+  int in(std::uint64_t to, std::uint64_t from, bool last) {
+    const ByteView source = byte_view(reinterpret_cast<const void*>(from), copy_.width);
+    CallSite site = site_;
+    Session::Reading reading = Session::Reading::kNow;
+    const int result =
+        choose_reading(here_, site, waiting_, stays_on_return(from), source, &reading);
+    if (result != 0) return result;
+    // Only a copy that was answered early is a barrier. A copy that its thread waits for must not
+    // hold up calls of other threads, because earlier work may wait for those calls.
+    if (early_ && last) site.flags = protocol::kFlagBarrier;
+    if (reading != Session::Reading::kInTurn) site.work = work_of(to);
+    return here_.session().copy_in(*here_.lane, site, to, source, reading);
+  }
+
+  Work work_of(std::uint64_t to) const {
+    if (!copy_.single_line() || copy_.width > kQuietCopyBytesMax ||
+        waiting_ == Waiting::kSynchronous) {
+      return Work::kAny;
+    }
+    const auto range = find_range(to);
+    return range.has_value() && range->ends_behind(site_.context) ? Work::kQuiet : Work::kAny;
+  }
+
+  // Whether the source stays unchanged until the copy is complete, except by work that is ordered
+  // before the copy.
+  bool stays_on_return(std::uint64_t from) const {
+    if (waiting_ == Waiting::kSynchronous || copy_.source.place != Place::kPinned) return false;
+    // Only the first line of a box was checked.
+    return copy_.single_line() || place_of(from, copy_.width) == Place::kPinned;
+  }
+
+  int out(std::uint64_t to, std::uint64_t from) {
+    return here_.session().copy_out(*here_.lane, site_,
+                                    mutable_bytes(reinterpret_cast<void*>(to), copy_.width), from,
+                                    copy_.single_line() && must_wait_out());
+  }
+
+  int finish() {
+    const bool out = copy_.destination.place != Place::kDevice;
+    if (out)
+      return copy_.single_line() || !must_wait_out() ? 0 : synchronize_stream(here_, site_.stream);
+    const bool in = copy_.source.place != Place::kDevice;
+    // Only the worker's driver can decide whether an address that we do not know is valid.
+    const bool asked = in && !known(copy_.destination.address);
+    if (!asked && (!in || waiting_ != Waiting::kSynchronous || early_)) return 0;
+    return synchronize_stream(here_, site_.stream);
+  }
+
+  const Here& here_;
+  const Copy& copy_;
+  const Waiting waiting_;
+  CallSite site_;
+  bool early_ = false;  // A synchronous copy to the device that the call does not wait for.
+};
+
+}  // namespace
+
+int run_line_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
+                  Waiting waiting) {
+  return LineRun(here, code, stream, copy, waiting).run();
+}
+
+}  // namespace gpurun::client::interpose

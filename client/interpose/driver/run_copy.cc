@@ -1,0 +1,58 @@
+// Run copy: the choice between a box record and records of lines.
+#include "client/interpose/driver/run_copy.h"
+
+#include <utility>
+
+#include "client/interpose/capture/capture.h"
+#include "client/interpose/driver/box_record.h"
+#include "client/interpose/driver/copy_memory.h"
+#include "client/interpose/driver/graph_work.h"
+#include "client/interpose/driver/line_records.h"
+#include "client/interpose/memory/memory_ranges.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+// Above this size, a line's own record and transfer cost little compared with gathering lines.
+constexpr std::uint64_t kLineAloneBytes = std::uint64_t{64} << 10;
+
+// CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs so far. The pitch of merged slices may be larger.
+constexpr std::uint64_t kPitchMax = (std::uint64_t{1} << 31) - 1;
+
+bool goes_as_box(const Copy& copy) {
+  if (copy.has_array()) return true;
+  if (copy.single_line()) return false;
+  for (const CopySide* side : {&copy.source, &copy.destination}) {
+    if (side->on_device() && side->line_pitch > kPitchMax) return false;
+  }
+  if (copy.source.on_device() && copy.destination.on_device()) {
+    // Between two devices a driver may copy lines by their addresses but refuse a box.
+    const auto from = find_range(copy.source.address), to = find_range(copy.destination.address);
+    return from.has_value() && to.has_value() && from->ordinal == to->ordinal;
+  }
+  if (copy.source.on_device()) return true;
+  if (!copy.destination.on_device()) return false;
+  return copy.width < kLineAloneBytes || copy.is_dense(copy.source);
+}
+
+}  // namespace
+
+int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wanted,
+             Waiting waiting) {
+  if (wanted.width == 0 || wanted.lines == 0 || wanted.slices == 0) {
+    return here.session().health(here.context->handle);
+  }
+  const bool on_device = wanted.source.on_device() && wanted.destination.on_device();
+  if (!stays_inside(here, wanted)) return CUDA_ERROR_INVALID_VALUE;
+  Copy copy = wanted;
+  copy.merge();
+  if (!on_device && waiting == Waiting::kAsynchronous && is_captured(here, stream)) {
+    GraphWork work;
+    const int result = work_of(here, copy, &work);
+    return result != 0 ? result : capture_work(here, stream, std::move(work));
+  }
+  if (goes_as_box(copy)) return run_box_copy(here, code, stream, copy, waiting);
+  return run_line_copy(here, code, stream, copy, waiting);
+}
+
+}  // namespace gpurun::client::interpose
