@@ -23,7 +23,6 @@
 namespace gpurun::server {
 
 class Executor;
-struct ExecutorState;
 class Call;
 
 struct CallOutcome {
@@ -70,7 +69,7 @@ struct Handlers {
   // Called for a call that no handler runs because its context or stream is invalid. It serves
   // those that wait for something besides the reply. May be nullptr.
   void (*not_run)(Call&, int result) = nullptr;
-  // A wait that may be answered early, and queries: see completion_queries.cc. 0: not served.
+  // A wait that may be answered early, and queries: see completion_queries.h. 0: not served.
   std::uint16_t stream_synchronize = 0;
   std::uint16_t event_synchronize = 0;
   std::uint16_t stream_query = 0;
@@ -144,7 +143,7 @@ class Call {
   friend class CallBulk;
   friend class CallRunner;
   friend class Executor;
-  friend struct ExecutorState;
+  friend class Issuer;
 
   protocol::RecordHeader header_;
   ByteView payload_;

@@ -2,11 +2,35 @@
 // is held, and which reply a call gets. Order comes from the record headers alone
 // (protocol/log/record.h, Order).
 //
-// One thread at a time has the executor's role. The decoder has it for calls that came, and the
-// receiver of a bulk connection for bytes that came. The executor's own thread has it for other
-// events that a held queue waits for: a staging slot has retired, a helper is done. The role is
-// held across driver calls on purpose, so that one thread at a time issues. All other threads use
-// wake().
+// The way of a call: accept() gives each record to the Issuer. A call that nothing precedes runs at
+// once. Any other becomes an item of QueuedCalls, and runs when the items that it waits for have
+// been issued. CallRunner runs a call: it enters the context, finds the driver's stream, lets
+// DeviceOrder put the stream behind the last barrier, and calls the handler. The outcome decides
+// the rest. A call that is done is answered by ReplySender. A call that cannot be issued yet is
+// held in its queue. A call that waits for the device or blocks in the driver goes to ParkedCalls.
+// Queries take a way of their own (CompletionQueries), because nothing is issued for them.
+//
+// Threads: one thread at a time has the executor's role, which is a mutex of the Issuer. The
+// decoder has it for calls that came, and the receiver of a bulk connection for bytes that came.
+// The executor's own thread has it for other events that a held queue waits for: a staging slot has
+// retired, or a helper is done. Helper threads (HelperThreadPool) never have it. They block for
+// parked calls, ordered host calls, events of Completions, registrations of memory and tasks of
+// DriverTasks. They leave their results in ExecutorInbox, and the executor's own thread takes the
+// role for them.
+//
+// Locks: the role comes first, and it is held across driver calls on purpose, so that one thread at
+// a time issues. Behind it each part has a mutex of its own. Those of ExecutorInbox, DriverTasks,
+// HelperThreadPool, StreamBound, EventRegistry and ReplySender are leaves. The mutex of Completions
+// is released around each `ended`. ClientStreams holds its mutex while the driver creates a
+// per-thread stream. No part takes the role under its own mutex.
+//
+// Rules for a change:
+// - A launch or a copy costs no further lock, atomic operation, virtual call or allocation.
+// - State that a lock or the role protects is private to one part. executor_parts.h has the parts
+//   in the order in which they need each other, and no part calls back into a later one.
+// - No handler blocks under the role. What may block is parked, or is an ordered host call.
+// - An `ended` of Completions takes no watermark. It uses ReplySender::later().
+// - A thread that makes a held call possible calls wake() or go_on().
 #pragma once
 
 #include <functional>
@@ -27,6 +51,7 @@ class Completions;
 class EventRegistry;
 class Outbox;
 class Staging;
+struct ExecutorParts;
 
 class Executor final : public CallSink {
  public:
@@ -119,7 +144,7 @@ class Executor final : public CallSink {
 
  private:
   friend class Call;
-  std::unique_ptr<ExecutorState> state_;
+  std::unique_ptr<ExecutorParts> parts_;
 };
 
 }  // namespace gpurun::server

@@ -1,24 +1,15 @@
-// ExecutorState: the inside of Executor, which no other file includes.
+// ExecutorParts: what an Executor owns, in the order in which the parts need each other. Only
+// executor.cc includes it.
 //
-// executor.cc issues, call_runner.h runs one call, reply_sender.h answers.
-// completion_queries.cc answers calls for which nothing is issued. stall_warning.cc warns of calls
-// that wait for long. registering.cc registers staging memory. driver_tasks.cc runs driver calls
-// for threads of the driver.
+// Each part states which thread may use it. None knows a part that comes after it. executor.h
+// explains how they work together.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "server/bulk/bulk_lanes.h"
 #include "server/worker/execution/brief_poll.h"
@@ -33,6 +24,7 @@
 #include "server/worker/execution/event_registry.h"
 #include "server/worker/execution/executor.h"
 #include "server/worker/execution/executor_inbox.h"
+#include "server/worker/execution/issuer.h"
 #include "server/worker/execution/outbox.h"
 #include "server/worker/execution/parked_calls.h"
 #include "server/worker/execution/queued_calls.h"
@@ -41,20 +33,36 @@
 #include "server/worker/execution/stall_warning.h"
 #include "server/worker/execution/stream_bound.h"
 #include "server/worker/execution/thread_pool.h"
-#include "server/worker/stats/observer.h"
 
 namespace gpurun::server {
-
-using protocol::Form;
-using protocol::Order;
-using protocol::RecordHeader;
-using protocol::RecordView;
 
 // In tests drivers come and go while threads stay, so each executor has a number of its own.
 std::uint64_t next_executor_id() noexcept;
 
-struct ExecutorState {
-  ExecutorState(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes)
+// A function that is called once at the end. Any thread.
+class AtEnd {
+ public:
+  void set(std::function<void()> at_end) {
+    const std::lock_guard lock(mutex_);
+    at_end_ = std::move(at_end);
+  }
+  // Calls the last one, if it was not called.
+  void call() {
+    std::function<void()> what;
+    {
+      const std::lock_guard lock(mutex_);
+      what.swap(at_end_);
+    }
+    if (what) what();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<void()> at_end_;  // Under mutex_.
+};
+
+struct ExecutorParts {
+  ExecutorParts(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes)
       : executor(owner), options(given), outbox(out), bulk(lanes) {
     completions.set_told([this](Completions::Teller teller) {
       replies.run_due();
@@ -64,64 +72,43 @@ struct ExecutorState {
     completions.set_soon([this](const std::function<bool()>& ready) { return poll.until(ready); });
   }
 
-  Status accept(const RecordView& record);
-  Status wait_for_room(std::unique_lock<std::mutex>& lock);
-
-  void pump();
-  void serve();
-  void issue_held(bool look);
-  void context_ended(std::uint64_t context, void* driver_context);
-
-  void enqueue(std::unique_ptr<Call> call);
-  void issue(IssueQueue::Item* item);
-  void issue_mark(IssueQueue::Item* item);
-
   Executor& executor;
   const WorkerOptions options;
   Outbox& outbox;
   BulkLanes* const bulk;
-  HandleTable handles;
-  Observer* const observer = options.observer;  // nullptr: statistics are off.
   const std::uint64_t id = next_executor_id();
+  AtEnd at_end;
 
+  // What the client's names mean.
+  HandleTable handles;
   const CallKinds kinds{options.handlers};
-  ExecutorInbox inbox;
   ClientStreams streams{options.driver, handles, id};
-  DeviceOrder order{options.driver, kinds, handles, streams, inbox, id};  // With the role.
+  EventRegistry events;
 
-  std::mutex role;  // Held by the thread that issues. It guards what follows.
+  // Threads.
+  ExecutorInbox inbox;
+  std::optional<HelperThreadPool> pool{std::in_place};  // Ends before the other parts.
+  Completions completions{options.driver, *pool, id};
+  StagingRegistration registration{options.driver, *pool, inbox, id};
+
+  // Order.
+  DeviceOrder order{options.driver, kinds, handles, streams, inbox, id};
   QueuedCalls queued{options.handlers, kinds, streams};
   StallWarning stall{{options, kinds, handles, streams, order, queued, inbox, outbox, id}};
-  bool stopping = false;
-  unsigned calls_unattended = 0;  // Since the last completions.attend().
-  std::atomic<std::size_t> client_turns{0};
-  std::optional<HelperThreadPool> pool{std::in_place};
-  DriverTasks tasks{options.driver, handles, *pool, id};
-  StagingRegistration registration{options.driver, *pool, inbox, id};
-  Completions completions{options.driver, *pool, id};
   StreamBound bound{options.launch_depth, completions};
-  EventRegistry events;
+
+  // Calls.
   CallBulk call_bulk{bulk};
   ReplySender replies{options, outbox, bulk, call_bulk, completions, events};
+  DriverTasks tasks{options.driver, handles, *pool, id};
   CallRunner runner{
       {options, kinds, handles, order, stall, bound, call_bulk, replies, completions, outbox, id}};
   BriefPoll poll{replies};
   ParkedCalls parked{{runner, replies, completions, poll, *pool, tasks, inbox}};
   CompletionQueries queries{{options.handlers, kinds, order, queued, stall, runner, parked, replies,
                              tasks, *pool, inbox}};
-  std::mutex end_mutex;
-  std::function<void()> at_end;  // Guarded by end_mutex.
-  std::thread thread;
-
-  // Calls the last at_end, once.
-  void end() {
-    std::function<void()> what;
-    {
-      const std::lock_guard<std::mutex> lock(end_mutex);
-      what.swap(at_end);
-    }
-    if (what) what();
-  }
+  Issuer issuer{{executor, options, bulk, kinds, inbox, order, queued, stall, call_bulk, replies,
+                 completions, runner, parked, queries, outbox}};
 };
 
 }  // namespace gpurun::server
