@@ -12,8 +12,10 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/bytes.h"
+#include "base/result.h"
 #include "base/status.h"
 
 namespace gpurun::client {
