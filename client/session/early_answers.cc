@@ -8,8 +8,6 @@
 namespace gpurun::client {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // So long the client answers polls by itself in a row. The worker's unasked reports may be late,
 // because it lacks helpers (kHelperThreadsMax). After this time a poll asks the worker.
 constexpr std::chrono::milliseconds kPollsUnasked{100};

@@ -5,6 +5,7 @@
 // answer. Failures that were reported before the answer are delivered with it, as at a fence.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "base/bytes.h"
@@ -43,6 +44,8 @@ class EarlyAnswers {
   Session::Recorded stream_of_record(Handle event);
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   // Delivers what a fence would deliver: kernels' output, and the result of earlier failures.
   int deliver(Lane& lane, Handle context);
   // Returns whether nothing can have shown this lane that `event` is complete. Its news are coming.

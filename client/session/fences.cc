@@ -1,17 +1,10 @@
 // Fences: the two waits.
 #include "client/session/fences.h"
 
-#include <chrono>
-
 #include "client/progress/receiving_role.h"
 #include "driver_abi/opcodes.h"
 
 namespace gpurun::client {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-}  // namespace
 
 int Fences::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply) {
   const NoCancellation uncancelled;

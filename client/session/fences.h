@@ -6,6 +6,7 @@
 // bounds it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "client/log/command_log.h"
@@ -48,6 +49,8 @@ class Fences {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   const Uses uses_;
 };
 
