@@ -20,68 +20,6 @@ namespace {
 
 constinit std::atomic<const ExportTableHost*> the_host{nullptr};
 
-enum TableIndex : unsigned {
-  kCudart,
-  kToolsCallbacks,
-  kToolsThreadState,
-  kContextLocalStorage,
-  kContextCheck,
-  kIntegrity,
-  kT2131,
-  kT6e16,
-  kT1734,
-};
-
-constexpr ExportTableDescription kDescriptions[kExportTableCount] = {
-    {"CUDART",
-     {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
-      0xf9},
-     13,
-     true},
-    {"TOOLS_CB",
-     {0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a,
-      0x66},
-     7,
-     true},
-    {"TOOLS_TLS",
-     {0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec,
-      0xdc},
-     4,
-     true},
-    // Has no size slot. NULL ends it.
-    {"CLS",
-     {0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95,
-      0x93},
-     4,
-     false},
-    {"CTXCHECK",
-     {0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa,
-      0x7e},
-     15,
-     true},
-    {"INTEGRITY",
-     {0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1,
-      0xf2},
-     3,
-     true},
-    {"T2131",
-     {0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8,
-      0xf2},
-     94,
-     true},
-    {"T6E16",
-     {0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
-      0x1e},
-     95,
-     true},
-    // The real size is unknown. Slot 4 is the only one ever called.
-    {"T1734",
-     {0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
-      0xca},
-     64,
-     true},
-};
-
 const ExportTableHost* host() { return the_host.load(std::memory_order_acquire); }
 
 CUresult ready() {
@@ -97,7 +35,7 @@ CUresult ready() {
 template <unsigned kTable, std::size_t kSlot>
 CUresult unused_slot() {
   GPURUN_LOG(kWarning, "export table %s: slot %zu was called, which is not served",
-             kDescriptions[kTable].name, kSlot);
+             kExportTables[kTable].name, kSlot);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -130,7 +68,7 @@ CUresult cudart_nothing() { return CUDA_SUCCESS; }
 // TOOLS_CB: flags of the calls that a profiler has subscribed to. There is no profiler.
 
 constinit std::uint32_t callback_flags[kToolsCallbackFlags] = {};
-constinit std::uint32_t domain_flags[64] = {};
+constinit std::uint32_t domain_flags[kToolsDomainFlags] = {};
 
 void tools_callback_flags(void** flags, std::size_t* count) {
   *flags = callback_flags;
@@ -139,7 +77,7 @@ void tools_callback_flags(void** flags, std::size_t* count) {
 
 void tools_domain_flags(void** flags, std::size_t* count) {
   *flags = domain_flags;
-  *count = std::size(domain_flags);
+  *count = kToolsDomainFlags;
 }
 
 // TOOLS_TLS -----------------------------------------------------------------------------------
@@ -205,17 +143,16 @@ CUresult context_id(CUcontext context, std::uint64_t* id) {
 
 CUresult stream_object(CUcontext context, CUstream stream, void** object, int per_thread) {
   const CUresult result = resolve_context(context, &context);
-  return result != CUDA_SUCCESS ? result
-                                : host()->stream_object(context, stream, per_thread, object);
+  if (result != CUDA_SUCCESS) return result;
+  unsigned long long id = 0;
+  const CUresult asked = host()->stream_id(context, stream, per_thread, &id);
+  if (asked == CUDA_SUCCESS) *object = stream_object_of(id);
+  return asked;
 }
 
 CUresult stream_object_id(CUcontext context, void* object, std::uint64_t* id) {
   const CUresult result = resolve_context(context, &context);
-  if (result != CUDA_SUCCESS) return result;
-  unsigned long long value = 0;
-  const CUresult asked = host()->stream_object_id(context, object, &value);
-  if (asked == CUDA_SUCCESS) *id = value;
-  return asked;
+  return result != CUDA_SUCCESS ? result : stream_id_of(object, id);
 }
 
 // The callback takes more than two arguments, in unknown ways. cuFFT uses these two.
@@ -224,19 +161,15 @@ using FunctionVisitor = void (*)(void* user, CUfunction function, void*, void*);
 std::uint32_t visit_functions(CUcontext, CUmodule module, FunctionVisitor visit, void* user) {
   constexpr unsigned kFunctionsMax = 1U << 20;
   unsigned count = 0;
-  if (ready() != CUDA_SUCCESS ||
-      host()->module_functions(module, nullptr, 0, &count) != CUDA_SUCCESS || count == 0 ||
-      count > kFunctionsMax)
+  if (ready() != CUDA_SUCCESS || host()->function_count(&count, module) != CUDA_SUCCESS ||
+      count == 0 || count > kFunctionsMax)
     return 0;
   const std::unique_ptr<CUfunction[]> functions(new (std::nothrow) CUfunction[count]());
-  unsigned written = count;
-  if (functions == nullptr ||
-      host()->module_functions(module, functions.get(), count, &written) != CUDA_SUCCESS)
+  if (functions == nullptr || host()->functions(functions.get(), count, module) != CUDA_SUCCESS)
     return 0;
-  written = written < count ? written : count;
-  for (unsigned i = 0; i < written && visit != nullptr; ++i)
+  for (unsigned i = 0; i < count && visit != nullptr; ++i)
     visit(user, functions[i], nullptr, nullptr);
-  return written;
+  return count;
 }
 
 CUresult multiprocessor_groups(const std::uint8_t** groups, std::uint64_t* count) {
@@ -258,7 +191,7 @@ union Slot {
 static_assert(sizeof(Slot) == 8);
 
 template <unsigned kTable>
-constexpr unsigned kSlots = kDescriptions[kTable].slots;
+constexpr unsigned kSlots = kExportTables[kTable].slots;
 
 template <unsigned kTable, std::size_t... kIndex>
 Slot* unused_table(std::index_sequence<kIndex...>) {
@@ -274,7 +207,7 @@ void set(Slot* table, unsigned slot, Function* function) {
 template <unsigned kTable>
 Slot* new_table() {
   Slot* table = unused_table<kTable>(std::make_index_sequence<kSlots<kTable>>());
-  if (kDescriptions[kTable].has_size) table[0].bytes = kSlots<kTable> * sizeof(Slot);
+  if (kExportTables[kTable].has_size) table[0].bytes = kSlots<kTable> * sizeof(Slot);
   return table;
 }
 
@@ -282,43 +215,43 @@ using Tables = std::array<const Slot*, kExportTableCount>;
 
 Tables fill_tables() {
   Slot* cudart = new_table<kCudart>();
-  set(cudart, 1, cudart_load);
-  set(cudart, 2, cudart_primary_context);
-  set(cudart, 6, cudart_load_with_options);
-  set(cudart, 7, cudart_hint);
-  set(cudart, 8, cudart_load_container);
-  set(cudart, 12, cudart_nothing);
+  set(cudart, export_slot::kCudartLoad, cudart_load);
+  set(cudart, export_slot::kCudartPrimaryContext, cudart_primary_context);
+  set(cudart, export_slot::kCudartLoadWithOptions, cudart_load_with_options);
+  set(cudart, export_slot::kCudartHint, cudart_hint);
+  set(cudart, export_slot::kCudartLoadContainer, cudart_load_container);
+  set(cudart, export_slot::kCudartNothing, cudart_nothing);
 
   Slot* callbacks = new_table<kToolsCallbacks>();
-  set(callbacks, 2, tools_callback_flags);
-  set(callbacks, 6, tools_domain_flags);
+  set(callbacks, export_slot::kToolsCallbackFlags, tools_callback_flags);
+  set(callbacks, export_slot::kToolsDomainFlags, tools_domain_flags);
 
   Slot* thread_state = new_table<kToolsThreadState>();
-  set(thread_state, 2, tools_current_context);
+  set(thread_state, export_slot::kToolsCurrentContext, tools_current_context);
 
   Slot* storage = new_table<kContextLocalStorage>();
-  set(storage, 0, storage_put);
-  set(storage, 1, storage_delete);
-  set(storage, 2, storage_get);
-  storage[3].function = nullptr;
+  set(storage, export_slot::kStoragePut, storage_put);
+  set(storage, export_slot::kStorageDelete, storage_delete);
+  set(storage, export_slot::kStorageGet, storage_get);
+  storage[export_slot::kStorageEnd].function = nullptr;
 
   Slot* check = new_table<kContextCheck>();
-  set(check, 2, context_check);
-  set(check, 3, context_check_mode);
+  set(check, export_slot::kContextCheck, context_check);
+  set(check, export_slot::kContextCheckMode, context_check_mode);
 
   Slot* integrity = new_table<kIntegrity>();
-  set(integrity, 1, integrity_value);
+  set(integrity, export_slot::kIntegrityValue, integrity_value);
 
   Slot* t2131 = new_table<kT2131>();
-  set(t2131, 4, context_id);
-  set(t2131, 39, stream_object_id);
-  set(t2131, 51, stream_object);
+  set(t2131, export_slot::kContextId, context_id);
+  set(t2131, export_slot::kStreamObjectId, stream_object_id);
+  set(t2131, export_slot::kStreamObject, stream_object);
 
   Slot* t6e16 = new_table<kT6e16>();
-  set(t6e16, 7, visit_functions);
+  set(t6e16, export_slot::kVisitFunctions, visit_functions);
 
   Slot* t1734 = new_table<kT1734>();
-  set(t1734, 4, multiprocessor_groups);
+  set(t1734, export_slot::kMultiprocessorGroups, multiprocessor_groups);
 
   return {cudart, callbacks, thread_state, storage, check, integrity, t2131, t6e16, t1734};
 }
@@ -378,16 +311,13 @@ void set_export_table_host(const ExportTableHost* host) noexcept {
 
 CUresult get_export_table(const void** table, const CUuuid* id) noexcept {
   if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned i = 0; i < kExportTableCount; ++i) {
-    if (std::memcmp(kDescriptions[i].uuid, id->bytes, sizeof kDescriptions[i].uuid) != 0) continue;
-    *table = tables()[i];
+  if (const unsigned index = find_export_table(*id); index < kExportTableCount) {
+    *table = tables()[index];
     return CUDA_SUCCESS;
   }
   log_refused(*id);
   *table = nullptr;
   return CUDA_ERROR_INVALID_VALUE;
 }
-
-const ExportTableDescription& export_table(unsigned index) noexcept { return kDescriptions[index]; }
 
 }  // namespace gpurun::driver_abi

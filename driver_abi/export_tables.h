@@ -2,12 +2,8 @@
 // and that have no public name. The client library and the emulated device serve them to programs,
 // each through one host.
 //
-// Nine tables are served, all from inside the process. Every other UUID is refused (1, NULL), and
-// each known caller handles that.
-//
-// The UUIDs, signatures and behaviour were measured. The measurements watched what CUDA 12.9 and
-// 13.0 to 13.5 runtimes and the math libraries pass, and how they use the results. The numbers of
-// slots come from public sources of comparable libraries. No driver was examined.
+// All tables are served from inside the process. semantics/export_table_layout.h has their UUIDs
+// and slots, and the source of these facts.
 //
 // All state is immortal and hidden, without constructors and destructors. It answers before our
 // constructors and after our fini. Each copy of the library in one process has its own state.
@@ -17,6 +13,7 @@
 
 #include "driver_abi/context_storage.h"
 #include "driver_abi/cuda_abi.h"
+#include "driver_abi/semantics/export_table_layout.h"
 #include "driver_abi/semantics/integrity.h"
 
 namespace gpurun::driver_abi {
@@ -42,13 +39,11 @@ struct ExportTableHost {
   CUresult (*current_context)(CUcontext* context);
   // As cuCtxGetId.
   CUresult (*context_id)(CUcontext context, unsigned long long* id);
-  // An opaque object for a stream value: a handle, or 0, 1, 2. `per_thread` is 1 for stream 2.
-  CUresult (*stream_object)(CUcontext context, CUstream stream, int per_thread, void** object);
-  // The id of an object of stream_object(), equal to cuStreamGetId's.
-  CUresult (*stream_object_id)(CUcontext context, void* object, unsigned long long* id);
-  // Writes up to `capacity` functions of the module, and their total number to `count`.
-  CUresult (*module_functions)(CUmodule module, CUfunction* functions, unsigned capacity,
-                               unsigned* count);
+  // As cuStreamGetId, for a stream value: a handle, or 0, 1, 2. `per_thread` is 1 for stream 2.
+  CUresult (*stream_id)(CUcontext context, CUstream stream, int per_thread, unsigned long long* id);
+  // As cuModuleGetFunctionCount and cuModuleEnumerateFunctions.
+  CUresult (*function_count)(unsigned* count, CUmodule module);
+  CUresult (*functions)(CUfunction* functions, unsigned count, CUmodule module);
   // As cuModuleLoadData.
   CUresult (*load_module)(CUmodule* module, const void* image);
   // Optional: one byte for each pair of multiprocessors, a group number, used to choose cluster
@@ -62,19 +57,5 @@ void set_export_table_host(const ExportTableHost* host) noexcept;
 // cuGetExportTable. Returns INVALID_VALUE for NULL arguments. For tables that we do not serve it
 // returns INVALID_VALUE and sets `*table` to NULL. Safe from any thread.
 CUresult get_export_table(const void** table, const CUuuid* id) noexcept;
-
-// The served tables, for logs, tests and measurements.
-struct ExportTableDescription {
-  const char* name;  // "CUDART"
-  std::uint8_t uuid[16];
-  unsigned slots;  // Including slot 0, which holds the size in bytes if has_size.
-  bool has_size;
-};
-inline constexpr unsigned kExportTableCount = 9;
-const ExportTableDescription& export_table(unsigned index) noexcept;
-
-// The entries of the TOOLS_CB array: one flag for each callback id of the client's own runtime, 523
-// in 13.0. The array must never be smaller than that of any future runtime.
-inline constexpr unsigned kToolsCallbackFlags = 4'096;
 
 }  // namespace gpurun::driver_abi

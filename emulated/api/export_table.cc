@@ -50,32 +50,15 @@ CUresult current_context(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// The object only encodes the stream's id, so a stale or forged one is at worst a wrong number. It
-// is never null, and aligned like a pointer.
-constexpr unsigned kObjectShift = 4;
-
-CUresult stream_object(CUcontext handle, CUstream stream_handle, int per_thread, void** object) {
+CUresult stream_id(CUcontext handle, CUstream stream_handle, int per_thread,
+                   unsigned long long* id) {
   const auto context = handles().find<Context>(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const StreamPtr stream = per_thread != 0 ? thread_state().default_stream(context)
                                            : find_stream(context, stream_handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *object = reinterpret_cast<void*>((stream->id() + 1) << kObjectShift);
+  *id = stream->id();
   return CUDA_SUCCESS;
-}
-
-CUresult stream_object_id(CUcontext, void* object, unsigned long long* id) {
-  const auto number = reinterpret_cast<std::uintptr_t>(object) >> kObjectShift;
-  if (number == 0) return CUDA_ERROR_INVALID_HANDLE;
-  *id = number - 1;
-  return CUDA_SUCCESS;
-}
-
-CUresult module_functions(CUmodule module, CUfunction* functions, unsigned capacity,
-                          unsigned* count) {
-  GPURUN_TRY(api::cuModuleGetFunctionCount(count, module));
-  if (capacity == 0 || *count == 0) return CUDA_SUCCESS;
-  return api::cuModuleEnumerateFunctions(functions, capacity, module);
 }
 
 constexpr driver_abi::ExportTableHost kHost = {
@@ -86,9 +69,9 @@ constexpr driver_abi::ExportTableHost kHost = {
     .primary_context = primary_context_of,
     .current_context = current_context,
     .context_id = api::cuCtxGetId,
-    .stream_object = stream_object,
-    .stream_object_id = stream_object_id,
-    .module_functions = module_functions,
+    .stream_id = stream_id,
+    .function_count = api::cuModuleGetFunctionCount,
+    .functions = api::cuModuleEnumerateFunctions,
     .load_module = api::cuModuleLoadData,
     .multiprocessor_groups = nullptr,
 };

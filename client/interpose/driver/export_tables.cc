@@ -37,30 +37,8 @@ CUresult table_primary_context(CUdevice ordinal, CUcontext* context) {
   return cuda(result);
 }
 
-// A stream's object is its number, shifted so that it is not null and is aligned like a pointer. A
-// stale or forged object is a wrong number at worst.
-constexpr unsigned kObjectShift = 4;
-
-CUresult stream_object(CUcontext, CUstream stream, int per_thread, void** object) {
-  unsigned long long id = 0;
-  const CUresult result =
-      ::cuStreamGetId(per_thread != 0 ? as<CUstream>(protocol::kStreamPerThread) : stream, &id);
-  if (result == CUDA_SUCCESS) *object = reinterpret_cast<void*>((id + 1) << kObjectShift);
-  return result;
-}
-
-CUresult stream_object_id(CUcontext, void* object, unsigned long long* id) {
-  const auto number = reinterpret_cast<std::uintptr_t>(object) >> kObjectShift;
-  if (number == 0) return CUDA_ERROR_INVALID_HANDLE;
-  *id = number - 1;
-  return CUDA_SUCCESS;
-}
-
-CUresult module_functions(CUmodule module, CUfunction* functions, unsigned capacity,
-                          unsigned* count) {
-  const CUresult result = ::cuModuleGetFunctionCount(count, module);
-  if (result != CUDA_SUCCESS || capacity == 0) return result;
-  return ::cuModuleEnumerateFunctions(functions, capacity, module);
+CUresult stream_id(CUcontext, CUstream stream, int per_thread, unsigned long long* id) {
+  return ::cuStreamGetId(per_thread != 0 ? as<CUstream>(protocol::kStreamPerThread) : stream, id);
 }
 
 constexpr driver_abi::ExportTableHost kHost = {
@@ -71,9 +49,9 @@ constexpr driver_abi::ExportTableHost kHost = {
     .primary_context = table_primary_context,
     .current_context = ::cuCtxGetCurrent,
     .context_id = ::cuCtxGetId,
-    .stream_object = stream_object,
-    .stream_object_id = stream_object_id,
-    .module_functions = module_functions,
+    .stream_id = stream_id,
+    .function_count = ::cuModuleGetFunctionCount,
+    .functions = ::cuModuleEnumerateFunctions,
     .load_module = ::cuModuleLoadData,
     .multiprocessor_groups = nullptr,
 };

@@ -47,19 +47,14 @@ constexpr ExportTableHost kHost = {
           *id = reinterpret_cast<std::uintptr_t>(context) + 7;
           return CUDA_SUCCESS;
         },
-    .stream_object =
-        [](CUcontext, CUstream stream, int per_thread, void** object) {
-          *object = key_of(reinterpret_cast<std::uintptr_t>(stream) * 2 + (per_thread != 0));
+    .stream_id =
+        [](CUcontext, CUstream stream, int per_thread, unsigned long long* id) {
+          *id = reinterpret_cast<std::uintptr_t>(stream) * 2 + (per_thread != 0);
           return CUDA_SUCCESS;
         },
-    .stream_object_id =
-        [](CUcontext, void* object, unsigned long long* id) {
-          *id = reinterpret_cast<std::uintptr_t>(object);
-          return CUDA_SUCCESS;
-        },
-    .module_functions =
-        [](CUmodule, CUfunction* functions, unsigned capacity, unsigned* count) {
-          *count = 2;
+    .function_count = [](unsigned* count, CUmodule) { return *count = 2, CUDA_SUCCESS; },
+    .functions =
+        [](CUfunction* functions, unsigned capacity, CUmodule) {
           for (unsigned i = 0; i < capacity && i < 2; ++i)
             functions[i] = reinterpret_cast<CUfunction>(std::uintptr_t{0x50} + i);
           return CUDA_SUCCESS;
@@ -74,9 +69,9 @@ constexpr ExportTableHost kHost = {
 
 const void* const* table_named(const char* name) {
   for (unsigned i = 0; i < kExportTableCount; ++i) {
-    if (std::strcmp(export_table(i).name, name) != 0) continue;
+    if (std::strcmp(kExportTables[i].name, name) != 0) continue;
     CUuuid id;
-    std::memcpy(id.bytes, export_table(i).uuid, 16);
+    std::memcpy(id.bytes, kExportTables[i].uuid, 16);
     const void* table = nullptr;
     EXPECT_EQ(get_export_table(&table, &id), CUDA_SUCCESS);
     return static_cast<const void* const*>(table);
@@ -104,12 +99,12 @@ class ExportTablesTest : public testing::Test {
 
 TEST_F(ExportTablesTest, SizesAreThoseThatCallersDemand) {
   for (unsigned i = 0; i < kExportTableCount; ++i) {
-    const auto* table = table_named(export_table(i).name);
-    if (export_table(i).has_size) {
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(table[0]), export_table(i).slots * 8U);
+    const auto* table = table_named(kExportTables[i].name);
+    if (kExportTables[i].has_size) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(table[0]), kExportTables[i].slots * 8U);
     }
-    for (unsigned at = 1; at < export_table(i).slots - (export_table(i).has_size ? 0U : 1U); ++at)
-      EXPECT_NE(table[at], nullptr) << export_table(i).name << at;
+    for (unsigned at = 1; at < kExportTables[i].slots - (kExportTables[i].has_size ? 0U : 1U); ++at)
+      EXPECT_NE(table[at], nullptr) << kExportTables[i].name << at;
   }
   EXPECT_EQ(table_named("CLS")[3], nullptr);
   EXPECT_GE(reinterpret_cast<std::uintptr_t>(table_named("TOOLS_CB")[0]), 56U);
@@ -363,7 +358,7 @@ TEST_F(ExportTablesTest, TwoCopiesInOneProcessShareNothing) {
   using SetHost = void(const ExportTableHost*);
   const void* tables[2] = {};
   CUuuid id;
-  std::memcpy(id.bytes, export_table(3).uuid, 16);
+  std::memcpy(id.bytes, kExportTables[3].uuid, 16);
   for (int i = 0; i < 2; ++i) {
     const fs::path copy = folder / ("copy" + std::to_string(i) + ".so");
     fs::copy_file(GPURUN_TEST_TABLES_LIBRARY, copy);
