@@ -1,5 +1,6 @@
 // Contexts: creation, the thread's stack of current ones, limits and preferences.
 #include "driver_abi/semantics/function_settings.h"
+#include "driver_abi/semantics/object_flags.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/context_end.h"
 #include "emulated/settings.h"
@@ -22,7 +23,7 @@ CUresult named_or_current(CUcontext handle, ContextPtr* context) {
 
 CUresult create(CUcontext* out, unsigned int flags, CUdevice ordinal) {
   GPURUN_ENTER_DRIVER();
-  if (out == nullptr || (flags & ~CU_CTX_FLAGS_MASK) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || !driver_abi::is_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   Device* device = device_at(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const auto context = handles().add(std::make_shared<Context>(*device, flags, false));
@@ -173,7 +174,7 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
 
 CUresult cuCtxSetFlags(unsigned int flags) {
   GPURUN_ENTER(context);
-  if ((flags & ~CU_CTX_FLAGS_MASK) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_abi::is_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   context->flags = flags;
   return CUDA_SUCCESS;
 }
@@ -213,8 +214,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   GPURUN_ENTER(context);
-  if (least != nullptr) *least = 0;
-  if (greatest != nullptr) *greatest = -5;
+  if (least != nullptr) *least = driver_abi::kLeastPriority;
+  if (greatest != nullptr) *greatest = driver_abi::kGreatestPriority;
   return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 
 #include "driver_abi/library_view.h"
 #include "driver_abi/semantics/launch_limits.h"
+#include "driver_abi/semantics/object_flags.h"
 #include "emulated/api/caller.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/device_limits.h"
@@ -247,7 +248,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int* flags, int* 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned int flags) {
   Device* device = nullptr;
   GPURUN_TRY(enter_device(ordinal, &device));
-  if ((flags & ~CU_CTX_FLAGS_MASK) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_abi::is_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   primary_context(*device).context()->flags = flags;
   return CUDA_SUCCESS;
 }

@@ -1,5 +1,6 @@
 // Events: marks in streams that calls wait for, query and time.
 #include "emulated/objects/event.h"
+#include "driver_abi/semantics/object_flags.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/capture.h"
 #include "emulated/objects/graph_exec.h"
@@ -43,12 +44,7 @@ namespace gpurun::emulated::api {
 
 CUresult cuEventCreate(CUevent* out, unsigned int flags) {
   GPURUN_ENTER(context);
-  constexpr unsigned kKnown =
-      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-  if (out == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (out == nullptr || !driver_abi::is_event_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<SharedEvent> shared;
   if ((flags & CU_EVENT_INTERPROCESS) != 0 && (shared = SharedEvent::create()) == nullptr) {
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -73,11 +69,10 @@ CUresult cuEventRecordWithFlags(CUevent event_handle, CUstream stream_handle, un
   const auto event = handles().find<Event>(event_handle);
   const StreamPtr stream = find_stream(context, stream_handle);
   if (event == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) {
+  if (!driver_abi::is_event_record_flags(flags, stream->capture() != nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) {
-    if (stream->capture() == nullptr) return CUDA_ERROR_INVALID_VALUE;  // Manual: not outside.
     return submit(context, stream, std::make_shared<GraphEventOperation>(event, true));
   }
   return record_event(context, stream, event);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "driver_abi/semantics/clusters.h"
+#include "driver_abi/semantics/launch_attributes.h"
 #include "emulated/api.h"
 #include "emulated/objects/event.h"
 #include "emulated/objects/launch_limits.h"
@@ -25,40 +26,31 @@ CUresult read_attributes(const LaunchCall& call, KernelLaunch* launch, LaunchEve
   if (call.attribute_count != 0 && call.attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < call.attribute_count; ++i) {
     const CUlaunchAttributeValue& value = call.attributes[i].value;
-    switch (static_cast<int>(call.attributes[i].id)) {
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        launch->cooperative = launch->cooperative || value.cooperative != 0;
+    const auto id = static_cast<std::uint32_t>(call.attributes[i].id);
+    switch (driver_abi::launch_attribute(id).use) {
+      case driver_abi::LaunchAttributeUse::kRequest:
+        if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
+          launch->cooperative = launch->cooperative || value.cooperative != 0;
+        } else {
+          launch->cluster = {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z};
+        }
         break;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        launch->cluster = {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z};
+      case driver_abi::LaunchAttributeUse::kEvent:
+        if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
+          GPURUN_TRY(check_event(value.programmaticEvent.event));
+          events->programmatic = value.programmaticEvent.event;
+        } else {
+          GPURUN_TRY(check_event(value.launchCompletionEvent.event));
+          events->completion = value.launchCompletionEvent.event;
+        }
         break;
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-        GPURUN_TRY(check_event(value.programmaticEvent.event));
-        events->programmatic = value.programmaticEvent.event;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-        GPURUN_TRY(check_event(value.launchCompletionEvent.event));
-        events->completion = value.launchCompletionEvent.event;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      case driver_abi::LaunchAttributeUse::kDeviceHandle:
         if (value.deviceUpdatableKernelNode.deviceUpdatable != 0) return CUDA_ERROR_NOT_SUPPORTED;
         break;
-      // Hints, and permissions to overlap that need not be used.
-      case CU_LAUNCH_ATTRIBUTE_IGNORE:
-      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-      case CU_LAUNCH_ATTRIBUTE_PORTABLE_CLUSTER_SIZE_MODE:
-      case CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE:
+      case driver_abi::LaunchAttributeUse::kIgnored:
+      case driver_abi::LaunchAttributeUse::kHint:
         break;
-      default:
+      case driver_abi::LaunchAttributeUse::kUnknown:
         return CUDA_ERROR_INVALID_VALUE;
     }
   }

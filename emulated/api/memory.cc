@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "driver_abi/semantics/object_flags.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/graph_memory.h"
 #include "emulated/objects/memory_registry.h"
@@ -36,9 +37,7 @@ CUresult allocate_device(const ContextPtr& context, MemoryKind kind, std::uint64
 
 CUresult allocate_host(const ContextPtr& context, std::uint64_t bytes, unsigned flags, void** out) {
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  constexpr unsigned kKnown =
-      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-  if ((flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_abi::is_host_alloc_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > std::numeric_limits<std::uint64_t>::max() / 2) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::uint64_t span = round_up(bytes, kPage);
   void* memory = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -138,10 +137,8 @@ CUresult cuMemFreeHost(void* memory) {
 
 CUresult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned int flags) {
   GPURUN_ENTER(context);
-  constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
-                              CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
-  if (memory == nullptr || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (memory == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(driver_abi::check_host_register_flags(flags, true));
   MemoryRange range;
   range.base = reinterpret_cast<std::uint64_t>(memory);
   range.bytes = bytes;

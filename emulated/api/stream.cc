@@ -3,6 +3,8 @@
 #include <chrono>
 #include <thread>
 
+#include "driver_abi/semantics/launch_attributes.h"
+#include "driver_abi/semantics/object_flags.h"
 #include "emulated/api.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/event.h"
@@ -89,20 +91,20 @@ CUresult check_memory_operation(const CUstreamBatchMemOpParams& what) {
   std::uint64_t address = what.waitValue.address;
   switch (what.operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      if ((what.waitValue.flags & ~(3u | CU_STREAM_WAIT_VALUE_FLUSH)) != 0) {
+      if ((what.waitValue.flags & ~driver_abi::kWaitValueFlags) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       bytes = 4;
       break;
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      if ((what.waitValue.flags & ~(3u | CU_STREAM_WAIT_VALUE_FLUSH)) != 0) {
+      if ((what.waitValue.flags & ~driver_abi::kWaitValueFlags) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       bytes = 8;
       break;
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      if ((what.writeValue.flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}) != 0) {
+      if ((what.writeValue.flags & ~driver_abi::kWriteValueFlags) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       bytes = what.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ? 4 : 8;
@@ -125,12 +127,18 @@ CUresult check_memory_operation(const CUstreamBatchMemOpParams& what) {
 namespace gpurun::emulated::api {
 namespace {
 
+bool is_stream_attribute(CUstreamAttrID attribute) {
+  return driver_abi::launch_attribute(static_cast<std::uint32_t>(attribute)).stream !=
+         driver_abi::StreamAttributeUse::kNone;
+}
+
 CUresult memory_operations(CUstream handle, const CUstreamBatchMemOpParams* list,
                            unsigned int count) {
   GPURUN_ENTER(context);
   const StreamPtr stream = find_stream(context, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if ((count != 0 && list == nullptr) || count > 256) return CUDA_ERROR_INVALID_VALUE;
+  if ((count != 0 && list == nullptr) || count > driver_abi::kStreamMemoryOperationsMax)
+    return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) GPURUN_TRY(check_memory_operation(list[i]));
   for (unsigned i = 0; i < count; ++i) {
     GPURUN_TRY(submit(context, stream, std::make_shared<MemoryOperation>(list[i])));
@@ -152,11 +160,9 @@ CUresult one_operation(CUstream stream, CUstreamBatchMemOpType type, CUdeviceptr
 
 CUresult cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int priority) {
   GPURUN_ENTER(context);
-  if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  // Out-of-range priorities are clamped (manual, cuStreamCreateWithPriority).
-  const auto stream = handles().add(context->create_stream(flags, std::clamp(priority, -5, 0)));
+  if (out == nullptr || !driver_abi::is_stream_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  const auto stream =
+      handles().add(context->create_stream(flags, driver_abi::clamp_priority(priority)));
   context->own(*stream);
   *out = stream->as<CUstream>();
   return CUDA_SUCCESS;
@@ -280,11 +286,10 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int f
   const StreamPtr stream = find_stream(context, handle);
   const auto event = handles().find<Event>(event_handle);
   if (stream == nullptr || event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) {
+  if (!driver_abi::is_event_wait_flags(flags, stream->capture() != nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0) {
-    if (stream->capture() == nullptr) return CUDA_ERROR_INVALID_VALUE;  // Manual: not outside.
     return submit(context, stream, std::make_shared<GraphEventOperation>(event, false));
   }
   return wait_for_event(context, stream, event);
@@ -364,20 +369,12 @@ CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstrea
   const StreamPtr stream = find_stream(context, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_stream_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
   CUstreamAttrValue filled{};
-  switch (attribute) {
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      filled.syncPolicy = CU_SYNC_POLICY_AUTO;
-      break;
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      filled.priority = stream->priority();
-      break;
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      break;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) {
+    filled.syncPolicy = CU_SYNC_POLICY_AUTO;
+  } else if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+    filled.priority = stream->priority();
   }
   *value = filled;
   return CUDA_SUCCESS;
@@ -388,17 +385,8 @@ CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
                               const CUstreamAttrValue* value) {
   GPURUN_ENTER(context);
   if (find_stream(context, handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  switch (attribute) {
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
+  return value != nullptr && is_stream_attribute(attribute) ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuStreamCopyAttributes(CUstream destination, CUstream source) {

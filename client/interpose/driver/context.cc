@@ -15,11 +15,10 @@
 #include "client/interpose/memory/used_memory.h"
 #include "client/interpose/modules/objects.h"
 #include "driver_abi/context_storage.h"
+#include "driver_abi/semantics/object_flags.h"
 
 namespace gpurun::client::interpose {
 namespace {
-
-constexpr unsigned kFlagsKnown = CU_CTX_FLAGS_MASK;
 
 constinit ObjectPool<Context> g_contexts;
 std::atomic<std::uint64_t> g_last_context{0};
@@ -43,7 +42,7 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal, CUexecAffinity
                 int affinity_count) {
   Here here;
   if (const int result = here.enter(); result != 0) return cuda(result);
-  if (out == nullptr || (flags & ~kFlagsKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || !driver_abi::is_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   const Device* device = here.devices().device(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   Context* context = new_context(here, ordinal, false);
@@ -245,7 +244,7 @@ CUresult cuCtxGetFlags(unsigned* flags) {
 CUresult cuCtxSetFlags(unsigned flags) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
-  if ((flags & ~kFlagsKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_abi::is_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   here.context->flags.store(flags, std::memory_order_relaxed);
   return cuda(post_row(here, opcode::cuCtxSetFlags, here.site(), {}, flags));
 }
@@ -264,12 +263,11 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   const Device* device = here.devices().device(here.context->ordinal);
-  // -5 since compute capability 7.0. A driver clamps a priority to the nearest one in the range.
-  constexpr int kGreatest = -5;
-  if (least != nullptr) *least = 0;
+  if (least != nullptr) *least = driver_abi::kLeastPriority;
   if (greatest != nullptr) {
-    *greatest =
-        device->attribute(CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED) != 0 ? kGreatest : 0;
+    *greatest = device->attribute(CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED) != 0
+                    ? driver_abi::kGreatestPriority
+                    : driver_abi::kLeastPriority;
   }
   return CUDA_SUCCESS;
 }

@@ -5,12 +5,10 @@
 #include "client/interpose/capture/capture.h"
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
+#include "driver_abi/semantics/object_flags.h"
 
 namespace gpurun::client::interpose {
 namespace {
-
-constexpr unsigned kFlagsKnown =
-    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
 // An event was made for other processes. One of them may query it as soon as a wait is over.
 std::atomic<bool> interprocess_events{false};
@@ -37,9 +35,7 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
     return cuda(result);
   const Handle event = handle_of(given);
   if (const int result = here.check(event, HandleKind::kEvent); result != 0) return cuda(result);
-  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  // "This flag is invalid outside of stream capture" (manual).
-  if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0 && !is_captured(here, stream)) {
+  if (!driver_abi::is_event_record_flags(flags, flags != 0 && is_captured(here, stream))) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   CallSite site = here.stream_site(stream);
@@ -106,12 +102,7 @@ namespace gpurun::client::interpose::custom {
 CUresult cuEventCreate(CUevent* out, unsigned flags) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
-  // An event for other processes cannot record times (manual, cuEventCreate).
-  const bool shared_timed =
-      (flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0;
-  if (out == nullptr || (flags & ~kFlagsKnown) != 0 || shared_timed) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (out == nullptr || !driver_abi::is_event_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CU_EVENT_INTERPROCESS) != 0) interprocess_events = true;
   const Handle event = here.handles().mint(HandleKind::kEvent, here.context->handle, nullptr);
   if (event == 0) return CUDA_ERROR_OUT_OF_MEMORY;

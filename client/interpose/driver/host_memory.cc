@@ -9,16 +9,12 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/memory/implicit_wait.h"
 #include "client/interpose/memory/memory_ranges.h"
+#include "driver_abi/semantics/object_flags.h"
 
 namespace gpurun::client::interpose {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
-constexpr unsigned kAllocFlagsKnown =
-    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-constexpr unsigned kRegisterFlagsKnown = CU_MEMHOSTREGISTER_PORTABLE |
-                                         CU_MEMHOSTREGISTER_DEVICEMAP |
-                                         CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
 std::uint64_t whole_pages(std::uint64_t bytes) {
   return (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
@@ -27,7 +23,7 @@ std::uint64_t whole_pages(std::uint64_t bytes) {
 CUresult allocate(void** out, size_t bytes, unsigned flags) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
-  if (out == nullptr || bytes == 0 || (flags & ~kAllocFlagsKnown) != 0) {
+  if (out == nullptr || bytes == 0 || !driver_abi::is_host_alloc_flags(flags)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
@@ -106,14 +102,10 @@ CUresult cuMemFreeHost(void* memory) {
 CUresult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
-  if (memory == nullptr || bytes == 0 || (flags & ~kRegisterFlagsKnown) != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  // Device attributes 0: READ_ONLY_HOST_REGISTER_SUPPORTED. There is no other device's I/O memory
-  // here.
-  if ((flags & (CU_MEMHOSTREGISTER_READ_ONLY | CU_MEMHOSTREGISTER_IOMEMORY)) != 0) {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
+  if (memory == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  // The device attribute READ_ONLY_HOST_REGISTER_SUPPORTED is 0.
+  const CUresult wrong = driver_abi::check_host_register_flags(flags, false);
+  if (wrong != CUDA_SUCCESS) return wrong;
   MemoryRange range;
   range.base = reinterpret_cast<std::uintptr_t>(memory);
   range.bytes = bytes;

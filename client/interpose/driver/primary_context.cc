@@ -5,12 +5,12 @@
 
 #include "client/interpose/custom.h"
 #include "client/interpose/memory/used_memory.h"
+#include "driver_abi/semantics/object_flags.h"
 
 namespace gpurun::client::interpose {
 namespace {
 
 constexpr int kDevicesMax = 64;
-constexpr unsigned kFlagsKnown = CU_CTX_FLAGS_MASK;
 
 struct Primary {
   // A destructor of a library's value may call back into this file.
@@ -144,7 +144,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
   Here here;
   Primary* primary = nullptr;
   if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
-  if ((flags & ~kFlagsKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_abi::is_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(*primary);
   if (const int result = make(here, ordinal, *primary); result != 0) return cuda(result);
   primary->context->flags.store(flags, std::memory_order_relaxed);

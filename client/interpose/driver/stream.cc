@@ -8,11 +8,10 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/context_objects.h"
 #include "client/interpose/driver/object_pool.h"
+#include "driver_abi/semantics/object_flags.h"
 
 namespace gpurun::client::interpose {
 namespace {
-
-constexpr int kGreatestPriority = -5;
 
 constinit ObjectPool<Stream> g_streams;
 std::atomic<std::uint64_t> g_last_stream{0};
@@ -28,14 +27,13 @@ static_assert(kFirstLaneId + limits::kLanesMax < kFirstCreatedId);
 CUresult create(CUstream* out, unsigned flags, int priority, bool with_priority) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
-  if (out == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) {
+  if (out == nullptr || !driver_abi::is_stream_flags(flags)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Stream* stream = g_streams.take();
   if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   stream->flags = flags;
-  // Clamped to the device's range, as by the driver (manual, cuStreamCreateWithPriority).
-  stream->priority = priority > 0 ? 0 : priority < kGreatestPriority ? kGreatestPriority : priority;
+  stream->priority = driver_abi::clamp_priority(priority);  // As by the driver.
   stream->id = here.context->id << kContextShift | (kFirstCreatedId + g_last_stream.fetch_add(1));
   const Handle handle = here.handles().mint(HandleKind::kStream, here.context->handle, stream);
   if (handle == 0) {
@@ -191,10 +189,10 @@ CUresult cuStreamWaitEvent(CUstream given, CUevent event, unsigned flags) {
   if (const int result = here.check(waited_for, HandleKind::kEvent); result != 0) {
     return cuda(result);
   }
-  if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const bool external = (flags & CU_EVENT_WAIT_EXTERNAL) != 0;
-  // "This flag is invalid outside of stream capture" (manual).
-  if (external && !is_captured(here, stream)) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_abi::is_event_wait_flags(flags, external && is_captured(here, stream))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (const int result = note_event_wait(here, waited_for, stream, external); result != 0) {
     return cuda(result);
   }

@@ -6,6 +6,8 @@
 #include "client/interpose/capture/graph_nodes.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "driver_abi/semantics/function_settings.h"
+#include "driver_abi/semantics/launch_attributes.h"
+#include "driver_abi/semantics/object_flags.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose {
@@ -81,10 +83,10 @@ bool is_plain_operation(const CUstreamBatchMemOpParams& operation) {
 
 // cuStreamBatchMemOp: stream, count, list, flags.
 Sound check_batch(void* const* arguments) {
-  constexpr unsigned kOperationsMax = 256;  // Manual, cuStreamBatchMemOp.
   const auto count = argument<unsigned>(arguments, 1);
   const auto* list = argument<const CUstreamBatchMemOpParams*>(arguments, 2);
-  if (count > kOperationsMax || argument<unsigned>(arguments, 3) != 0) return Sound::kWrong;
+  if (count > driver_abi::kStreamMemoryOperationsMax || argument<unsigned>(arguments, 3) != 0)
+    return Sound::kWrong;
   if (count != 0 && list == nullptr) return Sound::kWrong;
   for (unsigned i = 0; i < count; ++i) {
     switch (list[i].operation) {
@@ -104,14 +106,9 @@ Sound check_batch(void* const* arguments) {
 }
 
 Sound check_stream_attribute(void* const* arguments) {
-  switch (argument<unsigned>(arguments, 1)) {
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      return Sound::kRight;
-    default:
-      return Sound::kUnknown;
-  }
+  const auto rule = driver_abi::launch_attribute(argument<std::uint32_t>(arguments, 1));
+  return rule.stream == driver_abi::StreamAttributeUse::kEveryDriver ? Sound::kRight
+                                                                     : Sound::kUnknown;
 }
 
 // The parameters of a node that fills memory.
@@ -157,8 +154,6 @@ Sound check_edges(void* const* arguments) {
 
 Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
                       const HandleTable& handles) {
-  constexpr unsigned kWaitFlags = 3u | CU_STREAM_WAIT_VALUE_FLUSH;  // GEQ, EQ, AND, NOR.
-  constexpr unsigned kWriteFlags = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
   switch (row.alias_opcode) {
     case opcode::cuCtxSetCacheConfig:
       return sound_if(driver_abi::is_cache_config(argument<CUfunc_cache>(arguments, 0)));
@@ -179,13 +174,13 @@ Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
     case opcode::cuMemsetD2D32Async:
       return check_plane(arguments, 4);
     case opcode::cuStreamWaitValue32_v2:
-      return check_value(arguments, 4, kWaitFlags);
+      return check_value(arguments, 4, driver_abi::kWaitValueFlags);
     case opcode::cuStreamWaitValue64_v2:
-      return check_value(arguments, 8, kWaitFlags);
+      return check_value(arguments, 8, driver_abi::kWaitValueFlags);
     case opcode::cuStreamWriteValue32_v2:
-      return check_value(arguments, 4, kWriteFlags);
+      return check_value(arguments, 4, driver_abi::kWriteValueFlags);
     case opcode::cuStreamWriteValue64_v2:
-      return check_value(arguments, 8, kWriteFlags);
+      return check_value(arguments, 8, driver_abi::kWriteValueFlags);
     case opcode::cuStreamBatchMemOp_v2:
       return check_batch(arguments);
     case opcode::cuStreamSetAttribute:

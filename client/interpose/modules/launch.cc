@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "driver_abi/semantics/clusters.h"
+#include "driver_abi/semantics/launch_attributes.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose::modules {
@@ -131,8 +132,10 @@ int pack_attributes(const CUlaunchAttribute* attributes, unsigned count,
   for (unsigned i = 0; i < count; ++i) {
     static_assert(sizeof(CUlaunchAttribute) == sizeof(protocol::LaunchAttribute));
     const int id = static_cast<int>(attributes[i].id);
-    if (id == CU_LAUNCH_ATTRIBUTE_IGNORE) continue;
-    if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) {
+    const driver_abi::LaunchAttributeUse use =
+        driver_abi::launch_attribute(static_cast<std::uint32_t>(id)).use;
+    if (use == driver_abi::LaunchAttributeUse::kIgnored) continue;
+    if (use == driver_abi::LaunchAttributeUse::kDeviceHandle) {
       GPURUN_LOG(kWarning, "launch attribute %d is not supported: it returns a device handle", id);
       return CUDA_ERROR_NOT_SUPPORTED;
     }

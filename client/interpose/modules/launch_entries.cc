@@ -9,6 +9,7 @@
 #include "client/interpose/modules/launch.h"
 #include "client/interpose/modules/objects.h"
 #include "client/interpose/modules/occupancy.h"
+#include "driver_abi/semantics/launch_attributes.h"
 
 namespace gpurun::client::interpose {
 
@@ -63,8 +64,7 @@ int check_cooperative(const Device* device, const Function& function, const Laun
 // Only the worker knows an event that the launch itself records.
 void note_events(const Here& here, const LaunchAttribute* attributes, unsigned count) noexcept {
   for (const LaunchAttribute* each = attributes; each != attributes + count; ++each) {
-    if (each->id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT &&
-        each->id != CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
+    if (driver_abi::launch_attribute(each->id).use != driver_abi::LaunchAttributeUse::kEvent) {
       continue;
     }
     Handle event = 0;  // The first member of both values (cuda.h, CUlaunchAttributeValue).

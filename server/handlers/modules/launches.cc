@@ -3,6 +3,8 @@
 #include <cstring>
 #include <optional>
 
+#include "driver_abi/semantics/launch_attributes.h"
+#include "server/handlers/handlers.h"
 #include "server/handlers/modules/module_state.h"
 #include "server/handlers/modules/modules.h"
 #include "server/handlers/state/handler_state.h"
@@ -12,32 +14,6 @@ namespace {
 
 using protocol::LaunchAttribute;
 using protocol::LaunchPayload;
-
-constexpr std::uint32_t kProgrammaticEvent = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
-constexpr std::uint32_t kCompletionEvent = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
-
-// Whether a launch attribute's value means the same here as in the client. It then has no handle
-// and no pointer to host memory.
-bool crosses_unchanged(std::uint32_t id) {
-  switch (id) {
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-    case CU_LAUNCH_ATTRIBUTE_PORTABLE_CLUSTER_SIZE_MODE:
-    case CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // Replaces the client's event handle at the start of the value by the driver's.
 int translate_event(const HandleTable& handles, LaunchAttribute& attribute) {
@@ -71,11 +47,11 @@ struct DriverLaunch {
                   head.attribute_count * sizeof attributes[0]);
     }
     for (std::uint32_t i = 0; i < head.attribute_count; ++i) {
-      const std::uint32_t id = attributes[i].id;
-      if (id == kProgrammaticEvent || id == kCompletionEvent) {
+      const driver_abi::LaunchAttributeRule rule = driver_abi::launch_attribute(attributes[i].id);
+      if (rule.use == driver_abi::LaunchAttributeUse::kEvent) {
         const int result = translate_event(call.handles(), attributes[i]);
         if (result != 0) return result;
-      } else if (!crosses_unchanged(id)) {
+      } else if (!rule.crosses) {
         return kErrorNotSupported;
       }
     }

@@ -1,0 +1,42 @@
+// Launch attributes: the table.
+#include "driver_abi/semantics/launch_attributes.h"
+
+namespace gpurun::driver_abi {
+
+LaunchAttributeRule launch_attribute(std::uint32_t id) noexcept {
+  using Use = LaunchAttributeUse;
+  using Stream = StreamAttributeUse;
+  switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      return {Use::kIgnored, Stream::kNone, false};
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      return {Use::kHint, Stream::kEveryDriver, true};
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      return {Use::kHint, Stream::kNewDriver, true};
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+      return {Use::kRequest, Stream::kNone, true};
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_PORTABLE_CLUSTER_SIZE_MODE:
+    case CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE:
+      return {Use::kHint, Stream::kNone, true};
+    // No program that uses it has been seen, so the worker does not carry it.
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      return {Use::kHint, Stream::kNone, false};
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return {Use::kEvent, Stream::kNone, false};
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      return {Use::kDeviceHandle, Stream::kNone, false};
+    default:
+      return {};
+  }
+}
+
+}  // namespace gpurun::driver_abi
