@@ -16,15 +16,6 @@ gpurun_test(gpurund_test unit SOURCES daemon/gpurund_test.cc LIBRARIES gpurun_cl
 target_compile_definitions(gpurund_test PRIVATE GPURUND_PATH="$<TARGET_FILE:gpurund>"
                            WORKER_PATH="$<TARGET_FILE:spawned_worker>")
 add_dependencies(gpurund_test gpurund spawned_worker)
-add_library(gpurun_failing_driver SHARED worker/failing_driver.cc)
-target_link_libraries(gpurun_failing_driver PRIVATE gpurun_options)
-set_target_properties(gpurun_failing_driver PROPERTIES CXX_VISIBILITY_PRESET default)
-add_library(gpurun_heedless_driver SHARED worker/heedless_driver.cc)
-target_link_libraries(gpurun_heedless_driver PRIVATE gpurun_options)
-set_target_properties(gpurun_heedless_driver PROPERTIES CXX_VISIBILITY_PRESET default)
-add_library(gpurun_old_driver SHARED worker/old_driver.cc)
-target_link_libraries(gpurun_old_driver PRIVATE gpurun_options)
-set_target_properties(gpurun_old_driver PROPERTIES CXX_VISIBILITY_PRESET default)
 gpurun_test(gpurun_worker_test unit SOURCES worker/gpurun_worker_test.cc
             LIBRARIES gpurun_server_daemon gpurun_client_attach gpurun_client_state gpurun_protocol)
 target_compile_definitions(gpurun_worker_test PRIVATE
@@ -34,7 +25,7 @@ target_compile_definitions(gpurun_worker_test PRIVATE
   WORKER_PATH="$<TARGET_FILE:gpurun-worker>"
   NULL_DEVICE="${CMAKE_BINARY_DIR}/tests/drivers/null/libcuda.so.1")
 add_dependencies(gpurun_worker_test gpurun-worker gpurun_null_device gpurun_failing_driver
-                 gpurun_heedless_driver)
+                 gpurun_heedless_driver gpurun_old_driver)
 gpurun_test(worker_refusal_test unit SOURCES worker/worker_refusal_test.cc
             LIBRARIES gpurun_server_daemon gpurun_client_attach gpurun_client_state gpurun_protocol
                       gpurun_transport_testing)
