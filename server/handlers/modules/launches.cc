@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "driver_abi/semantics/launch_attributes.h"
-#include "server/handlers/handlers.h"
 #include "server/handlers/modules/module_state.h"
 #include "server/handlers/modules/modules.h"
 #include "server/handlers/state/handler_state.h"
