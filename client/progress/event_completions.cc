@@ -1,17 +1,9 @@
 // EventCompletions: what is known of each event, in slots by the event's index.
 #include "client/progress/event_completions.h"
 
+#include "base/raise.h"
+
 namespace gpurun::client {
-namespace {
-
-void raise(std::atomic<std::uint64_t>& to, std::uint64_t value) noexcept {
-  std::uint64_t last = to.load(std::memory_order_relaxed);
-  while (last < value && !to.compare_exchange_weak(last, value, std::memory_order_acq_rel)) {
-  }
-}
-
-}  // namespace
-
 EventCompletions::Slot* EventCompletions::claim(Handle event) noexcept {
   if (Slot* mine = slots_.find(event); mine != nullptr) return mine;
   const std::lock_guard<std::mutex> lock(claiming_);

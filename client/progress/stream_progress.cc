@@ -3,16 +3,11 @@
 
 #include <algorithm>
 
+#include "base/raise.h"
 #include "protocol/log/record.h"
 
 namespace gpurun::client {
 namespace {
-
-void raise(std::atomic<std::uint64_t>& to, std::uint64_t value) noexcept {
-  std::uint64_t last = to.load(std::memory_order_relaxed);
-  while (last < value && !to.compare_exchange_weak(last, value, std::memory_order_acq_rel)) {
-  }
-}
 
 std::uint64_t value_of(const std::atomic<std::uint64_t>& number) noexcept {
   return number.load(std::memory_order_acquire);

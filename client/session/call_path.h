@@ -20,8 +20,8 @@
 #include "client/session/lane_replies.h"
 #include "client/session/log_room.h"
 #include "client/session/log_sender.h"
-#include "client/session/session.h"
 #include "client/session/session_shutdown.h"
+#include "client/session/session_types.h"
 #include "client/stats/stats.h"
 
 namespace gpurun::client {

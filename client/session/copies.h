@@ -19,15 +19,15 @@
 #include "client/log/lane.h"
 #include "client/session/call_path.h"
 #include "client/session/fences.h"
-#include "client/session/session.h"
 #include "client/session/session_shutdown.h"
+#include "client/session/session_types.h"
 #include "client/stats/stats.h"
 
 namespace gpurun::client {
 
 class Copies {
  public:
-  using Reading = Session::Reading;
+  using Reading = CopyReading;
   struct Uses {
     CallPath& calls;
     Fences& fences;

@@ -92,7 +92,7 @@ bool EarlyAnswers::wait(Lane& lane, CallSite site, ByteView payload, int* result
   return true;
 }
 
-Session::Recorded EarlyAnswers::stream_of_record(Handle event) {
+EventRecord EarlyAnswers::stream_of_record(Handle event) {
   const std::uint64_t record = uses_.known.events.asked(event);
   uses_.known.events.waited(event);
   const std::optional<EventCompletions::Place> place = uses_.known.events.place_of(event, record);
@@ -103,8 +103,8 @@ Session::Recorded EarlyAnswers::stream_of_record(Handle event) {
   return {place->stream, record};
 }
 
-bool EarlyAnswers::wait(Lane& lane, const Session::Recorded& record, CallSite site,
-                        ByteView payload, int* result) {
+bool EarlyAnswers::wait(Lane& lane, const EventRecord& record, CallSite site, ByteView payload,
+                        int* result) {
   if (wait(lane, site, payload, result)) return true;
   const std::optional<EventCompletions::Place> place =
       uses_.known.events.place_of(site.subject, record.record);

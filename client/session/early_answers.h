@@ -15,8 +15,8 @@
 #include "client/session/fences.h"
 #include "client/session/host_memory_use.h"
 #include "client/session/known_state.h"
-#include "client/session/session.h"
 #include "client/session/session_shutdown.h"
+#include "client/session/session_types.h"
 
 namespace gpurun::client {
 
@@ -39,9 +39,8 @@ class EarlyAnswers {
   bool idle(Lane& lane, const CallSite& site, int* result);
   bool known_complete(Handle context) const noexcept;
   bool wait(Lane& lane, CallSite site, ByteView payload, int* result);
-  bool wait(Lane& lane, const Session::Recorded& record, CallSite site, ByteView payload,
-            int* result);
-  Session::Recorded stream_of_record(Handle event);
+  bool wait(Lane& lane, const EventRecord& record, CallSite site, ByteView payload, int* result);
+  EventRecord stream_of_record(Handle event);
 
  private:
   using Clock = std::chrono::steady_clock;

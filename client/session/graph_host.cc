@@ -7,7 +7,6 @@
 #include <string>
 
 #include "client/log/lane.h"
-#include "client/session/session.h"
 #include "driver_abi/opcodes.h"
 #include "protocol/calls/graph_host.h"
 
@@ -134,7 +133,6 @@ Status GraphHost::gone(std::uint64_t number) {
 }
 
 void GraphHost::answer(const Turn& turn) {
-  Session& session = *session_;
   Lane* lane = Lane::current();
   if (lane == nullptr) return;
   const Operation& operation = *turn.operation;
@@ -156,13 +154,13 @@ void GraphHost::answer(const Turn& turn) {
       const ByteView parts[] = {bytes_of(payload), bytes};
       // Failures of other calls do not matter here: a turn without an answer would block the graph
       // forever.
-      static_cast<void>(session.post(*lane, turn_site(), parts));
-      if (!session.alive()) return;
+      if (!post_(*lane, turn_site(), parts)) return;
     }
     payload.offset = 0;
   }
   payload.step = GraphHostStep::kDone;
-  static_cast<void>(session.post(*lane, turn_site(), bytes_of(payload)));
+  const ByteView done = bytes_of(payload);
+  static_cast<void>(post_(*lane, turn_site(), {&done, 1}));
 }
 
 void GraphHost::serve(Line& line) {

@@ -11,18 +11,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/status.h"
 #include "client/bulk/host_box.h"
+#include "client/log/lane.h"
 #include "client/process/thread.h"
+#include "client/session/session_types.h"
 
 namespace gpurun::client {
-
-class Session;
 
 class GraphHost {
  public:
@@ -35,7 +38,9 @@ class GraphHost {
   // Turns that wait for their thread. In an honest worker each one holds a thread of the driver.
   static constexpr std::size_t kTurnsMax = 65'536;
 
-  explicit GraphHost(Session*& session) noexcept : session_(session) {}
+  // Posts a call of the session. Returns false when the session has ended.
+  using Post = std::function<bool(Lane&, const CallSite&, std::span<const ByteView>)>;
+  explicit GraphHost(Post post) : post_(std::move(post)) {}
   GraphHost(const GraphHost&) = delete;
   GraphHost& operator=(const GraphHost&) = delete;
 
@@ -78,7 +83,7 @@ class GraphHost {
   void serve(Line& line);
   void answer(const Turn& turn);
 
-  Session*& session_;
+  const Post post_;
   std::atomic<std::size_t> living_{0};   // The number of operations_.
   std::atomic<std::size_t> writers_{0};  // The number of those that write.
   std::mutex mutex_;                     // Guards all below.

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "client/bulk/bulk.h"
 #include "client/session/graph_host.h"
-#include "client/session/session.h"
+#include "client/session/session_types.h"
 
 namespace gpurun::client {
 

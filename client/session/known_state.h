@@ -7,7 +7,7 @@
 #include "client/progress/event_completions.h"
 #include "client/progress/stream_progress.h"
 #include "client/session/device_output.h"
-#include "client/session/session.h"
+#include "client/session/session_types.h"
 
 namespace gpurun::client {
 

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "client/session/log_sender.h"
-#include "client/session/session.h"
+#include "client/session/session_types.h"
 
 namespace gpurun::client {
 

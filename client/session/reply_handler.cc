@@ -230,7 +230,7 @@ Status ReplyHandler::handle_call_error(const protocol::ReplyHeader& header) {
     GPURUN_LOG(kWarning, "further failures are logged at level info only (GPURUN_LOG)");
   }
   // A creation: later uses of the handle return this failure.
-  if (header.subject != 0) uses_.session->handles().poison(header.subject, header.result);
+  if (header.subject != 0) uses_.handles.poison(header.subject, header.result);
   if (sticky) uses_.replies.wake_event_waiters();
   return {};
 }

@@ -18,8 +18,8 @@
 #include "client/session/life_signs.h"
 #include "client/session/log_room.h"
 #include "client/session/log_sender.h"
-#include "client/session/session.h"
 #include "client/session/session_shutdown.h"
+#include "client/session/session_types.h"
 #include "protocol/log/frame_reader.h"
 #include "protocol/log/record.h"
 
@@ -38,7 +38,7 @@ class ReplyHandler {
     GraphHost& graphs;
     SessionShutdown& shutdown;
     const SessionOptions& options;
-    Session*& session;  // For its handles.
+    HandleTable& handles;
   };
   explicit ReplyHandler(const Uses& uses) noexcept : uses_(uses) {}
   ReplyHandler(const ReplyHandler&) = delete;

@@ -45,7 +45,7 @@ std::vector<transport::Connection*> bulk_connections(const Session::Channels& ch
 
 }  // namespace
 
-Session::Impl::Impl(Channels given, const SessionOptions& chosen)
+Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& handles)
     : channels(std::move(given)),
       options(chosen),
       log(chosen.log_bytes),
@@ -57,12 +57,15 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen)
       room(log, stats, shutdown),
       bulk(bulk_connections(channels), bulk_listener(),
            Bulk::Known{options.packed_chunks, options.spread_copies}, bounds_of(channels)),
-      graphs(session),
+      graphs([this](Lane& lane, const CallSite& site, std::span<const ByteView> parts) {
+        static_cast<void>(calls.post(lane, site, parts, nullptr));
+        return shutdown.alive();
+      }),
       memory(bulk, graphs, options),
       sender(log, *channels.log, bulk, shutdown, stats, options),
       life_signs(sender, options),
       handler({log, room, sender, life_signs, replies, known, bulk, graphs, shutdown, options,
-               session}),
+               handles}),
       receiver(*channels.log, handler, life_signs, shutdown, options),
       fences({log, sender, receiver, replies, known, shutdown, stats}),
       calls({log, room, sender, replies, fences, known, shutdown, stats, options}),
@@ -118,15 +121,15 @@ void Session::Impl::stop_all() {
   replies.wake_all();
 }
 
-Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) { impl_->session = this; }
+Session::Session(Channels channels, const SessionOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(channels), options, handles_)) {}
 
 Result<std::unique_ptr<Session>> Session::start(Channels channels, const SessionOptions& options) {
   if (channels.log == nullptr || channels.bulk.empty()) {
     return Status(Code::kInvalidArgument, "a session without its connections");
   }
   GPURUN_RETURN_IF_ERROR(fork_guard::arm());
-  std::unique_ptr<Session> session(
-      new Session(std::make_unique<Impl>(std::move(channels), options)));
+  std::unique_ptr<Session> session(new Session(std::move(channels), options));
   Impl& impl = *session->impl_;
   if (!impl.log.ok()) return Status(Code::kResourceExhausted, "no memory for the command log");
   for_each_connection(impl.channels,

@@ -46,27 +46,19 @@
 // - After fork() every call in the child returns kResultNotInitialized, and nothing is sent.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "base/brief_spin.h"
 #include "base/bytes.h"
 #include "base/result.h"
-#include "client/bulk/extra_bulk_connections.h"
 #include "client/bulk/host_box.h"
 #include "client/log/handles.h"
 #include "client/log/lane.h"
-#include "client/progress/early_wait_limiter.h"
-#include "client/progress/stream_progress.h"
+#include "client/session/session_types.h"
 #include "protocol/log/record.h"
-#include "transport/transport.h"
 
 namespace gpurun::client {
 
@@ -77,78 +69,9 @@ class DeferredErrors;
 class GraphHost;
 class Stats;
 
-// CUresults that the call path itself decides (cuda.h). Our own failures are mapped only here.
-inline constexpr int kResultOutOfMemory = 2;     // CUDA_ERROR_OUT_OF_MEMORY: lanes, handles.
-inline constexpr int kResultNotInitialized = 3;  // CUDA_ERROR_NOT_INITIALIZED: a forked child.
-inline constexpr int kResultInvalidValue = 1;    // CUDA_ERROR_INVALID_VALUE: over a bound.
-inline constexpr int kResultNotReady = 600;      // CUDA_ERROR_NOT_READY.
-// CUDA_ERROR_DEVICE_UNAVAILABLE: worker, daemon, network or server died. Every later call returns
-// it.
-inline constexpr int kResultPeerGone = 46;
-
-// What a call adds to its payload. See protocol::RecordHeader.
-struct CallSite {
-  std::uint16_t opcode = 0;
-  protocol::Form form = protocol::Form::kCall;
-  protocol::Order order = protocol::Order::kContext;
-  // kFlagBarrier, kFlagWritesSubject, kFlagTell, kFlagPassesStreams. The session sets the others.
-  std::uint16_t flags = 0;
-  Handle context = 0;
-  Handle stream = 0;  // Handle, or 0, 1, 2 as from the program (_ptsz: 0 becomes 2).
-  Handle subject = 0;
-  std::uint64_t bulk = 0;  // Transfer. Set by the session's own functions.
-  // Not sent. What the call waits for. When it succeeds, all of that is complete and printed.
-  Waits waits = Waits::kNot;
-  // Not sent. The work that the call adds to its stream.
-  Work work = Work::kAny;
-};
-
-struct Reply {
-  int result = 0;    // CUresult of this very call, as the worker's driver gave it.
-  ByteView payload;  // Valid until this lane's next call.
-};
-
-struct SessionOptions {
-  bool every_call_is_a_fence = false;  // GPURUN_SYNC=1.
-  bool launches_wait = false;          // CUDA_LAUNCH_BLOCKING=1: a launch returns its own error.
-  bool statistics = false;             // GPURUN_STATS=1: count per function.
-  bool packing = true;                 // GPURUN_PACKING is not "off".
-  bool packed_chunks = false;          // The worker supports them (Feature::kPackedChunks).
-  bool packed_records = false;         // The worker supports them (Feature::kPackedRecords).
-  bool spread_copies = false;          // The worker supports them (Feature::kSpreadCopies).
-  // GPURUN_SPIN_US, 0 to kSpinUsMax: how long a thread that sends or waits for a reply polls before
-  // it sleeps.
-  std::chrono::microseconds spin = BriefSpin::kSpan;
-  static constexpr long kSpinUsMax = 1000;
-  // GPURUN_BULK_CONNECTIONS, 1 to kBulkConnectionsMax: connections that share the bytes of copies.
-  // 0: it is not set, and the number is found by measuring.
-  unsigned bulk_connections = 0;
-  static constexpr long kBulkConnectionsMax = 8;
-  // Set by tests. The product uses the bounds of protocol/limits.h.
-  std::chrono::milliseconds silence_deadline{limits::kSilenceDeadlineS * 1000};
-  std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
-  std::size_t log_bytes = limits::kLogBytes;
-  EarlyWaitLimiter::Clock::duration ahead_slack = EarlyWaitLimiter::kSlack;
-  std::FILE* output = stdout;  // Where device printf goes. See device_output.h.
-  // Reads GPURUN_SYNC, GPURUN_STATS, GPURUN_PACKING, GPURUN_SPIN_US, GPURUN_BULK_CONNECTIONS and
-  // CUDA_LAUNCH_BLOCKING. A text that is not a number in its range counts as unset, with a warning.
-  static SessionOptions from_environment();
-};
-
 class Session {
  public:
-  // Connections over which both ends have proved their identity and exchanged hellos.
-  struct Channels {
-    std::unique_ptr<transport::Connection> log;
-    std::vector<std::unique_ptr<transport::Connection>> bulk;  // At least one.
-    std::string server_name;                                   // For messages: "gpu1:4790".
-    // The source of more connections, if their number is to be measured. nullptr: there is no
-    // source.
-    std::unique_ptr<ExtraBulkConnections> more;
-    // Where to ask how the worker died, by `id`. nullptr: nowhere.
-    WorkerExitPage* deaths = nullptr;
-    std::array<std::uint8_t, 16> id{};
-  };
+  using Channels = SessionChannels;
 
   // Starts the session's threads, which have small stacks. kResourceExhausted: they cannot be
   // started.
@@ -199,15 +122,8 @@ class Session {
   // after the reply to the call that began the new life.
   void forget_lost(Handle context);
 
-  // Copies. A host `source` or `destination` is plain memory of the program. Reading is when a copy
-  // reads its source:
-  enum class Reading : std::uint8_t {
-    kNow,   // Before the call returns. The program may then change or free it.
-    kSoon,  // As the wire allows. It stays untouched until the copy completes (pinned).
-    // As kSoon, but not before the stream reaches the copy, because earlier work may still write to
-    // the source (may_still_write()).
-    kInTurn
-  };
+  // Copies. A host `source` or `destination` is plain memory of the program.
+  using Reading = CopyReading;
   // Host to device, ordered in site.stream. Synchronous calls use the legacy stream and set
   // kFlagBarrier. Returns at once, except that kNow may wait for room in the window of bytes under
   // way. Sets site.form and site.bulk.
@@ -269,10 +185,7 @@ class Session {
   // As above, for `record` of the event site.subject, which stream_of_record() returned. The record
   // must end an upload, the program must have gone on behind it, and the device must keep up
   // (docs/adr/0036).
-  struct Recorded {
-    Handle stream = 0;
-    std::uint64_t record = 0;
-  };
+  using Recorded = EventRecord;
   bool wait_answered_early(Lane& lane, const Recorded& record, CallSite site, ByteView payload,
                            int* result);
   // The program is about to wait for `event`. Returns the place of its last record, if that is
@@ -322,9 +235,9 @@ class Session {
 
  private:
   struct Impl;
-  explicit Session(std::unique_ptr<Impl> impl);
+  Session(Channels channels, const SessionOptions& options);
 
-  HandleTable handles_;
+  HandleTable handles_;  // Before impl_, which uses it.
   std::unique_ptr<Impl> impl_;
 };
 

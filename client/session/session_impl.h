@@ -30,7 +30,7 @@
 namespace gpurun::client {
 
 struct Session::Impl {
-  Impl(Channels given, const SessionOptions& chosen);
+  Impl(Channels given, const SessionOptions& chosen, HandleTable& handles);
   ~Impl();
 
   Status start_threads();
@@ -39,7 +39,6 @@ struct Session::Impl {
   void stop_all();
   Bulk::Listener bulk_listener();
 
-  Session* session = nullptr;
   Channels channels;
   const SessionOptions options;
   CommandLog log;

@@ -17,7 +17,7 @@
 #include "client/log/command_log.h"
 #include "client/process/fork_guard.h"
 #include "client/progress/deferred_errors.h"
-#include "client/session/session.h"
+#include "client/session/session_types.h"
 
 namespace gpurun::client {
 
@@ -28,7 +28,7 @@ class SessionShutdown {
     void* user = nullptr;
     void (*all)(void* user) = nullptr;
   };
-  SessionShutdown(const Session::Channels& channels, const CommandLog& log,
+  SessionShutdown(const SessionChannels& channels, const CommandLog& log,
                   const DeferredErrors& errors, Stop stop) noexcept
       : channels_(channels), log_(log), errors_(errors), stop_(stop) {}
   SessionShutdown(const SessionShutdown&) = delete;
@@ -63,7 +63,7 @@ class SessionShutdown {
   }
 
  private:
-  const Session::Channels& channels_;
+  const SessionChannels& channels_;
   const CommandLog& log_;
   const DeferredErrors& errors_;
   const Stop stop_;
