@@ -71,12 +71,12 @@ def outputs(types, rows, implemented, null_functions):
         "driver_abi/opcodes.h": emit_rows.opcodes(rows),
         "driver_abi/exports.map": emit_entries.exports_map(rows),
         "client/interpose/custom.h": emit_entries.client_custom_header(rows),
-        "client/interpose/entry_points.cc": emit_entries.client_entries(rows),
+        "client/interpose/entry_points.inc": emit_entries.client_entries(rows),
         "emulated/api.h": emit_entries.emulated_header(rows),
-        "emulated/entry_points.cc": emit_entries.emulated_entries(rows, implemented),
+        "emulated/api/entry_points.inc": emit_entries.emulated_entries(rows, implemented),
         "tests/drivers/null/api.h": emit_devices.api_header(rows),
-        "tests/drivers/null/entry_points.cc": emit_devices.entries(rows, null_functions, False),
-        "tests/drivers/recording/entry_points.cc": emit_devices.entries(rows, null_functions, True),
+        "tests/drivers/null/entry_points.inc": emit_devices.entries(rows, null_functions, False),
+        "tests/drivers/recording/entry_points.inc": emit_devices.entries(rows, null_functions, True),
     }
 
 

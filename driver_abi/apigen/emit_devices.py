@@ -3,20 +3,6 @@
 from emit_entries import BANNER, addresses, exported, values
 from emit_header import prototype
 
-TOP = """
-#include <iterator>
-
-#include "driver_abi/row.h"
-#include "tests/drivers/null/api.h"
-#include "tests/drivers/null/entry.h"
-%s
-namespace {
-const gpurun::driver_abi::Row& row_of(std::uint16_t opcode) {
-  return *gpurun::driver_abi::find_row(opcode);
-}
-}  // namespace
-"""
-
 API_HEAD = """// What the null device may do by hand; tests/drivers/null/implemented.list says what it does.
 %s#pragma once
 
@@ -48,9 +34,8 @@ def arguments_of(row):
 
 
 def entries(rows, implemented, recording):
-    include = '#include "tests/drivers/recording/record.h"\n' if recording else ""
-    lines = ["// Entry points of the %s device." % ("recording" if recording else "null"),
-             BANNER + TOP % include]
+    lines = ["// The entry points of tests/drivers/%s/entry_points.cc." %
+             ("recording" if recording else "null"), BANNER]
     for row in rows:
         by_hand = row.target.symbol in implemented
         answer = "gpurun::null_device::%s" % (

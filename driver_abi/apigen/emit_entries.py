@@ -1,4 +1,8 @@
-"""Writes entry points: of the client library and of the emulated device, and their export maps."""
+"""Writes entry points: of the client library and of the emulated device, and their export maps.
+
+A list of entry points (entry_points.inc) has no includes. The hand-written entry_points.cc beside it
+in its folder includes the headers that the list needs, and then the list.
+"""
 
 from emit_header import prototype
 
@@ -98,14 +102,7 @@ def client_call(row):
 
 
 def client_entries(rows):
-    lines = ["// The functions that libcuda.so.1 exports: each hands its call to the client.",
-             BANNER, '#include "client/interpose/custom.h"', '#include "client/interpose/entry/entry.h"',
-             '#include "client/interpose/memory/borrowed_context.h"',
-             '#include "client/interpose/driver/program_caller.h"',
-             '#include "driver_abi/row.h"', "", "#include <iterator>", "",
-             "namespace interpose = gpurun::client::interpose;", "namespace {",
-             "const gpurun::driver_abi::Row& row_of(std::uint16_t opcode) {",
-             "  return *gpurun::driver_abi::find_row(opcode);", "}", "}  // namespace", ""]
+    lines = ["// The entry points of client/interpose/entry_points.cc.", BANNER]
     for row in rows:
         unused = row.completion == "refused" or row.target.not_yet
         head = exported(row)
@@ -147,33 +144,8 @@ def emulated_header(rows):
     return "\n".join(lines)
 
 
-EMULATED_TOP = """
-#include <atomic>
-#include <iterator>
-
-#include "base/log.h"
-#include "emulated/api.h"
-#include "emulated/api/borrowed_context.h"
-#include "emulated/api/caller.h"
-#include "emulated/objects/capture.h"
-#include "emulated/objects/thread_state.h"
-
-namespace {
-// Said once for each function: some programs ask thousands of times.
-CUresult not_implemented(std::atomic_flag& said, const char* symbol) {
-  if (!said.test_and_set(std::memory_order_relaxed)) {
-    GPURUN_LOG(kWarning, "emulated device: %s is not implemented (CUDA_ERROR_NOT_SUPPORTED)",
-               symbol);
-  }
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-}  // namespace
-"""
-
-
 def emulated_entries(rows, implemented):
-    lines = ["// The functions that the emulated device's libcuda.so.1 exports.", BANNER +
-             EMULATED_TOP]
+    lines = ["// The entry points of emulated/api/entry_points.cc.", BANNER]
     for row in rows:
         name = next((n for n in (row.symbol, row.target.symbol) if n in implemented), None)
         if name is None:

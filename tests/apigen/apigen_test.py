@@ -9,6 +9,7 @@ only be appended to. With a CUDA toolkit, the link stub must have exactly our sy
 
 import copy
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -32,6 +33,7 @@ TYPES = cuda_types.CudaTypes(os.path.join(TABLES, "cuda_types.toml"))
 SOURCE = toml_file.load(os.path.join(TABLES, "cuda_driver.toml"))
 LOCK = check.read_lock(os.path.join(TABLES, "opcodes.lock"))
 GRAPHICS = re.compile(r"cu(GL|EGL|VDPAU)[A-Z]|cuGraphics(GL|EGL|VDPAU)|.*Egl|.*EGL")
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 GOLDEN_ROWS = ("cuArrayCreate", "cuEventRecord_ptsz", "cuGraphAddEmptyNode", "cuGraphGetNodes",
                "cuIpcOpenMemHandle_v2", "cuTensorMapEncodeTiled")
 
@@ -191,6 +193,22 @@ class Refusals(unittest.TestCase):
                                  capture_output=True, text=True, check=False, timeout=60)
         self.assertNotEqual(run.returncode, 0)
         self.assertIn("cuDeviceGetLuid: a reason belongs to refused rows", run.stderr)
+
+
+class Includes(unittest.TestCase):
+    def test_generated_files_include_nothing_of_the_folders_that_use_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-B", os.path.join(TABLES, "apigen"), "--tables", TABLES,
+                            "--out", folder], check=True, timeout=60)
+            included = {}
+            for path in pathlib.Path(folder).rglob("*.*"):
+                name = str(path.relative_to(folder))
+                included[name] = INCLUDE.findall(path.read_text(encoding="utf-8"))
+        self.assertIn("driver_abi/cuda_abi.h", included["client/interpose/custom.h"])
+        self.assertIn("client/interpose/entry_points.inc", included)
+        for name, headers in included.items():
+            foreign = [header for header in headers if not header.startswith("driver_abi/")]
+            self.assertEqual(foreign, [], name)
 
 
 class Table(unittest.TestCase):

@@ -1,0 +1,19 @@
+// Entry points of the recording device. The list of them is generated from the rows
+// (driver_abi/apigen).
+#include <cstdint>
+#include <iterator>
+
+#include "driver_abi/row.h"
+#include "tests/drivers/null/api.h"
+#include "tests/drivers/null/entry.h"
+#include "tests/drivers/recording/record.h"
+
+namespace {
+
+const gpurun::driver_abi::Row& row_of(std::uint16_t opcode) {
+  return *gpurun::driver_abi::find_row(opcode);
+}
+
+}  // namespace
+
+#include "tests/drivers/recording/entry_points.inc"
