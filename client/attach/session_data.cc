@@ -11,6 +11,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/file_io.h"
 #include "base/hex.h"
 #include "base/unique_fd.h"
 #include "protocol/control/local_address.h"
@@ -153,18 +154,9 @@ Result<SessionData> read_session_data(const std::string& path) {
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return Status::from_errno(errno, path);
   GPURUN_RETURN_IF_ERROR(check_file(fd.get(), path));
-  std::string text(kSessionDataBytesMax + 1, '\0');
-  std::size_t bytes = 0;
-  while (bytes < text.size()) {
-    // Reads from the start, because processes share the offset of a memory file.
-    const ssize_t count =
-        pread(fd.get(), text.data() + bytes, text.size() - bytes, static_cast<off_t>(bytes));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Status::from_errno(errno, path);
-    if (count == 0) break;
-    bytes += static_cast<std::size_t>(count);
-  }
-  return parse_session_data(std::string_view(text).substr(0, bytes));
+  // Processes share the position of a memory file.
+  const Result<std::string> text = read_text_from_start(fd.get(), kSessionDataBytesMax, path);
+  return text.ok() ? parse_session_data(*text) : Result<SessionData>(text.status());
 }
 
 Result<SessionData> session_data_from_environment() {

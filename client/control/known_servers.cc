@@ -3,7 +3,6 @@
 #include "client/control/known_servers.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/file.h>
@@ -14,22 +13,15 @@
 #include <optional>
 #include <sstream>
 
+#include "base/file_io.h"
 #include "base/unique_fd.h"
 #include "base/user_folders.h"
-#include "base/write_whole.h"
 
 namespace gpurun::client {
 namespace {
 
 constexpr std::size_t kFileBytesMax = std::size_t{1} << 20;
 constexpr const char* kPinned = "pinned";
-
-// Makes the folders above the file, which only their user may enter.
-void make_folders(const std::string& path) {
-  for (std::size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
-    mkdir(path.substr(0, at).c_str(), 0700);  // open() reports what is missing then.
-  }
-}
 
 Status check_file(int fd, const std::string& path, struct stat* about) {
   if (fstat(fd, about) != 0) return Status::from_errno(errno, path);
@@ -43,7 +35,7 @@ Status check_file(int fd, const std::string& path, struct stat* about) {
 
 // A process that held the lock before may have replaced the file.
 Result<UniqueFd> open_locked(const std::string& path) {
-  make_folders(path);
+  static_cast<void>(make_folders(folder_of(path)));  // open() reports what is missing then.
   for (;;) {
     UniqueFd file(open(path.c_str(),
                        O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
@@ -58,20 +50,8 @@ Result<UniqueFd> open_locked(const std::string& path) {
   }
 }
 
-Result<std::string> read_all(int fd, const std::string& path) {
-  std::string text(kFileBytesMax + 1, '\0');
-  std::size_t bytes = 0;
-  while (bytes < text.size()) {
-    const ssize_t got =
-        pread(fd, text.data() + bytes, text.size() - bytes, static_cast<off_t>(bytes));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno(errno, path);
-    if (got == 0) break;
-    bytes += static_cast<std::size_t>(got);
-  }
-  if (bytes > kFileBytesMax) return Status(Code::kRefused, path + " has more than 1 MiB");
-  text.resize(bytes);
-  return text;
+Result<std::string> read_servers(int fd, const std::string& path) {
+  return read_text(fd, kFileBytesMax, path, Code::kRefused);
 }
 
 Status changed(const std::string& place, const std::string& server, const std::string& known,
@@ -132,23 +112,14 @@ Status replace_line(const std::string& path, const std::string& text, int number
   for (int at = 1; std::getline(lines, each); ++at) {
     changed_text += (at == number ? line : each) + "\n";
   }
-  const std::string draft = path + ".new";
-  unlink(draft.c_str());  // It is of a process that died.
-  const UniqueFd file(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.valid()) return Status::from_errno(errno, draft);
-  Status written = write_whole(file.get(), changed_text, draft);
-  if (written.ok() && (fsync(file.get()) != 0 || rename(draft.c_str(), path.c_str()) != 0)) {
-    written = Status::from_errno(errno, path);
-  }
-  if (!written.ok()) unlink(draft.c_str());
-  return written;
+  return replace_file(path, changed_text, {0600, Durability::kContent});
 }
 
 Result<Acquaintance> remember(const std::string& path, const std::string& server,
                               const transport::tls::Fingerprint& key, bool pin) {
   const Result<UniqueFd> file = open_locked(path);
   if (!file.ok()) return file.status();
-  const Result<std::string> text = read_all(file->get(), path);
+  const Result<std::string> text = read_servers(file->get(), path);
   if (!text.ok()) return text.status();
   const std::string shown = transport::tls::to_string(key);
   const Result<std::optional<Entry>> met = look_up_in(*text, path, server, shown);
@@ -175,7 +146,7 @@ Result<Acquaintance> look_up_server(const std::string& path, const std::string& 
                                     const transport::tls::Fingerprint& key) {
   const Result<UniqueFd> file = open_locked(path);
   if (!file.ok()) return file.status();
-  const Result<std::string> text = read_all(file->get(), path);
+  const Result<std::string> text = read_servers(file->get(), path);
   if (!text.ok()) return text.status();
   const Result<std::optional<Entry>> met =
       look_up_in(*text, path, server, transport::tls::to_string(key));
@@ -201,7 +172,7 @@ Result<std::optional<PinnedKey>> pinned_key(const std::string& path, const std::
   if (!file.valid()) return Status::from_errno(errno, path);
   struct stat about = {};
   GPURUN_RETURN_IF_ERROR(check_file(file.get(), path, &about));
-  const Result<std::string> text = read_all(file.get(), path);
+  const Result<std::string> text = read_servers(file.get(), path);
   if (!text.ok()) return text.status();
   const std::optional<Entry> entry = find_entry(*text, server);
   if (!entry || !entry->pinned) return std::optional<PinnedKey>();

@@ -13,11 +13,10 @@
 // A link belongs to one thread at a time, as NVIDIA's does.
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <new>
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "client/nvjitlink/abi.h"
 #include "client/nvjitlink/ptx_inputs.h"
@@ -28,6 +27,7 @@
 namespace gpurun::nvjitlink {
 namespace {
 
+constexpr std::size_t kFileBytesMax = std::size_t{1} << 31;  // Of a file that is linked.
 // The emulated device's own (docs/man/gpurun-emulated.7.md), unless an option gives another.
 constexpr std::uint32_t kUsualArchitecture = 121;
 
@@ -219,12 +219,11 @@ int nvJitLinkAddFile(void* handle, int type, const char* path) {
   const void* caller = GPURUN_CALLER;
   return answer([&] {
     if (handle == nullptr || path == nullptr) return static_cast<int>(kNullInput);
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return static_cast<int>(kInvalidInput);
-    std::string content{std::istreambuf_iterator<char>(file), {}};
+    const auto content = gpurun::read_text_file(path, kFileBytesMax);
+    if (!content.ok()) return static_cast<int>(kInvalidInput);
     // A text in memory ends with a NUL.
-    const std::size_t bytes = content.size() + (type == kPtx ? 1 : 0);
-    return add(link_of(handle), type, content.c_str(), bytes, path, caller);
+    const std::size_t bytes = content->size() + (type == kPtx ? 1 : 0);
+    return add(link_of(handle), type, content->c_str(), bytes, path, caller);
   });
 }
 

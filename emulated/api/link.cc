@@ -1,8 +1,6 @@
 // The linker: PTX texts and fat binaries in, one image out that the module calls accept.
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "driver_abi/host_object.h"
 #include "driver_abi/linked_image.h"
@@ -207,12 +205,11 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* p
   GPURUN_TRY(find_link(handle, &link));
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GPURUN_TRY(JitOptions::check_input(count, options, values));
-  std::error_code error;
-  std::ifstream file(path, std::ios::binary);
-  if (!file || !std::filesystem::is_regular_file(path, error)) return CUDA_ERROR_FILE_NOT_FOUND;
-  const std::string content{std::istreambuf_iterator<char>(file), {}};
-  if (content.empty()) return CUDA_ERROR_INVALID_IMAGE;
-  return add(*link, type, content.data(), content.size(), path);
+  const Result<std::string> content =
+      read_text_file(path, CodeImage::kFileBytesMax, Code::kTooLarge);
+  if (!content.ok() && content.status().code() != Code::kTooLarge) return CUDA_ERROR_FILE_NOT_FOUND;
+  if (!content.ok() || content->empty()) return CUDA_ERROR_INVALID_IMAGE;
+  return add(*link, type, content->data(), content->size(), path);
 }
 
 CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* bytes) {

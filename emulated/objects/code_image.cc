@@ -1,9 +1,7 @@
 // Search of the PTX in an image: which entries of which containers make up the module.
 #include "emulated/objects/code_image.h"
 
-#include <fstream>
-#include <iterator>
-
+#include "base/file_io.h"
 #include "base/log.h"
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/image_length.h"
@@ -19,7 +17,6 @@ using driver_abi::FatbinEntry;
 using driver_abi::FatbinKind;
 
 // Bound of the size of a file to load.
-constexpr std::streamoff kFileBytesMax = std::streamoff{1} << 31;
 
 std::string text_of(const Bytes& bytes) {
   std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -123,19 +120,14 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_tile_ir(ByteView bytes)
 
 Result<std::shared_ptr<const CodeImage>> CodeImage::read_file(const char* path) {
   if (path == nullptr) return Status::cuda(CUDA_ERROR_INVALID_VALUE, "no file name");
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return Status::cuda(CUDA_ERROR_FILE_NOT_FOUND, std::string("cannot open ") + path);
-  const std::streamoff bytes = file.tellg();
-  if (bytes <= 0 || bytes > kFileBytesMax) {
+  const Result<std::string> content = read_text_file(path, kFileBytesMax);
+  if (!content.ok() && content.status().code() != Code::kInvalidArgument) {
+    return Status::cuda(CUDA_ERROR_FILE_NOT_FOUND, content.status().message());
+  }
+  if (!content.ok() || content->empty()) {
     return Status::cuda(CUDA_ERROR_INVALID_IMAGE, std::string("no code image: ") + path);
   }
-  std::vector<char> content(static_cast<std::size_t>(bytes));
-  file.seekg(0);
-  file.read(content.data(), bytes);
-  if (!file) return Status::cuda(CUDA_ERROR_INVALID_IMAGE, std::string("cannot read ") + path);
-  const ByteView view(reinterpret_cast<const std::byte*>(content.data()),
-                      static_cast<std::size_t>(bytes));
-  return read_bytes(view);
+  return read_bytes(byte_view(content->data(), content->size()));
 }
 
 Result<std::vector<std::string>> CodeImage::texts() const {

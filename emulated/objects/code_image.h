@@ -3,6 +3,7 @@
 // stored as the PTX that it is translated to.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ namespace gpurun::emulated {
 // Immutable after read(). Any thread.
 class CodeImage {
  public:
+  // Of a file with an image. A larger one is refused.
+  static constexpr std::size_t kFileBytesMax = std::size_t{1} << 31;
+
   // Reads the image at `image` in this process (driver_abi/image_length.h). Borrows nothing of it.
   // kCuda: INVALID_VALUE, INVALID_IMAGE. An image without usable PTX is not a failure here, but
   // texts() fails.

@@ -8,14 +8,18 @@
 #include <cctype>
 #include <cstddef>
 
+#include "base/file_io.h"
+
 namespace gpurun::protocol {
 namespace {
 
 constexpr std::string_view kTokenPrefix = "gpurun1_";
 // Fewer characters behind the prefix are not part of a secret: an id has 12.
 constexpr std::size_t kTokenBytesMin = 12;
-// The shortest secret that a server accepts.
+// The bounds of a secret that a server accepts. A longer file is a mistake.
 constexpr std::size_t kSecretBytesMin = 16;
+constexpr std::size_t kSecretBytesMax = 4096;
+constexpr std::size_t kLineEndBytesMax = 2;
 
 bool is_token_character(char character) {
   return character == '_' || std::isalnum(static_cast<unsigned char>(character)) != 0;
@@ -65,6 +69,22 @@ bool lies_in_a_folder(std::string_view name) {
 }
 
 }  // namespace
+
+Result<Bytes> read_secret_bytes(int fd, const std::string& name) {
+  Result<Bytes> secret = read_bytes(fd, kSecretBytesMax + kLineEndBytesMax, name, Code::kTooLarge);
+  const bool too_large = secret.status().code() == Code::kTooLarge;
+  if (!secret.ok() && !too_large) return secret;
+  while (!too_large && !secret->empty() &&
+         (secret->back() == std::byte{'\n'} || secret->back() == std::byte{'\r'})) {
+    secret->pop_back();
+  }
+  if (too_large || secret->size() < kSecretBytesMin || secret->size() > kSecretBytesMax) {
+    return Status(Code::kInvalidArgument, name + ": a secret has " +
+                                              std::to_string(kSecretBytesMin) + " to " +
+                                              std::to_string(kSecretBytesMax) + " bytes");
+  }
+  return secret;
+}
 
 bool may_be_secret(std::string_view name) {
   std::size_t bytes = 0;

@@ -1,4 +1,5 @@
-// Secret text: text that may hold a secret, and what may be shown of it.
+// Secret text: a server's secret in a file, text that may hold a secret, and what may be shown of
+// it.
 //
 // Options and variables take the name of a file with a token or a secret. Users give the token or
 // the secret itself there, or as another argument. A message must not print it. Any thread.
@@ -7,7 +8,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/bytes.h"
+#include "base/result.h"
+
 namespace gpurun::protocol {
+
+// Reads a server's secret from `fd` to its end, without the line ends behind it. The caller has
+// checked that no other user may read it. kInvalidArgument: it has not 16 to 4096 bytes. `name`
+// names the file in messages.
+Result<Bytes> read_secret_bytes(int fd, const std::string& name);
 
 // True when `name`, given in place of a file's name, may be the token or secret itself. It then
 // holds a user's token, or has the length of a secret and does not look like a path. Checks the

@@ -1,7 +1,6 @@
 // Token file on the disk: checked before it is trusted, and replaced as a whole.
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "base/deadline.h"
+#include "base/file_io.h"
 #include "base/lock_file.h"
 #include "base/unique_fd.h"
 #include "base/user_folders.h"
@@ -26,12 +26,6 @@ constexpr int kAskAgainMilliseconds = 5;
 FileStamp stamp_of(const struct stat& about) {
   return {about.st_dev, about.st_ino, static_cast<std::uint64_t>(about.st_size),
           std::int64_t{about.st_ctim.tv_sec} * 1'000'000'000 + about.st_ctim.tv_nsec};
-}
-
-std::string parent_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 // True when `owner` may decide which users come in. Root's tool keeps the file of another user's
@@ -71,59 +65,18 @@ Result<std::vector<TokenEntry>> read_from(int folder, const char* name, const st
   if ((about.st_mode & 077) != 0) {
     return Status(Code::kRefused, path + ": others may read it; chmod 600 " + path);
   }
-  std::string text(kTokenFileBytesMax + 1, '\0');
-  std::size_t bytes = 0;
-  while (bytes < text.size()) {
-    const ssize_t got = read(file.get(), text.data() + bytes, text.size() - bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno(errno, path);
-    if (got == 0) break;
-    bytes += static_cast<std::size_t>(got);
-  }
-  if (bytes > kTokenFileBytesMax) {
-    return Status(Code::kInvalidArgument, path + ": has more than 4 MiB");
-  }
-  text.resize(bytes);
-  Result<std::vector<TokenEntry>> entries = parse_token_file(text);
+  const Result<std::string> text = read_text(file.get(), kTokenFileBytesMax, path);
+  if (!text.ok()) return text.status();
+  Result<std::vector<TokenEntry>> entries = parse_token_file(*text);
   if (!entries.ok()) {
     return Status(entries.status().code(), path + ": " + entries.status().message());
   }
   return entries;
 }
 
-Status make_folders(const std::string& path) {
-  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string folder = path.substr(0, end);
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-      // A folder above may exist although this process may not make it.
-      const int failure = errno;
-      if (access(folder.c_str(), F_OK) != 0) return Status::from_errno(failure, folder);
-    }
-    if (end == std::string::npos) return {};
-  }
-}
-
-Status write_to(int folder, const std::string& name, const std::string& path,
-                const std::string& text) {
-  const std::string draft = "." + name + ".new";
-  unlinkat(folder, draft.c_str(), 0);  // Of a process that died. We hold the lock.
-  const UniqueFd file(openat(folder, draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.valid()) return Status::from_errno(errno, path);
-  struct stat about = {};
-  // A file that root writes in another user's folder is for that user's daemon.
-  const bool owned = geteuid() != 0 || (fstat(folder, &about) == 0 &&
-                                        fchown(file.get(), about.st_uid, about.st_gid) == 0);
-  const bool whole =
-      owned && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-      fchmod(file.get(), 0600) == 0 && fsync(file.get()) == 0;
-  if (whole && renameat(folder, draft.c_str(), folder, name.c_str()) == 0) {
-    fsync(folder);  // A revoked token stays revoked when the power fails.
-    return {};
-  }
-  const Status failure = Status::from_errno(errno, path);
-  unlinkat(folder, draft.c_str(), 0);
-  return failure;
-}
+// A file that root writes in another user's folder is for that user's daemon. A revoked token stays
+// revoked when the power fails.
+constexpr ReplaceOptions kReplaced = {0600, Durability::kContentAndName, true};
 
 }  // namespace
 
@@ -134,7 +87,7 @@ FileStamp token_file_stamp(const std::string& path) {
 
 // Needs only one descriptor, which a server keeps in reserve.
 Result<std::vector<TokenEntry>> read_token_file(const std::string& path, TokenFileUse use) {
-  const std::string parent = parent_of(path);
+  const std::string parent = folder_of(path);
   struct stat around = {};
   if (stat(parent.c_str(), &around) != 0) {
     if (errno == ENOENT) return std::vector<TokenEntry>();
@@ -151,7 +104,7 @@ Status update_token_file(const std::string& path,
   if (path.empty() || path[0] != '/' || slash + 1 == path.size()) {
     return Status(Code::kInvalidArgument, "'" + path + "' is no absolute path of a file");
   }
-  const std::string parent = parent_of(path);
+  const std::string parent = folder_of(path);
   const std::string name = path.substr(slash + 1);
   GPURUN_RETURN_IF_ERROR(make_folders(parent));
   const UniqueFd folder(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -168,12 +121,13 @@ Status update_token_file(const std::string& path,
   if (entries->size() > kTokensMax) {
     return Status(Code::kTooLarge, path + ": there may be 4096 tokens");
   }
-  return write_to(folder.get(), name, path, format_token_file(*entries));
+  const std::string text = format_token_file(*entries);
+  return replace_file_in(folder.get(), name, path, byte_view(text.data(), text.size()), kReplaced);
 }
 
 Result<UniqueFd> note_token_file_in_use(const std::string& path) {
   const std::string note = path + kInUseSuffix;
-  GPURUN_RETURN_IF_ERROR(make_folders(path.substr(0, path.rfind('/'))));
+  GPURUN_RETURN_IF_ERROR(make_folders(folder_of(path)));
   UniqueFd file(open(note.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   // Shared: several gpurund of one user may read one file. gpuctl holds the lock only for a moment.
   const Deadline deadline = Deadline::in(kInUseDeadline);

@@ -18,35 +18,8 @@
 namespace gpurun::server {
 namespace {
 
-// A longer file is a mistake, not a secret.
-constexpr std::size_t kSecretBytesMax = 4096;
-constexpr std::size_t kSecretBytesMin = 16;
 // The bound in bytes of an audit log without a setting. One older file is kept.
 constexpr std::uint64_t kOwnAuditBytesMax = std::uint64_t{64} << 20;
-
-Result<Bytes> read_secret_from(int fd, const std::string& name) {
-  Bytes secret(kSecretBytesMax + 1);
-  std::size_t bytes = 0;
-  while (bytes < secret.size()) {
-    const ssize_t got = read(fd, secret.data() + bytes, secret.size() - bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno(errno, name);
-    if (got == 0) break;
-    bytes += static_cast<std::size_t>(got);
-  }
-  // Ignore an editor's line end.
-  while (bytes > 0 &&
-         (secret[bytes - 1] == std::byte{'\n'} || secret[bytes - 1] == std::byte{'\r'})) {
-    --bytes;
-  }
-  secret.resize(bytes);
-  if (bytes < kSecretBytesMin || bytes > kSecretBytesMax) {
-    return Status(Code::kInvalidArgument, name + ": a secret has " +
-                                              std::to_string(kSecretBytesMin) + " to " +
-                                              std::to_string(kSecretBytesMax) + " bytes");
-  }
-  return secret;
-}
 
 // Empty: this server has no users with tokens.
 std::string token_file_of(const Config& config) {
@@ -59,7 +32,7 @@ std::string token_file_of(const Config& config) {
 Result<Bytes> read_secret(const Config& config) {
   if (config.secret_fd >= 0) {
     const UniqueFd fd(config.secret_fd);
-    return read_secret_from(fd.get(), "--secret-fd");
+    return protocol::read_secret_bytes(fd.get(), "--secret-fd");
   }
   if (config.secret_file.empty()) return Bytes();
   const UniqueFd fd(open(config.secret_file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
@@ -86,7 +59,7 @@ Result<Bytes> read_secret(const Config& config) {
   if ((about.st_mode & 077) != 0) {
     return Status(Code::kRefused, config.secret_file + ": others may read it; make it mode 0600");
   }
-  return read_secret_from(fd.get(), config.secret_file);
+  return protocol::read_secret_bytes(fd.get(), config.secret_file);
 }
 
 Result<std::unique_ptr<RunSecret>> make_run_secret(const transport::Listener& listener) {

@@ -9,11 +9,11 @@
 #include <string>
 #include <utility>
 
+#include "base/file_io.h"
 #include "base/planted_flaw.h"
 #include "base/standard_descriptors.h"
 #include "base/thread_stacks.h"
 #include "base/unique_fd.h"
-#include "base/write_whole.h"
 #include "protocol/auth/secret_text.h"
 #include "protocol/control/local_address.h"
 #include "protocol/limits.h"

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "base/descriptor_message.h"
+#include "base/file_io.h"
 #include "server/images/image_folder.h"
 
 namespace gpurun::server {
@@ -185,15 +186,10 @@ class KeptImages final : public ImageKeeper {
 
   void add(const Sha256Digest& digest, ByteView bundle) override {
     const UniqueFd copy(memfd_create("gpurun-image", MFD_CLOEXEC));
-    ByteView rest = bundle;
-    while (copy.valid() && !rest.empty()) {
-      const ssize_t done = write(copy.get(), rest.data(), rest.size());
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) break;
-      rest = rest.subspan(static_cast<std::size_t>(done));
-    }
-    if (!copy.valid() || !rest.empty()) {
-      spdlog::warn("{}", Status::from_errno(errno, "an image is not kept").message());
+    const Status copied = copy.valid() ? write_whole(copy.get(), bundle, "an image is not kept")
+                                       : Status::from_errno(errno, "an image is not kept");
+    if (!copied.ok()) {
+      spdlog::warn("{}", copied.message());
       return;
     }
     const std::lock_guard lock(mutex_);

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/file_io.h"
 #include "base/unique_fd.h"
 #include "protocol/auth/secret_text.h"
 #include "tools/gpuctl/complain.h"
@@ -43,12 +44,8 @@ void heading(std::string* report, const char* title) {
 }
 
 std::string read_file(const char* path) {
-  const UniqueFd fd(open(path, O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return std::string(path) + ": " + std::strerror(errno) + "\n";
-  std::string text(kPieceBytesMax, '\0');
-  const ssize_t got = read(fd.get(), text.data(), text.size());
-  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  return text;
+  const Result<std::string> text = read_text_file(path, kPieceBytesMax);
+  return text.ok() ? *text : text.status().message() + "\n";
 }
 
 // What a command prints on either output until the deadline: the last kPieceBytesMax bytes.
@@ -237,19 +234,22 @@ int write_report(const std::string& path, const ServerChoice& choice) {
   add_environment(&report);
   add_limits(&report);
   add_log(&report);
-  std::FILE* file = path == "-" ? stdout : std::fopen(path.c_str(), "wxe");
-  if (file == nullptr) {
-    complain(path + ": " + std::strerror(errno));
+  UniqueFd file;
+  if (path != "-") {
+    file.reset(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!file.valid()) {
+      complain(path + ": " + std::strerror(errno));
+      return kExitOwnFailure;
+    }
+  }
+  const Status written =
+      write_whole(file.valid() ? file.get() : STDOUT_FILENO, report, "writing " + path);
+  if (!written.ok()) {
+    complain(written.message());
     return kExitOwnFailure;
   }
-  const bool whole = std::fwrite(report.data(), 1, report.size(), file) == report.size();
-  const bool closed = (path == "-" ? std::fflush(file) : std::fclose(file)) == 0;
-  if (whole && closed) {
-    if (path != "-") std::printf("%s\n", path.c_str());
-    return 0;
-  }
-  complain("writing " + path + ": " + std::strerror(errno));
-  return kExitOwnFailure;
+  if (path != "-") std::printf("%s\n", path.c_str());
+  return 0;
 }
 
 }  // namespace gpurun::tools

@@ -15,9 +15,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/file_io.h"
 #include "base/printable.h"
 #include "base/unique_fd.h"
-#include "base/write_whole.h"
 #include "tools/gpuctl/complain.h"
 #include "tools/gpurun/options.h"
 #include "transport/tls/certificate.h"

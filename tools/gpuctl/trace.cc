@@ -12,6 +12,7 @@
 #include <set>
 #include <system_error>
 
+#include "base/file_io.h"
 #include "base/unique_fd.h"
 #include "tools/gpuctl/complain.h"
 #include "tools/gpurun/options.h"
@@ -42,16 +43,10 @@ Result<Bytes> read_file(const std::string& path, bool found) {
   if (static_cast<std::uint64_t>(facts.st_size) > kFileBytesMax) {
     return about(path, "too large for a trace", Code::kProtocol);
   }
-  Bytes bytes(static_cast<std::size_t>(facts.st_size));
-  std::size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t got = read(file.get(), bytes.data() + have, bytes.size() - have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return about(path, std::strerror(errno), Code::kUnavailable);
-    if (got == 0) break;
-    have += static_cast<std::size_t>(got);
+  const Result<Bytes> bytes = read_bytes(file.get(), kFileBytesMax, path, Code::kProtocol);
+  if (!bytes.ok() && bytes.status().code() != Code::kProtocol) {
+    return Status(Code::kUnavailable, bytes.status().message());
   }
-  bytes.resize(have);
   return bytes;
 }
 

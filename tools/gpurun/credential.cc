@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/file_io.h"
 #include "base/unique_fd.h"
 #include "base/user_folders.h"
 #include "protocol/auth/secret_text.h"
@@ -63,17 +64,9 @@ Result<protocol::Token> read_token(const std::string& path) {
   if ((about.st_mode & 077) != 0) {
     return Status(Code::kRefused, path + ": others may read this token; chmod 600 " + path);
   }
-  std::string text(kTokenFileBytesMax, '\0');
-  std::size_t bytes = 0;
-  while (bytes < text.size()) {
-    const ssize_t got = read(fd.get(), text.data() + bytes, text.size() - bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno(errno, path);
-    if (got == 0) break;
-    bytes += static_cast<std::size_t>(got);
-  }
-  text.resize(bytes);
-  Result<protocol::Token> token = protocol::parse_token(text);
+  const Result<std::string> text = read_text(fd.get(), kTokenFileBytesMax, path);
+  if (!text.ok()) return text.status();
+  Result<protocol::Token> token = protocol::parse_token(*text);
   if (!token.ok()) return Status(token.status().code(), path + ": " + token.status().message());
   return token;
 }

@@ -2,9 +2,9 @@
 #include "tools/gpurun/default_servers.h"
 
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 
+#include "base/file_io.h"
 #include "tools/gpurun/bitfusion_servers.h"
 #include "tools/gpurun/credential.h"
 #include "tools/gpurun/private_file.h"
@@ -66,9 +66,9 @@ Result<DefaultServers> default_servers(const std::string& system_file) {
 Status make_default(const std::string& path, const Address& server) {
   const Result<ServerList> kept = read_if_there(path);
   if (!kept.ok()) return kept.status();
-  std::ifstream file(path);
-  std::stringstream content;
-  content << file.rdbuf();
+  // read_if_there() has read it. A file that is missing has no lines.
+  const Result<std::string> text_now = read_text_file(path, kServersFileBytesMax);
+  std::istringstream content(text_now.ok() ? *text_now : std::string());
   std::string text = server.to_string() + "\n";
   if (is_bitfusion_servers(content.str())) {
     for (const Address& other : kept->servers) {

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "base/command_suggestion.h"
+#include "base/file_io.h"
 #include "client/control/known_servers.h"
 #include "protocol/auth/secret_text.h"
 #include "tools/gpurun/credential.h"
@@ -153,24 +154,10 @@ Status confirm_key(Login* login) {
   return Status(Code::kRefused, "the key was not confirmed; nothing is stored");
 }
 
-Result<std::string> read_input() {
-  std::string text(kInputBytesMax, '\0');
-  std::size_t bytes = 0;
-  while (bytes < text.size()) {
-    const ssize_t got = read(STDIN_FILENO, text.data() + bytes, text.size() - bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno(errno, "stdin");
-    if (got == 0) break;
-    bytes += static_cast<std::size_t>(got);
-  }
-  text.resize(bytes);
-  return text;
-}
-
 Status take_token(Login* login) {
   const bool asked = isatty(STDIN_FILENO) != 0;
-  const Result<std::string> text =
-      asked ? read_hidden_line("Token for " + login->server + ": ") : read_input();
+  const Result<std::string> text = asked ? read_hidden_line("Token for " + login->server + ": ")
+                                         : read_text(STDIN_FILENO, kInputBytesMax, "stdin");
   if (!text.ok()) return text.status();
   const Result<protocol::Token> token = protocol::parse_token(*text);
   login->credential.file = asked ? "the terminal" : "stdin";

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/planted_flaw.h"
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
-#include "base/write_whole.h"
 #include "client/attach/transports.h"
 #include "driver_abi/semantics/visible_devices.h"
 #include "protocol/auth/secret_text.h"

@@ -11,14 +11,12 @@
 
 #include "base/unique_fd.h"
 #include "protocol/auth/run_secret.h"
+#include "protocol/auth/secret_text.h"
 #include "protocol/limits.h"
 #include "transport/tcp/address.h"
 
 namespace gpurun::tools {
 namespace {
-
-constexpr std::size_t kSecretBytesMin = 16;
-constexpr std::size_t kSecretBytesMax = 4096;
 
 Result<Bytes> read_open_file(int fd, const struct stat& about, const std::string& path) {
   if (S_ISDIR(about.st_mode)) {
@@ -27,24 +25,7 @@ Result<Bytes> read_open_file(int fd, const struct stat& about, const std::string
   if ((about.st_mode & 077) != 0) {
     return Status(Code::kRefused, path + ": others may read this secret; chmod 600 " + path);
   }
-  Bytes secret(kSecretBytesMax + 2);
-  std::size_t bytes = 0;
-  while (bytes < secret.size()) {
-    const ssize_t got = read(fd, secret.data() + bytes, secret.size() - bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno(errno, path);
-    if (got == 0) break;
-    bytes += static_cast<std::size_t>(got);
-  }
-  while (bytes > 0 &&
-         (secret[bytes - 1] == std::byte{'\n'} || secret[bytes - 1] == std::byte{'\r'})) {
-    --bytes;
-  }
-  if (bytes < kSecretBytesMin || bytes > kSecretBytesMax) {
-    return Status(Code::kInvalidArgument, path + ": a secret has 16 to 4096 bytes");
-  }
-  secret.resize(bytes);
-  return secret;
+  return protocol::read_secret_bytes(fd, path);
 }
 
 // Numbers, and the only name that every machine has for itself.

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/file_io.h"
 #include "base/unique_fd.h"
 #include "protocol/auth/secret_text.h"
 #include "protocol/limits.h"
@@ -19,7 +20,6 @@ namespace gpurun::tools {
 namespace {
 
 constexpr std::size_t kServersMax = 256;
-constexpr std::size_t kServersFileBytesMax = std::size_t{256} << 10;
 constexpr const char* kNone = "none";
 
 Status wrong(const std::string& message) { return Status(Code::kInvalidArgument, message); }
@@ -33,28 +33,19 @@ std::string trimmed(const std::string& line) {
 
 // Reads a file that the user may have named by mistake: a folder, a device, a picture.
 Result<std::string> read_text(const std::string& path) {
-  const auto failed = [&path] {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) {
     const Code code =
         errno == ENOENT || errno == ENOTDIR ? Code::kUnavailable : Code::kInvalidArgument;
-    return Status(code, "cannot read " + path + ": " + std::strerror(errno));
-  };
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.valid()) return failed();
-  std::string text(kServersFileBytesMax + 1, '\0');
-  std::size_t bytes = 0;
-  while (bytes < text.size()) {
-    const ssize_t got = read(fd.get(), text.data() + bytes, text.size() - bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return failed();
-    if (got == 0) break;
-    bytes += static_cast<std::size_t>(got);
+    return Status(code, Status::from_errno(errno, "cannot read " + path).message());
   }
-  if (bytes > kServersFileBytesMax) return wrong(path + " has more than 256 KiB");
-  text.resize(bytes);
+  Result<std::string> text = read_text(fd.get(), kServersFileBytesMax, path, Code::kTooLarge);
+  if (text.status().code() == Code::kTooLarge) return wrong(text.status().message());
+  if (!text.ok()) return wrong("cannot read " + text.status().message());
   const auto is_text = [](char byte) {
     return static_cast<unsigned char>(byte) >= 0x20 || byte == '\n' || byte == '\r' || byte == '\t';
   };
-  if (!std::all_of(text.begin(), text.end(), is_text)) return wrong(path + " is no text");
+  if (!std::all_of(text->begin(), text->end(), is_text)) return wrong(path + " is no text");
   return text;
 }
 

@@ -1,6 +1,7 @@
 // ServerList: the servers that an option, a variable or a file names.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +21,9 @@ struct Address {
 // Parses "HOST", "HOST:PORT", "[V6]", "[V6]:PORT". Refuses a bare IPv6 address, because its last
 // group could be meant as a port. Ports are 1 to 65535. The default is limits::kDefaultPort.
 Result<Address> parse_address(const std::string& text);
+
+// Of a file with servers.
+inline constexpr std::size_t kServersFileBytesMax = std::size_t{256} << 10;
 
 struct ServerList {
   std::vector<Address> servers;

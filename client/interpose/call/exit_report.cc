@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <string>
 #include <utility>
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "client/bulk/bulk.h"
@@ -23,16 +23,6 @@
 
 namespace gpurun::client::interpose {
 namespace {
-
-void write_all(int fd, const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = write(fd, text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // The reader is gone.
-    done += static_cast<std::size_t>(written);
-  }
-}
 
 // The counts so far are the program's. The question to the worker is ours, so it comes last.
 void add_worker(const Process& process, Statistics* statistics) {
@@ -64,12 +54,15 @@ void print_statistics(const Process& process) {
   add_worker(process, &statistics);
   const char* path = getenv("GPURUN_STATS_FILE");
   if (path == nullptr || *path == '\0') {
-    write_all(STDERR_FILENO, statistics_table(subject, statistics));
+    // The reader may be gone.
+    static_cast<void>(write_whole(STDERR_FILENO, statistics_table(subject, statistics), "stderr"));
     return;
   }
   // Several processes of a run append to one file: one line each, in one write.
   const UniqueFd file(open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
-  if (file.get() >= 0) write_all(file.get(), statistics_json(subject, statistics));
+  if (file.valid()) {
+    static_cast<void>(write_whole(file.get(), statistics_json(subject, statistics), path));
+  }
 }
 
 void trace(const Process& process) {

@@ -3,10 +3,8 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "driver_abi/cuda_abi.h"
@@ -22,14 +20,12 @@ int read_image_file(const char* path, Bytes* bytes) {
   if (about.st_size <= 0 || static_cast<std::uint64_t>(about.st_size) > limits::kImageBytesMax) {
     return CUDA_ERROR_INVALID_IMAGE;
   }
-  bytes->resize(static_cast<std::size_t>(about.st_size));
-  std::size_t done = 0;
-  while (done < bytes->size()) {
-    const ssize_t got = read(file.get(), bytes->data() + done, bytes->size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return CUDA_ERROR_INVALID_IMAGE;  // Truncated meanwhile, or unreadable.
-    done += static_cast<std::size_t>(got);
+  Result<Bytes> content = read_bytes(file.get(), limits::kImageBytesMax, path);
+  // Truncated meanwhile, or unreadable.
+  if (!content.ok() || content->size() < static_cast<std::size_t>(about.st_size)) {
+    return CUDA_ERROR_INVALID_IMAGE;
   }
+  *bytes = *std::move(content);
   return 0;
 }
 

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/file_io.h"
 #include "base/unique_fd.h"
 
 namespace gpurun::server {
@@ -141,21 +141,10 @@ Result<std::string> read_file(const std::string& path) {
   if (!S_ISREG(about.st_mode)) {
     return Status(Code::kInvalidArgument, path + ": the configuration must be a regular file");
   }
-  std::string text(kFileBytesMax + 1, '\0');
-  std::size_t bytes = 0;
-  while (bytes < text.size()) {
-    const ssize_t got = read(file.get(), text.data() + bytes, text.size() - bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno(errno, path);
-    if (got == 0) break;
-    bytes += static_cast<std::size_t>(got);
-  }
-  text.resize(bytes);
-  if (text.size() > kFileBytesMax) {
-    return Status(Code::kInvalidArgument, path + ": has more than 1 MiB");
-  }
+  Result<std::string> text = read_text(file.get(), kFileBytesMax, path);
+  if (!text.ok()) return text;
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  if (text->starts_with(kByteOrderMark)) text->erase(0, kByteOrderMark.size());
   return text;
 }
 

@@ -13,9 +13,9 @@
 #include <ctime>
 #include <utility>
 
+#include "base/file_io.h"
 #include "base/printable.h"
 #include "base/unique_fd.h"
-#include "base/write_whole.h"
 
 namespace gpurun::server {
 namespace {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/deadline.h"
-#include "base/write_whole.h"
+#include "base/file_io.h"
 #include "protocol/auth/run_secret.h"
 #include "server/daemon/users/runtime_folder.h"
 

@@ -3,7 +3,6 @@
 #include "server/daemon/users/server_identity.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,9 +10,9 @@
 #include <cerrno>
 
 #include "base/deadline.h"
+#include "base/file_io.h"
 #include "base/lock_file.h"
 #include "base/unique_fd.h"
-#include "base/write_whole.h"
 #include "protocol/auth/token_file.h"
 
 namespace gpurun::server {
@@ -40,18 +39,7 @@ Result<std::string> read_file(const std::string& path, bool is_secret) {
   if (is_secret && about.st_uid != geteuid() && about.st_uid != 0) {
     return Status(Code::kRefused, path + " is another user's");
   }
-  std::string text(kFileBytesMax + 1, '\0');
-  std::size_t bytes = 0;
-  while (bytes < text.size()) {
-    const ssize_t got = read(fd.get(), text.data() + bytes, text.size() - bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno(errno, path);
-    if (got == 0) break;
-    bytes += static_cast<std::size_t>(got);
-  }
-  if (bytes > kFileBytesMax) return Status(Code::kInvalidArgument, path + " has over 256 KiB");
-  text.resize(bytes);
-  return text;
+  return read_text(fd.get(), kFileBytesMax, path);
 }
 
 Result<std::shared_ptr<const tls::Identity>> read_identity(const std::string& certificate_path,
@@ -66,25 +54,8 @@ Result<std::shared_ptr<const tls::Identity>> read_identity(const std::string& ce
                 certificate_path + ", " + key_path + ": " + identity.status().message());
 }
 
-// Written under another name and renamed, so that no reader sees half of it.
-Status write_file(const std::string& path, const std::string& text, mode_t mode) {
-  const std::string draft = path + "." + std::to_string(getpid());
-  unlink(draft.c_str());
-  const UniqueFd fd(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-  if (!fd.valid()) return Status::from_errno(errno, path);
-  Status written = write_whole(fd.get(), text, path);
-  if (written.ok() && (fsync(fd.get()) != 0 || rename(draft.c_str(), path.c_str()) != 0)) {
-    written = Status::from_errno(errno, path);
-  }
-  if (!written.ok()) unlink(draft.c_str());
-  return written;
-}
-
 Result<UniqueFd> lock_folder(const std::string& folder) {
-  for (std::size_t at = folder.find('/', 1); at != std::string::npos;
-       at = folder.find('/', at + 1)) {
-    mkdir(folder.substr(0, at).c_str(), 0755);
-  }
+  static_cast<void>(make_folders(folder_of(folder), 0755));  // open() reports what is missing.
   mkdir(folder.c_str(), 0700);
   const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   struct stat about = {};
@@ -126,8 +97,9 @@ Result<std::shared_ptr<const tls::Identity>> open_identity(const IdentityFiles& 
   if (!key.ok()) return key.status();
   const Result<std::string> certificate = (*identity)->certificate_pem();
   if (!certificate.ok()) return certificate.status();
-  GPURUN_RETURN_IF_ERROR(write_file(key_path, *key, 0600));
-  GPURUN_RETURN_IF_ERROR(write_file(certificate_path, *certificate, 0644));
+  GPURUN_RETURN_IF_ERROR(replace_file(key_path, *key, {0600, Durability::kContent}));
+  GPURUN_RETURN_IF_ERROR(
+      replace_file(certificate_path, *certificate, {0644, Durability::kContent}));
   *made = true;
   return identity;
 }
@@ -140,7 +112,8 @@ Status leave_fingerprint(const std::string& tokens, const tls::Identity* identit
   }
   const Result<UniqueFd> alone = lock_folder(tokens.substr(0, tokens.rfind('/')));
   if (!alone.ok()) return alone.status();
-  return write_file(path, tls::to_string(identity->fingerprint()) + "\n", 0644);
+  return replace_file(path, tls::to_string(identity->fingerprint()) + "\n",
+                      {0644, Durability::kContent});
 }
 
 }  // namespace gpurun::server
