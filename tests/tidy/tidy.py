@@ -47,7 +47,8 @@ INCLUDES = {
     "client/session": ["client/bulk", "client/progress", "client/stats", "client/log", "client/process", *BELOW],
     "client/attach": ["client/session", "client/process", *BELOW],
     "client/control": ["client/attach", *BELOW],
-    "client/interpose": [],
+    # The generated list of entry points needs all of them.
+    "client/interpose": ["client/interpose/driver", "client/interpose/entry", "client/interpose/memory", *FACTS],
     "client/interpose/call": [*CLIENT, *BELOW],
     "client/interpose/capture": ["client/interpose/call", *CLIENT, *BELOW],
     "client/interpose/memory": ["client/interpose/capture", "client/interpose/call", *CLIENT, *BELOW],
