@@ -1,7 +1,7 @@
 // Session::Impl: owns the parts of a session and connects them. Only session.cc includes it.
 //
-// The parts stand in the order in which they need each other: none uses one below it, except
-// through a callback given at the start. session.h describes what each one does.
+// The parts are declared in the order in which they need each other. A part uses only parts above
+// it, except through a callback that it got at the start. session.h describes what each one does.
 #pragma once
 
 #include <cstdint>
