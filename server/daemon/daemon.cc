@@ -23,8 +23,6 @@ constexpr std::size_t kEventsAtOnceMax = 16;
 // For links to send their clients the reason why the daemon ends.
 constexpr std::chrono::milliseconds kLastWordsDeadline{1000};
 constexpr const char* kStopped = "the server was stopped by its operator";
-// Deaths of one lease's workers that its client has not taken yet. Later ones are only logged.
-constexpr std::size_t kUntoldDeathsMax = 64;
 
 // Spare workers also use users, processes and descriptors.
 bool lacks_what_spares_hold(const Result<std::unique_ptr<Worker>>& worker) {
@@ -131,7 +129,7 @@ Status Daemon::serve_until_stopped() {
     }
     reap_workers();
     take_events();
-    tell_claims_dropped();
+    lease_links_.tell_claims_dropped();
     for (std::size_t i = 0; i < doors_.size(); ++i) {
       GPURUN_RETURN_IF_ERROR(look_at(doors_[i], waited[1 + 2 * i].revents != 0));
     }
@@ -150,11 +148,6 @@ void Daemon::post(Event event) {
     events_.push_back(std::move(event));
   }
   wake();
-}
-
-void Daemon::tell_claims_dropped() {
-  const std::lock_guard lock(lease_links_mutex_);
-  claims_dropped_.notify_all();
 }
 
 void Daemon::take_events() {
@@ -251,10 +244,7 @@ void Daemon::start_worker(Arrival& arrival) {
   for (Running& running : workers_) {
     if (!running.prepared && running.session == id) running.sharing = sharing;
   }
-  const std::lock_guard lock(lease_links_mutex_);
-  WorkerCount& count = worker_counts_[arrival.lease];
-  ++count.all;
-  if (sharing) ++count.sharing;
+  lease_links_.session_started(arrival.lease, sharing);
 }
 
 // The client works without this connection when the worker cannot get it.
@@ -342,11 +332,7 @@ void Daemon::reap_workers() {
                             {"token", running.user.token},
                             {"session", hex_of(bytes_of(running.session))},
                             {"how", running.killed ? "with its lease" : failure}});
-    const std::lock_guard lock(lease_links_mutex_);
-    const auto count = worker_counts_.find(running.lease);
-    if (count == worker_counts_.end()) return true;
-    if (running.sharing) --count->second.sharing;
-    if (--count->second.all == 0) worker_counts_.erase(count);
+    lease_links_.session_ended(running.lease, running.sharing);
     return true;
   });
   if (gone > 0) spares_.expect(queue_.expected());  // GPUs may have become free.
@@ -356,17 +342,13 @@ void Daemon::reap_workers() {
 void Daemon::report_death(const Running& running, const std::string& how) {
   spdlog::log(options_.for_one_run ? spdlog::level::info : spdlog::level::warn,
               "a worker ended with {}; its user is {}", how, running.user.name);
-  const std::lock_guard lock(lease_links_mutex_);
-  const auto link = lease_links_.find(running.lease);
-  if (link == lease_links_.end() || link->second.deaths.size() == kUntoldDeathsMax) return;
-  link->second.deaths.push_back({running.session, how});
-  eventfd_write(link->second.wake.get(), 1);
+  lease_links_.report_death(running.lease, {running.session, how});
 }
 
 // Clients get the reason from their links before their workers end, so that they report no other.
 void Daemon::end_all(const std::string& why) {
   users_.close(why);
-  tell_claims_dropped();
+  lease_links_.tell_claims_dropped();
   end_token_watch();  // It may wait for a disk, or for the lock of the tokens' file.
   {
     for (const Door& door : doors_) door.admission->clear();

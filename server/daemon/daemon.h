@@ -28,6 +28,7 @@
 #include "protocol/control/control.h"
 #include "protocol/limits.h"
 #include "server/daemon/leases/lease_book.h"
+#include "server/daemon/leases/lease_links.h"
 #include "server/daemon/leases/lease_queue.h"
 #include "server/daemon/links/connection_closer.h"
 #include "server/daemon/links/handshake_admission.h"
@@ -140,21 +141,6 @@ class Daemon {
     bool prepared = false;  // For a session that has not come yet.
     bool sharing = false;   // Shares memory with its client.
   };
-  // Messages for a lease's client. run()'s thread stores them here and the link's own thread sends
-  // them, so that a client that does not read delays no other client.
-  struct Link {
-    int fd = -1;    // Of its connection.
-    UniqueFd wake;  // eventfd, readable when there is something in deaths.
-    std::vector<protocol::WorkerEnded> deaths;
-    // Released at its end.
-    UserAdmission* admission = nullptr;
-    protocol::ListedGpu about;  // The listing entry for each of its GPUs.
-    std::weak_ptr<Claim> claim;
-    std::shared_ptr<const std::atomic<bool>> returned;
-
-    void end() const;  // Call once or more.
-  };
-
   // A proved request of a control link, and its user.
   struct Asked {
     User user;
@@ -174,7 +160,6 @@ class Daemon {
   int milliseconds_to_look();
   bool accepts() const;
   void take_events();
-  void tell_claims_dropped();
   void prepare_worker(LeaseBegun begun);
   Result<std::unique_ptr<Worker>> worker_for(const std::vector<int>& devices);
   void end_workers_of(const protocol::Id& lease);
@@ -231,12 +216,10 @@ class Daemon {
   bool all_emulated(const std::vector<int>& devices) const;
   void tell_deaths(transport::Connection& connection, const protocol::Id& lease, const Asked& asked,
                    UserAdmission& admission, std::uint64_t sent);
-  void wait_until_free(const std::atomic<bool>& returned);
   protocol::Listing listing();
   void list_leases(protocol::Listing* listing);
   // How a request waits (daemon_wait.cc).
   struct LeaseWaitBudget;
-  void note_ended_links();
   bool own_suffice(const protocol::LeaseRequest& request, const User& user) const;
   Result<bool> wait_for(Room room, const transport::Connection& connection, const User& user,
                         const UserAdmission* admission, LeaseWaitBudget& budget);
@@ -272,19 +255,10 @@ class Daemon {
   UserBook users_;
   LeaseQueue queue_;
   LeaseBook book_;
-  ExchangeBook exchange_;                   // run()'s thread.
-  std::vector<Running> workers_;            // run()'s thread.
-  SpareWorkers spares_;                     // run()'s thread.
-  std::mutex lease_links_mutex_;            // Taken before the locks of users_ and queue_, and
-                                            // otherwise a leaf lock.
-  std::condition_variable claims_dropped_;  // run()'s thread may have dropped claims.
-  std::map<protocol::Id, Link> lease_links_;
-  struct WorkerCount {
-    std::uint32_t all = 0;
-    std::uint32_t sharing = 0;  // Share memory with their client.
-  };
-  std::map<protocol::Id, WorkerCount> worker_counts_;  // By lease. Under lease_links_mutex_.
-
+  LeaseLinks lease_links_{stopping_};
+  ExchangeBook exchange_;         // run()'s thread.
+  std::vector<Running> workers_;  // run()'s thread.
+  SpareWorkers spares_;           // run()'s thread.
   std::atomic<bool> stopping_{false};
   std::atomic<bool> reload_wanted_{false};
   std::atomic<std::size_t> spare_count_{0};  // Of spares_, for listings.

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -25,8 +24,6 @@ using protocol::Sender;
 
 // Bytes of a client's name for its machine, and of its program's name.
 constexpr std::size_t kAskerBytesMax = 64;
-// For the workers of a lease to end after they were killed.
-constexpr std::chrono::seconds kFreeDeadline{10};
 
 // A refusal is a courtesy: its loss changes nothing.
 void refuse(transport::Connection& connection, const std::string& reason, Deadline deadline,
@@ -221,16 +218,8 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                               all_emulated((*claim)->devices()),
                               options_.local != nullptr ? options_.local->address() : "",
                               reached_at(connection)};
-  {
-    const std::lock_guard lock(lease_links_mutex_);
-    lease_links_.emplace(*id, Link{connection.fd(),
-                                   UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-                                   {},
-                                   admission->get(),
-                                   about_holder(connection, request),
-                                   *claim,
-                                   returned});
-  }
+  lease_links_.add(*id, {connection.fd(), admission->get(), about_holder(connection, request),
+                         *claim, returned});
   LeaseBegun begun{*id, *claim, user};
   const WipedKey lease_key = protocol::lease_key(key, *id);
   book_.add({*id, *ticket, *challenge, protocol::ticket_key(lease_key, *ticket), *std::move(claim),
@@ -244,13 +233,11 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
                           {"lease", lease},
                           {"gpus", gpus}});
   if (say(grant).ok()) tell_deaths(connection, *id, asked, **admission, sent);
-  {
-    const std::lock_guard lock(lease_links_mutex_);
-    lease_links_.extract(*id).mapped().end();
-  }
+  lease_links_.end(*id);
   closer_.close(book_.remove(*id));
   post(LeaseEnded{*id});
-  wait_until_free(*returned);
+  // Keeps the link open until then, so that a client that waits for its end finds the GPUs free.
+  lease_links_.wait_until_free(*returned);
   spdlog::info("{}: lease of {} ended", peer, user.described());
   audit("lease.ended", {{"user", user.name},
                         {"token", user.token},
@@ -269,11 +256,7 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
     return protocol::send_control(connection, words, asked.key, Sender::kServer, sent++,
                                   handshake());
   };
-  int wake = -1;
-  {
-    const std::lock_guard lock(lease_links_mutex_);
-    wake = lease_links_.find(lease)->second.wake.get();
-  }
+  const int wake = lease_links_.wake_fd(lease);
   if (wake < 0) spdlog::warn("a client gets no notice of workers that end: no descriptor is free");
   // After a frame that has not gone out whole, no other may follow.
   for (bool heard = true;;) {
@@ -287,14 +270,8 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
       break;
     }
     if (all[1].revents == 0) continue;
-    std::vector<protocol::WorkerEnded> deaths;
-    {
-      const std::lock_guard lock(lease_links_mutex_);
-      deaths.swap(lease_links_.find(lease)->second.deaths);
-      eventfd_t count = 0;
-      eventfd_read(wake, &count);
-    }
-    for (const protocol::WorkerEnded& death : deaths) heard = heard && say(death).ok();
+    for (const protocol::WorkerEnded& death : lease_links_.take_deaths(lease))
+      heard = heard && say(death).ok();
   }
 }
 
@@ -315,12 +292,6 @@ bool Daemon::all_emulated(const std::vector<int>& devices) const {
     const auto index = static_cast<std::size_t>(device);
     return index < options_.device_facts.size() && options_.device_facts[index].emulated;
   });
-}
-
-// Keeps the link open until then, so that a client that waits for its end finds the GPUs free.
-void Daemon::wait_until_free(const std::atomic<bool>& returned) {
-  std::unique_lock lock(lease_links_mutex_);
-  claims_dropped_.wait_for(lock, kFreeDeadline, [&] { return returned || stopping_; });
 }
 
 }  // namespace gpurun::server

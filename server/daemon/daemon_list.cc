@@ -28,24 +28,14 @@ protocol::Listing Daemon::listing() {
 void Daemon::list_leases(protocol::Listing* listing) {
   const std::vector<HeldLease> held = book_.held();
   listing->leases = static_cast<std::uint32_t>(held.size());
-  const std::lock_guard lock(lease_links_mutex_);
-  for (const auto& [lease, workers] : worker_counts_) listing->workers += workers.all;
+  std::vector<protocol::ListedGpu> entries;
+  listing->workers = lease_links_.list(held, &entries);
   std::uint32_t number = 0;
   for (const HeldLease& lease : held) {
-    protocol::ListedGpu about;
-    // A lease that is ending has no link any more.
-    if (const auto link = lease_links_.find(lease.id); link != lease_links_.end()) {
-      about = link->second.about;
-    } else {
-      about.holder = lease.holder;
-    }
+    protocol::ListedGpu& about = entries[number];
     about.user = lease.user;
     about.held_seconds = static_cast<std::uint64_t>(lease.held.count());
     about.lease = ++number;
-    if (const auto workers = worker_counts_.find(lease.id); workers != worker_counts_.end()) {
-      about.workers = workers->second.all;
-      about.sharing = workers->second.sharing;
-    }
     for (const int device : lease.devices) {
       protocol::ListedGpu& gpu = listing->gpus[static_cast<std::size_t>(device)];
       about.name = gpu.name;

@@ -39,23 +39,6 @@ std::string queue_name(const User& user) { return user.is_operator() ? std::stri
 
 }  // namespace
 
-void Daemon::Link::end() const {
-  admission->leave(returned);
-  if (const std::shared_ptr<Claim> held = claim.lock(); held != nullptr) held->end();
-}
-
-// A client that has hung up holds nothing any more, even before its link's thread has noticed.
-void Daemon::note_ended_links() {
-  const std::lock_guard lock(lease_links_mutex_);
-  std::vector<pollfd> ends;
-  for (const auto& [lease, link] : lease_links_) ends.push_back({link.fd, POLLIN | POLLRDHUP, 0});
-  if (poll(ends.data(), ends.size(), 0) <= 0) return;
-  std::size_t place = 0;
-  for (const auto& [lease, link] : lease_links_) {
-    if (ends[place++].revents != 0) link.end();
-  }
-}
-
 // Waits for a change. False: there is nothing more to wait for. True: try the request again. The
 // first call returns true at once, because changes are watched only from then on.
 Result<bool> Daemon::wait_for(Room room, const transport::Connection& connection, const User& user,
@@ -85,7 +68,7 @@ Result<std::unique_ptr<UserAdmission>> Daemon::enter(const transport::Connection
                                                      const protocol::LeaseRequest& request,
                                                      const User& user, LeaseWaitBudget& budget) {
   while (true) {
-    note_ended_links();
+    lease_links_.note_ended();
     Result<std::unique_ptr<UserAdmission>> admission = users_.enter(user, request.devices);
     if (admission.ok() || admission.status().code() != Code::kRefused) return admission;
     Room room = users_.room(user, request.devices);
@@ -104,7 +87,7 @@ Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& conne
                                               const User& user, const UserAdmission& admission,
                                               LeaseWaitBudget& budget) {
   while (true) {
-    note_ended_links();
+    lease_links_.note_ended();
     Result<std::shared_ptr<Claim>> claim = queue_.claim_soon(request.devices, queue_name(user));
     if (!claim.ok()) return claim;
     if (*claim != nullptr) {
