@@ -10,11 +10,14 @@
 #include <utility>
 
 #include "base/hex.h"
+#include "server/daemon/leases/ticket_check.h"
 #include "transport/shm/memory.h"
 
 namespace gpurun::server {
 namespace {
 
+// How often sessions with missing connections are checked.
+constexpr int kLookMilliseconds = 1000;
 // For a refusal to a client with a failed session. It is only a courtesy, and blocks everything
 // else.
 constexpr std::chrono::milliseconds kRefusalDeadline{100};
@@ -40,7 +43,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(std::unique_ptr<transport::Listen
   if (!wake.valid()) return Status::from_errno(errno, "eventfd");
   std::unique_ptr<Daemon> daemon(
       new Daemon(std::move(listener), std::move(options), spawner, std::move(wake)));
-  GPURUN_RETURN_IF_ERROR(daemon->open_doors());
+  GPURUN_RETURN_IF_ERROR(daemon->open_listeners());
   return daemon;
 }
 
@@ -50,12 +53,41 @@ Daemon::Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions opti
       options_(std::move(options)),
       spawner_(spawner),
       wake_(std::move(wake)),
+      threads_([this](auto& connection, HalfOpen& half_open,
+                      Deadline deadline) { serve(connection, half_open, deadline); },
+               closer_, wake_),
       users_(options_.user_limits),
       queue_(options_.devices),
       book_(options_.handshake_deadline),
       spares_(spawner_, options_.spares),
       live_(std::make_shared<const LiveSettings>(
           LiveSettings{options_.secret, options_.identity, options_.insecure_plaintext})) {}
+
+Status Daemon::open_listeners() {
+  AdmissionLimits limits;
+  limits.places = options_.half_open_max;
+  limits.places_of_source = options_.half_open_of_source;
+  limits.grace = options_.half_open_grace;
+  limits.deadline = options_.handshake_deadline;
+  for (transport::Listener* listener : {listener_.get(), options_.local.get()}) {
+    if (listener == nullptr) continue;
+    GPURUN_RETURN_IF_ERROR(
+        acceptor_.open(listener, limits, [this](const transport::Connection& connection) {
+          return shows_ticket(book_, connection);
+        }));
+  }
+  return {};
+}
+
+std::size_t Daemon::half_open() const noexcept { return acceptor_.half_open(); }
+
+// Sooner than usual when a worker is missing, or a connection waits for a place.
+int Daemon::milliseconds_to_look() {
+  int milliseconds = kLookMilliseconds;
+  const int refill = spares_.milliseconds_to_refill();
+  if (refill >= 0) milliseconds = std::min(milliseconds, refill);
+  return acceptor_.milliseconds_to_look(milliseconds);
+}
 
 Status Daemon::run() {
   closer_.start();
@@ -68,12 +100,12 @@ Status Daemon::run() {
 
 void Daemon::stop() noexcept {
   stopping_ = true;
-  wake();
+  wake_.wake();
 }
 
 void Daemon::reload() noexcept {
   reload_wanted_ = true;
-  wake();
+  wake_.wake();
 }
 
 std::shared_ptr<const LiveSettings> Daemon::live() const {
@@ -90,23 +122,14 @@ void Daemon::adopt(LiveSettings live, UserLimitsTable user_limits) {
   users_.set_limits(std::move(user_limits));
 }
 
-void Daemon::wake() noexcept {
-  const int kept = errno;
-  eventfd_write(wake_.get(), 1);  // Fails only when it is readable already.
-  errno = kept;
-}
-
 Status Daemon::serve_until_stopped() {
   std::vector<pollfd> waited;
   while (!stopping_) {
     spares_.refill();  // After all events, because a new lease delays it.
     spare_count_ = spares_.count();
     const int timeout = milliseconds_to_look();
-    waited.assign({{wake_.get(), POLLIN, 0}});
-    for (const Door& door : doors_) {
-      waited.push_back({accepts() ? door.listener->fd() : -1, POLLIN, 0});
-      waited.push_back({door.admission->fd(), POLLIN, 0});
-    }
+    waited.assign({{wake_.fd(), POLLIN, 0}});
+    acceptor_.watch(&waited);
     for (const Running& running : workers_) {
       waited.push_back({running.worker->exit_fd(), POLLIN, 0});
       waited.push_back({running.worker->log_fd(), POLLIN, 0});
@@ -119,10 +142,7 @@ Status Daemon::serve_until_stopped() {
     closer_.close(book_.drop_late());
     spares_.look();
     if (ready <= 0) continue;
-    if (waited[0].revents != 0) {
-      eventfd_t count = 0;
-      eventfd_read(wake_.get(), &count);
-    }
+    if (waited[0].revents != 0) wake_.clear();
     for (const Running& running : workers_) {
       running.worker->relay_log();
       running.worker->serve_exchange(exchange_, running.lease);
@@ -130,16 +150,9 @@ Status Daemon::serve_until_stopped() {
     reap_workers();
     take_events();
     lease_links_.tell_claims_dropped();
-    for (std::size_t i = 0; i < doors_.size(); ++i) {
-      GPURUN_RETURN_IF_ERROR(look_at(doors_[i], waited[1 + 2 * i].revents != 0));
-    }
+    GPURUN_RETURN_IF_ERROR(acceptor_.look(waited));
   }
   return Status();
-}
-
-void Daemon::forget_link(transport::Connection* link) {
-  const std::lock_guard lock(mutex_);
-  links_.erase(link);
 }
 
 void Daemon::post(Event event) {
@@ -147,7 +160,7 @@ void Daemon::post(Event event) {
     const std::lock_guard lock(mutex_);
     events_.push_back(std::move(event));
   }
-  wake();
+  wake_.wake();
 }
 
 void Daemon::take_events() {
@@ -158,7 +171,7 @@ void Daemon::take_events() {
       events.push_back(std::move(events_.front()));
       events_.pop_front();
     }
-    if (!events_.empty()) wake();
+    if (!events_.empty()) wake_.wake();
   }
   for (Event& event : events) {
     if (auto* begun = std::get_if<LeaseBegun>(&event)) {
@@ -350,16 +363,10 @@ void Daemon::end_all(const std::string& why) {
   users_.close(why);
   lease_links_.tell_claims_dropped();
   end_token_watch();  // It may wait for a disk, or for the lock of the tokens' file.
+  acceptor_.clear();
+  threads_.end(kLastWordsDeadline);
   {
-    for (const Door& door : doors_) door.admission->clear();
-    std::unique_lock lock(mutex_);
-    thread_ended_.wait_for(lock, kLastWordsDeadline, [this] { return threads_ == 0; });
-    for (transport::Connection* link : links_) link->shut_down();
-    // No deadline, because the threads use members that are destroyed after this. Each thread ends
-    // soon. Connections that threads read, send or wait on have just been shut down, and
-    // wait_until_free() has been told to stop. Only the connection of a refused attach is no longer
-    // in links_. Its refusal has the handshake's deadline.
-    thread_ended_.wait(lock, [this] { return threads_ == 0; });
+    const std::lock_guard lock(mutex_);
     events_.clear();
   }
   closer_.stop();

@@ -30,8 +30,12 @@
 #include "server/daemon/leases/lease_book.h"
 #include "server/daemon/leases/lease_links.h"
 #include "server/daemon/leases/lease_queue.h"
+#include "server/daemon/links/acceptor.h"
 #include "server/daemon/links/connection_closer.h"
+#include "server/daemon/links/connection_threads.h"
+#include "server/daemon/links/half_open.h"
 #include "server/daemon/links/handshake_admission.h"
+#include "server/daemon/links/loop_wake.h"
 #include "server/daemon/users/audit.h"
 #include "server/daemon/users/tokens.h"
 #include "server/daemon/users/users.h"
@@ -116,12 +120,6 @@ class Daemon {
   std::size_t half_open() const noexcept;
 
  private:
-  class HalfOpen;
-  // A listener, and its connections that have not proved anything yet.
-  struct Door {
-    transport::Listener* listener;
-    std::unique_ptr<HandshakeAdmission> admission;
-  };
   struct LeaseBegun {
     protocol::Id lease;
     std::shared_ptr<Claim> claim;
@@ -150,15 +148,11 @@ class Daemon {
 
   Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions options,
          WorkerSpawner& spawner, UniqueFd wake);
-  Status open_doors();
+  Status open_listeners();
 
   // run()'s thread.
   Status serve_until_stopped();
-  Status look_at(Door& door, bool somebody_came);
-  Status accept_all(Door& door);
-  void serve_apart(HandshakeAdmission& admission, HandshakeAdmission::Admitted admitted);
   int milliseconds_to_look();
-  bool accepts() const;
   void take_events();
   void prepare_worker(LeaseBegun begun);
   Result<std::unique_ptr<Worker>> worker_for(const std::vector<int>& devices);
@@ -172,8 +166,6 @@ class Daemon {
   bool use_spare(Arrival& arrival);
   void end_all(const std::string& why);
 
-  // True when the unread bytes of a connection prove a ticket (daemon_accept.cc).
-  bool shows_ticket(const transport::Connection& connection) const;
   // A connection's thread (daemon_link.cc).
   void serve(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
              Deadline deadline);
@@ -240,18 +232,14 @@ class Daemon {
                                                   LeaseWaitBudget& budget, std::uint64_t& sent);
   Deadline handshake() const { return Deadline::in(options_.handshake_deadline); }
   void post(Event event);
-  // The daemon must no longer shut it down. Call before it is destroyed or passed on.
-  void forget_link(transport::Connection* link);
-  void wake() noexcept;
 
   const std::unique_ptr<transport::Listener> listener_;
   const DaemonOptions options_;
   WorkerSpawner& spawner_;
-  const UniqueFd wake_;  // eventfd: events, stop, or a half-open place that became free.
+  const LoopWake wake_;
   ConnectionCloser closer_;
-  std::vector<Door> doors_;
-  std::chrono::steady_clock::time_point accepts_from_;  // run()'s thread: accepts nothing before
-                                                        // this time.
+  ConnectionThreads threads_;
+  Acceptor acceptor_{threads_, closer_};
   UserBook users_;
   LeaseQueue queue_;
   LeaseBook book_;
@@ -264,9 +252,6 @@ class Daemon {
   std::atomic<std::size_t> spare_count_{0};  // Of spares_, for listings.
   mutable std::mutex mutex_;
   std::shared_ptr<const LiveSettings> live_;  // Under mutex_, as everything below.
-  std::condition_variable thread_ended_;
-  std::size_t threads_ = 0;
-  std::set<transport::Connection*> links_;  // To shut down at the end.
   std::deque<Event> events_;
 
   std::mutex heed_mutex_;  // Taken before all others.

@@ -10,7 +10,6 @@
 
 #include "base/hex.h"
 #include "server/daemon/daemon.h"
-#include "server/daemon/daemon_half_open.h"
 #include "server/daemon/lease_wait_budget.h"
 #include "transport/shm/memory.h"
 #include "transport/tcp/address.h"
@@ -128,7 +127,7 @@ void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
   }
   half_open.proved();
   heed_tokens();  // A lease of a revoked token takes no session from that moment.
-  forget_link(connection.get());
+  threads_.forget(connection.get());
   if (const Status taken = take_in(attach, *key, connection, false); !taken.ok()) no(taken);
 }
 

@@ -11,7 +11,6 @@
 
 #include "protocol/control/session_identity.h"
 #include "server/daemon/daemon.h"
-#include "server/daemon/daemon_half_open.h"
 #include "transport/tls/client_hello.h"
 #include "transport/tls/connection.h"
 
@@ -154,7 +153,7 @@ void Daemon::serve_session(std::unique_ptr<transport::Connection>& connection,
   attach.session = identity.session;
   attach.index = identity.index;
   attach.count = identity.count;
-  forget_link(connection.get());
+  threads_.forget(connection.get());
   const Status taken = take_in(attach, *key, connection, true);
   if (!taken.ok()) no(tls::Alert::kAccessDenied, taken.message().c_str());
 }

@@ -1,16 +1,19 @@
-// Daemon::HalfOpen: keeps the place of one unproved connection until it proves itself or ends.
+// HalfOpen: keeps the place of one unproved connection until it proves itself or ends.
+//
+// The thread of that connection.
 #pragma once
 
 #include <utility>
 
-#include "server/daemon/daemon.h"
+#include "server/daemon/links/handshake_admission.h"
+#include "server/daemon/links/loop_wake.h"
 
 namespace gpurun::server {
 
-class Daemon::HalfOpen {
+class HalfOpen {
  public:
-  HalfOpen(Daemon& daemon, HandshakeAdmission& admission, const transport::Connection* link)
-      : daemon_(daemon), admission_(admission), link_(link) {}
+  HalfOpen(HandshakeAdmission& admission, const transport::Connection* link, const LoopWake& wake)
+      : admission_(admission), link_(link), wake_(wake) {}
   ~HalfOpen() { proved(); }
   HalfOpen(const HalfOpen&) = delete;
   HalfOpen& operator=(const HalfOpen&) = delete;
@@ -19,13 +22,13 @@ class Daemon::HalfOpen {
   void proved() {
     if (!std::exchange(counted_, false)) return;
     admission_.leave(link_);
-    daemon_.wake();
+    wake_.wake();
   }
 
  private:
-  Daemon& daemon_;
   HandshakeAdmission& admission_;
   const transport::Connection* const link_;
+  const LoopWake& wake_;
   bool counted_ = true;
 };
 
