@@ -59,6 +59,9 @@ Daemon::Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions opti
       users_(options_.user_limits),
       queue_(options_.devices),
       book_(options_.handshake_deadline),
+      admission_({options_.devices, options_.follow_deadline, options_.overtaken_deadline,
+                  options_.place_interval, options_.handshake_deadline},
+                 users_, queue_, book_, lease_links_),
       spares_(spawner_, options_.spares),
       live_(std::make_shared<const LiveSettings>(
           LiveSettings{options_.secret, options_.identity, options_.insecure_plaintext})) {}

@@ -27,6 +27,7 @@
 #include "protocol/auth/proof.h"
 #include "protocol/control/control.h"
 #include "protocol/limits.h"
+#include "server/daemon/leases/lease_admission.h"
 #include "server/daemon/leases/lease_book.h"
 #include "server/daemon/leases/lease_links.h"
 #include "server/daemon/leases/lease_queue.h"
@@ -210,26 +211,6 @@ class Daemon {
                    UserAdmission& admission, std::uint64_t sent);
   protocol::Listing listing();
   void list_leases(protocol::Listing* listing);
-  // How a request waits (daemon_wait.cc).
-  struct LeaseWaitBudget;
-  bool own_suffice(const protocol::LeaseRequest& request, const User& user) const;
-  Result<bool> wait_for(Room room, const transport::Connection& connection, const User& user,
-                        const UserAdmission* admission, LeaseWaitBudget& budget);
-  Result<std::unique_ptr<UserAdmission>> enter(const transport::Connection& connection,
-                                               const protocol::LeaseRequest& request,
-                                               const User& user, LeaseWaitBudget& budget);
-  Result<std::shared_ptr<Claim>> follow(const transport::Connection& connection,
-                                        const protocol::LeaseRequest& request, const User& user,
-                                        const UserAdmission& admission, LeaseWaitBudget& budget);
-  Result<bool> wait_in_queue(transport::Connection& connection,
-                             const protocol::LeaseRequest& request, const protocol::Key& key,
-                             const UserAdmission& admission, const Claim& claim, Deadline deadline,
-                             std::uint64_t& sent);
-  Result<std::shared_ptr<Claim>> wait_for_devices(transport::Connection& connection,
-                                                  const protocol::LeaseRequest& request,
-                                                  const Asked& asked,
-                                                  const UserAdmission& admission,
-                                                  LeaseWaitBudget& budget, std::uint64_t& sent);
   Deadline handshake() const { return Deadline::in(options_.handshake_deadline); }
   void post(Event event);
 
@@ -244,6 +225,7 @@ class Daemon {
   LeaseQueue queue_;
   LeaseBook book_;
   LeaseLinks lease_links_{stopping_};
+  LeaseAdmission admission_;
   ExchangeBook exchange_;         // run()'s thread.
   std::vector<Running> workers_;  // run()'s thread.
   SpareWorkers spares_;           // run()'s thread.

@@ -10,7 +10,6 @@
 
 #include "base/hex.h"
 #include "server/daemon/daemon.h"
-#include "server/daemon/lease_wait_budget.h"
 #include "transport/shm/memory.h"
 #include "transport/tcp/address.h"
 
@@ -195,13 +194,14 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
     const bool for_good = why.code() == Code::kInvalidArgument;  // The request itself is wrong.
     static_cast<void>(say(protocol::Refused{why.message(), for_good}));
   };
-  LeaseWaitBudget budget(options_, request);
-  const Result<std::unique_ptr<UserAdmission>> admission = enter(connection, request, user, budget);
+  LeaseWaitBudget budget = admission_.budget(request);
+  const Result<std::unique_ptr<UserAdmission>> admission =
+      admission_.enter(connection, request, user, budget);
   if (!admission.ok()) return no_lease(admission.status());
   // From here on a revocation of its token is reported, so the token must be valid until here.
   if (const Status valid = check_still_valid(user); !valid.ok()) return no_lease(valid);
   Result<std::shared_ptr<Claim>> claim =
-      wait_for_devices(connection, request, asked, **admission, budget, sent);
+      admission_.wait_for_devices(connection, request, user, key, **admission, budget, sent);
   budget.watch.reset();
   if (!claim.ok()) return no_lease(claim.status());
   const auto returned = (*claim)->returned();

@@ -1,14 +1,13 @@
-// Daemon: how a request for a lease waits, first for its user's bounds, then for GPUs. A request
-// that asks not to wait is refused, except when what it needs is about to come back.
+// LeaseAdmission: waits by poll(), so that the end of the link or of its user ends the wait.
+#include "server/daemon/leases/lease_admission.h"
+
 #include <errno.h>
 #include <poll.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
-
-#include "server/daemon/daemon.h"
-#include "server/daemon/lease_wait_budget.h"
 
 namespace gpurun::server {
 namespace {
@@ -41,8 +40,9 @@ std::string queue_name(const User& user) { return user.is_operator() ? std::stri
 
 // Waits for a change. False: there is nothing more to wait for. True: try the request again. The
 // first call returns true at once, because changes are watched only from then on.
-Result<bool> Daemon::wait_for(Room room, const transport::Connection& connection, const User& user,
-                              const UserAdmission* admission, LeaseWaitBudget& budget) {
+Result<bool> LeaseAdmission::wait_for(Room room, const transport::Connection& connection,
+                                      const User& user, const UserAdmission* admission,
+                                      LeaseWaitBudget& budget) {
   const Deadline deadline = room == Room::kSoon ? budget.follow : budget.overtaken;
   if (room == Room::kNone || deadline.passed()) return false;
   if (budget.watch == nullptr) {
@@ -58,17 +58,17 @@ Result<bool> Daemon::wait_for(Room room, const transport::Connection& connection
 }
 
 // True when the GPUs would be enough if its user's leases ended.
-bool Daemon::own_suffice(const protocol::LeaseRequest& request, const User& user) const {
+bool LeaseAdmission::own_suffice(const protocol::LeaseRequest& request, const User& user) const {
   // In this order: a lease that ends meanwhile is then counted once or twice, and never missed.
   const std::size_t own = book_.devices_of(user);
   return queue_.lacking(request.devices) <= own;
 }
 
-Result<std::unique_ptr<UserAdmission>> Daemon::enter(const transport::Connection& connection,
-                                                     const protocol::LeaseRequest& request,
-                                                     const User& user, LeaseWaitBudget& budget) {
+Result<std::unique_ptr<UserAdmission>> LeaseAdmission::enter(
+    const transport::Connection& connection, const protocol::LeaseRequest& request,
+    const User& user, LeaseWaitBudget& budget) {
   while (true) {
-    lease_links_.note_ended();
+    links_.note_ended();
     Result<std::unique_ptr<UserAdmission>> admission = users_.enter(user, request.devices);
     if (admission.ok() || admission.status().code() != Code::kRefused) return admission;
     Room room = users_.room(user, request.devices);
@@ -82,12 +82,13 @@ Result<std::unique_ptr<UserAdmission>> Daemon::enter(const transport::Connection
 }
 
 // For a request that waits for no active lease. Null: the GPUs are not free.
-Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& connection,
-                                              const protocol::LeaseRequest& request,
-                                              const User& user, const UserAdmission& admission,
-                                              LeaseWaitBudget& budget) {
+Result<std::shared_ptr<Claim>> LeaseAdmission::follow(const transport::Connection& connection,
+                                                      const protocol::LeaseRequest& request,
+                                                      const User& user,
+                                                      const UserAdmission& admission,
+                                                      LeaseWaitBudget& budget) {
   while (true) {
-    lease_links_.note_ended();
+    links_.note_ended();
     Result<std::shared_ptr<Claim>> claim = queue_.claim_soon(request.devices, queue_name(user));
     if (!claim.ok()) return claim;
     if (*claim != nullptr) {
@@ -106,10 +107,11 @@ Result<std::shared_ptr<Claim>> Daemon::follow(const transport::Connection& conne
 }
 
 // The client gets its place at once, and each new place after a while.
-Result<bool> Daemon::wait_in_queue(transport::Connection& connection,
-                                   const protocol::LeaseRequest& request, const protocol::Key& key,
-                                   const UserAdmission& admission, const Claim& claim,
-                                   Deadline deadline, std::uint64_t& sent) {
+Result<bool> LeaseAdmission::wait_in_queue(transport::Connection& connection,
+                                           const protocol::LeaseRequest& request,
+                                           const protocol::Key& key, const UserAdmission& admission,
+                                           const Claim& claim, Deadline deadline,
+                                           std::uint64_t& sent) {
   std::optional<unsigned> told;
   while (true) {
     const unsigned ahead = claim.ahead();
@@ -119,13 +121,13 @@ Result<bool> Daemon::wait_in_queue(transport::Connection& connection,
         leased += static_cast<std::uint32_t>(lease.devices.size());
       }
       const std::uint32_t wanted = leased + request.devices;
-      const std::uint32_t lacking = wanted - std::min(wanted, options_.devices);
+      const std::uint32_t lacking = wanted - std::min(wanted, limits_.devices);
       GPURUN_RETURN_IF_ERROR(
-          protocol::send_control(connection, protocol::Queued{ahead, lacking, options_.devices},
-                                 key, Sender::kServer, sent++, handshake()));
+          protocol::send_control(connection, protocol::Queued{ahead, lacking, limits_.devices}, key,
+                                 Sender::kServer, sent++, Deadline::in(limits_.send_deadline)));
       told = ahead;
     }
-    const Deadline soon = Deadline::in(options_.place_interval);
+    const Deadline soon = Deadline::in(limits_.place_interval);
     const bool last = deadline.poll_timeout_ms() <= soon.poll_timeout_ms();
     const Result<bool> granted =
         wait_readable(claim.fd(), connection, &admission, last ? deadline : soon);
@@ -133,25 +135,25 @@ Result<bool> Daemon::wait_in_queue(transport::Connection& connection,
   }
 }
 
-Result<std::shared_ptr<Claim>> Daemon::wait_for_devices(
-    transport::Connection& connection, const protocol::LeaseRequest& request, const Asked& asked,
-    const UserAdmission& admission, LeaseWaitBudget& budget, std::uint64_t& sent) {
+Result<std::shared_ptr<Claim>> LeaseAdmission::wait_for_devices(
+    transport::Connection& connection, const protocol::LeaseRequest& request, const User& user,
+    const protocol::Key& key, const UserAdmission& admission, LeaseWaitBudget& budget,
+    std::uint64_t& sent) {
   if (request.wait_milliseconds == 0) {
-    Result<std::shared_ptr<Claim>> claim =
-        follow(connection, request, asked.user, admission, budget);
+    Result<std::shared_ptr<Claim>> claim = follow(connection, request, user, admission, budget);
     if (!claim.ok() || *claim != nullptr) return claim;
   } else {
     budget.watch.reset();
-    Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices, queue_name(asked.user));
+    Result<std::shared_ptr<Claim>> claim = queue_.claim(request.devices, queue_name(user));
     if (!claim.ok() || (*claim)->granted()) return claim;
     const Result<bool> granted =
-        wait_in_queue(connection, request, asked.key, admission, **claim, budget.queued, sent);
+        wait_in_queue(connection, request, key, admission, **claim, budget.queued, sent);
     if (!granted.ok()) return granted.status();
     if (*granted) return claim;
   }
   std::string why = "its GPU is not free";
-  if (options_.devices > 1) {
-    const std::string all = std::to_string(options_.devices) + " GPUs";
+  if (limits_.devices > 1) {
+    const std::string all = std::to_string(limits_.devices) + " GPUs";
     why = request.devices == 1
               ? "none of its " + all + " is free"
               : "fewer than " + std::to_string(request.devices) + " of its " + all + " are free";
