@@ -62,9 +62,7 @@ Daemon::Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions opti
       admission_({options_.devices, options_.follow_deadline, options_.overtaken_deadline,
                   options_.place_interval, options_.handshake_deadline},
                  users_, queue_, book_, lease_links_),
-      spares_(spawner_, options_.spares),
-      live_(std::make_shared<const LiveSettings>(
-          LiveSettings{options_.secret, options_.identity, options_.insecure_plaintext})) {}
+      spares_(spawner_, options_.spares) {}
 
 Status Daemon::open_listeners() {
   AdmissionLimits limits;
@@ -94,7 +92,7 @@ int Daemon::milliseconds_to_look() {
 
 Status Daemon::run() {
   closer_.start();
-  Status status = watch_tokens();
+  Status status = token_watch_.start();
   if (status.ok()) status = serve_until_stopped();
   stopping_ = true;
   end_all(status.ok() ? kStopped : "the server ended: " + status.message());
@@ -111,17 +109,8 @@ void Daemon::reload() noexcept {
   wake_.wake();
 }
 
-std::shared_ptr<const LiveSettings> Daemon::live() const {
-  const std::lock_guard lock(mutex_);
-  return live_;
-}
-
 void Daemon::adopt(LiveSettings live, UserLimitsTable user_limits) {
-  auto adopted = std::make_shared<const LiveSettings>(std::move(live));
-  {
-    const std::lock_guard lock(mutex_);
-    live_ = std::move(adopted);
-  }
+  settings_.adopt(std::move(live));
   users_.set_limits(std::move(user_limits));
 }
 
@@ -236,11 +225,11 @@ void Daemon::start_worker(Arrival& arrival) {
   const std::string session = hex_of(bytes_of(id));
   const bool sharing = transport::shm::is_local(*arrival.order.connections[0]);
   if (const Status admitted = admit(arrival); !admitted.ok()) {
-    audit_refusal("session.refused", {{"user", user.name},
-                                      {"token", user.token},
-                                      {"from", from},
-                                      {"lease", lease},
-                                      {"reason", admitted.message()}});
+    audit_.write_refusal("session.refused", {{"user", user.name},
+                                             {"token", user.token},
+                                             {"from", from},
+                                             {"lease", lease},
+                                             {"reason", admitted.message()}});
     if (arrival.order.encrypted) {
       for (const auto& connection : arrival.order.connections) {
         refuse_in_tls(*connection, transport::tls::Alert::kInternalError);
@@ -252,11 +241,11 @@ void Daemon::start_worker(Arrival& arrival) {
         protocol::Sender::kServer, 0, Deadline::in(kRefusalDeadline)));
     return;
   }
-  audit("session.started", {{"user", user.name},
-                            {"token", user.token},
-                            {"from", from},
-                            {"lease", lease},
-                            {"session", session}});
+  audit_.write("session.started", {{"user", user.name},
+                                   {"token", user.token},
+                                   {"from", from},
+                                   {"lease", lease},
+                                   {"session", session}});
   for (Running& running : workers_) {
     if (!running.prepared && running.session == id) running.sharing = sharing;
   }
@@ -344,10 +333,10 @@ void Daemon::reap_workers() {
       return true;
     }
     if (!failure.empty() && !running.killed) report_death(running, failure);
-    audit("session.ended", {{"user", running.user.name},
-                            {"token", running.user.token},
-                            {"session", hex_of(bytes_of(running.session))},
-                            {"how", running.killed ? "with its lease" : failure}});
+    audit_.write("session.ended", {{"user", running.user.name},
+                                   {"token", running.user.token},
+                                   {"session", hex_of(bytes_of(running.session))},
+                                   {"how", running.killed ? "with its lease" : failure}});
     lease_links_.session_ended(running.lease, running.sharing);
     return true;
   });
@@ -365,7 +354,7 @@ void Daemon::report_death(const Running& running, const std::string& how) {
 void Daemon::end_all(const std::string& why) {
   users_.close(why);
   lease_links_.tell_claims_dropped();
-  end_token_watch();  // It may wait for a disk, or for the lock of the tokens' file.
+  token_watch_.end();
   acceptor_.clear();
   threads_.end(kLastWordsDeadline);
   {

@@ -27,6 +27,7 @@
 #include "protocol/auth/proof.h"
 #include "protocol/control/control.h"
 #include "protocol/limits.h"
+#include "server/daemon/authenticator.h"
 #include "server/daemon/leases/lease_admission.h"
 #include "server/daemon/leases/lease_book.h"
 #include "server/daemon/leases/lease_links.h"
@@ -37,6 +38,8 @@
 #include "server/daemon/links/half_open.h"
 #include "server/daemon/links/handshake_admission.h"
 #include "server/daemon/links/loop_wake.h"
+#include "server/daemon/live_settings.h"
+#include "server/daemon/token_watch.h"
 #include "server/daemon/users/audit.h"
 #include "server/daemon/users/tokens.h"
 #include "server/daemon/users/users.h"
@@ -88,13 +91,6 @@ struct DaemonOptions {
   std::function<void()> on_reload;
 };
 
-// The settings that a running daemon can change. New links and requests use them.
-struct LiveSettings {
-  Bytes secret;
-  std::shared_ptr<const transport::tls::Identity> identity;
-  bool insecure_plaintext = false;
-};
-
 class Daemon {
  public:
   // `spawner` must outlive it. kResourceExhausted: no descriptor.
@@ -114,7 +110,7 @@ class Daemon {
 
   // Replaces these settings of DaemonOptions. Leases and sessions go on. Any thread.
   void adopt(LiveSettings live, UserLimitsTable user_limits);
-  std::shared_ptr<const LiveSettings> live() const;
+  std::shared_ptr<const LiveSettings> live() const { return settings_.get(); }
   const transport::Listener& listener() const { return *listener_; }
 
   // The number of connections that have not proved anything yet.
@@ -140,13 +136,6 @@ class Daemon {
     bool prepared = false;  // For a session that has not come yet.
     bool sharing = false;   // Shares memory with its client.
   };
-  // A proved request of a control link, and its user.
-  struct Asked {
-    User user;
-    WipedKey key{};
-    Bytes request;  // The request message.
-  };
-
   Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions options,
          WorkerSpawner& spawner, UniqueFd wake);
   Status open_listeners();
@@ -170,8 +159,6 @@ class Daemon {
   // A connection's thread (daemon_link.cc).
   void serve(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
              Deadline deadline);
-  // The exporter of the TLS channel, if there is one (protocol/auth/proof.h).
-  using Exporter = std::optional<protocol::Nonce>;
   void serve_link(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
                   const Exporter& exporter, Deadline deadline);
   // TLS (daemon_tls.cc).
@@ -193,16 +180,6 @@ class Daemon {
                     HalfOpen& half_open);
   void serve_control(transport::Connection& connection, const protocol::Hello& hello,
                      HalfOpen& half_open, const Exporter& exporter, Deadline deadline);
-  // daemon_identify.cc
-  Result<Asked> identify(transport::Connection& connection, const protocol::Hello& hello,
-                         const Exporter& exporter, Deadline deadline);
-  Status check_still_valid(const User& user);
-  void heed_tokens();
-  Status watch_tokens();  // Starts a thread of its own for it, until end_token_watch().
-  void end_token_watch();
-  void audit(const char* event, std::initializer_list<AuditLog::Field> fields);
-  void audit_refusal(const char* event, std::initializer_list<AuditLog::Field> fields);
-
   void hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
                   const Asked& asked);
   std::vector<std::string> models_of(const std::vector<int>& devices) const;
@@ -217,6 +194,7 @@ class Daemon {
   const std::unique_ptr<transport::Listener> listener_;
   const DaemonOptions options_;
   WorkerSpawner& spawner_;
+  CurrentSettings settings_{{options_.secret, options_.identity, options_.insecure_plaintext}};
   const LoopWake wake_;
   ConnectionCloser closer_;
   ConnectionThreads threads_;
@@ -226,6 +204,9 @@ class Daemon {
   LeaseBook book_;
   LeaseLinks lease_links_{stopping_};
   LeaseAdmission admission_;
+  AuditTrail audit_{options_.audit};
+  TokenWatch token_watch_{options_.tokens, audit_, book_, users_};
+  Authenticator authenticator_{options_.tokens, settings_};
   ExchangeBook exchange_;         // run()'s thread.
   std::vector<Running> workers_;  // run()'s thread.
   SpareWorkers spares_;           // run()'s thread.
@@ -233,13 +214,7 @@ class Daemon {
   std::atomic<bool> reload_wanted_{false};
   std::atomic<std::size_t> spare_count_{0};  // Of spares_, for listings.
   mutable std::mutex mutex_;
-  std::shared_ptr<const LiveSettings> live_;  // Under mutex_, as everything below.
-  std::deque<Event> events_;
-
-  std::mutex heed_mutex_;  // Taken before all others.
-  std::thread token_watch_;
-  std::condition_variable token_watch_told_;
-  bool token_watch_ends_ = false;  // Under mutex_.
+  std::deque<Event> events_;  // Under mutex_.
 };
 
 }  // namespace gpurun::server

@@ -114,7 +114,7 @@ void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
   const std::string peer = connection->description();
   const auto no = [&](const Status& why) {
     spdlog::warn("{}: attach: {}", peer, why.message());
-    audit_refusal("attach.refused", {{"from", peer}, {"reason", why.message()}});
+    audit_.write_refusal("attach.refused", {{"from", peer}, {"reason", why.message()}});
     refuse(*connection, why.message(), handshake());
   };
   const Status version = protocol::check_version(attach.version, "client");
@@ -125,7 +125,7 @@ void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
     return no(Status(Code::kRefused, "the ticket is not proved"));
   }
   half_open.proved();
-  heed_tokens();  // A lease of a revoked token takes no session from that moment.
+  token_watch_.heed();  // A lease of a revoked token takes no session from that moment.
   threads_.forget(connection.get());
   if (const Status taken = take_in(attach, *key, connection, false); !taken.ok()) no(taken);
 }
@@ -153,12 +153,12 @@ void Daemon::serve_control(transport::Connection& connection, const protocol::He
     spdlog::warn("{}: {}", peer, version.message());
     return refuse_and_hear_out(connection, version.message(), handshake(), deadline);
   }
-  const Result<Asked> asked = identify(connection, hello, exporter, deadline);
+  const Result<Asked> asked = authenticator_.identify(connection, hello, exporter, deadline);
   const Code code = asked.status().code();
   if (code == Code::kRefused || code == Code::kUnavailable) {
     const std::string& why = asked.status().message();
     spdlog::warn("{}: {}", peer, why);
-    audit_refusal("link.refused", {{"from", peer}, {"reason", why}});
+    audit_.write_refusal("link.refused", {{"from", peer}, {"reason", why}});
     return refuse(connection, why, handshake(), code == Code::kRefused);
   }
   if (!asked.ok()) return spdlog::info("{}: {}", peer, asked.status().to_string());
@@ -188,7 +188,7 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
   };
   const auto no_lease = [&](const Status& why) {
     spdlog::info("{}: no lease for {}: {}", peer, user.described(), why.message());
-    audit_refusal(
+    audit_.write_refusal(
         "lease.refused",
         {{"user", user.name}, {"token", user.token}, {"from", peer}, {"reason", why.message()}});
     const bool for_good = why.code() == Code::kInvalidArgument;  // The request itself is wrong.
@@ -199,7 +199,8 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
       admission_.enter(connection, request, user, budget);
   if (!admission.ok()) return no_lease(admission.status());
   // From here on a revocation of its token is reported, so the token must be valid until here.
-  if (const Status valid = check_still_valid(user); !valid.ok()) return no_lease(valid);
+  if (const Status valid = authenticator_.check_still_valid(user); !valid.ok())
+    return no_lease(valid);
   Result<std::shared_ptr<Claim>> claim =
       admission_.wait_for_devices(connection, request, user, key, **admission, budget, sent);
   budget.watch.reset();
@@ -226,11 +227,11 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
   post(std::move(begun));
   const std::string lease = hex_of(bytes_of(*id));
   spdlog::info("{}: lease of {} GPUs for {}", peer, request.devices, user.described());
-  audit("lease.granted", {{"user", user.name},
-                          {"token", user.token},
-                          {"from", peer},
-                          {"lease", lease},
-                          {"gpus", gpus}});
+  audit_.write("lease.granted", {{"user", user.name},
+                                 {"token", user.token},
+                                 {"from", peer},
+                                 {"lease", lease},
+                                 {"gpus", gpus}});
   if (say(grant).ok()) tell_deaths(connection, *id, asked, **admission, sent);
   lease_links_.end(*id);
   closer_.close(book_.remove(*id));
@@ -238,11 +239,11 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
   // Keeps the link open until then, so that a client that waits for its end finds the GPUs free.
   lease_links_.wait_until_free(*returned);
   spdlog::info("{}: lease of {} ended", peer, user.described());
-  audit("lease.ended", {{"user", user.name},
-                        {"token", user.token},
-                        {"from", peer},
-                        {"lease", lease},
-                        {"reason", (*admission)->why_ended()}});
+  audit_.write("lease.ended", {{"user", user.name},
+                               {"token", user.token},
+                               {"from", peer},
+                               {"lease", lease},
+                               {"reason", (*admission)->why_ended()}});
 }
 
 // Returns when the peer sends anything or is gone, or when its user's token is revoked, which ends

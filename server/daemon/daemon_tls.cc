@@ -135,7 +135,7 @@ void Daemon::serve_session(std::unique_ptr<transport::Connection>& connection,
   const std::string peer = connection->description();
   const auto no = [&](tls::Alert alert, const char* why) {
     spdlog::warn("{}: attach: {}", peer, why);
-    audit_refusal("attach.refused", {{"from", peer}, {"reason", why}});
+    audit_.write_refusal("attach.refused", {{"from", peer}, {"reason", why}});
     refuse_in_tls(*connection, alert);
   };
   const Result<protocol::Key> key = book_.tls_key(identity);
@@ -146,7 +146,7 @@ void Daemon::serve_session(std::unique_ptr<transport::Connection>& connection,
     return no(tls::Alert::kDecryptError, "the ticket is not proved");
   }
   half_open.proved();
-  heed_tokens();  // As for an attach without encryption.
+  token_watch_.heed();  // As for an attach without encryption.
   protocol::Attach attach;
   attach.lease = identity.lease;
   attach.ticket = identity.ticket;

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/result.h"
 
@@ -59,6 +60,22 @@ class AuditLog {
   std::chrono::steady_clock::time_point second_;
   unsigned refusals_ = 0;  // In second_.
   unsigned skipped_ = 0;
+};
+
+// The audit log of a server that may have none.
+class AuditTrail {
+ public:
+  explicit AuditTrail(std::shared_ptr<AuditLog> log) : log_(std::move(log)) {}
+
+  void write(const char* event, std::initializer_list<AuditLog::Field> fields) {
+    if (log_ != nullptr) log_->write(event, fields);
+  }
+  void write_refusal(const char* event, std::initializer_list<AuditLog::Field> fields) {
+    if (log_ != nullptr) log_->write_refusal(event, fields);
+  }
+
+ private:
+  const std::shared_ptr<AuditLog> log_;
 };
 
 // "name=value" for each field that is not empty, with a blank before each.
