@@ -38,14 +38,15 @@
 #include "server/daemon/links/half_open.h"
 #include "server/daemon/links/handshake_admission.h"
 #include "server/daemon/links/loop_wake.h"
+#include "server/daemon/links/tls_hello.h"
 #include "server/daemon/live_settings.h"
+#include "server/daemon/session_workers.h"
 #include "server/daemon/token_watch.h"
 #include "server/daemon/users/audit.h"
 #include "server/daemon/users/tokens.h"
 #include "server/daemon/users/users.h"
 #include "server/daemon/workers/spare_workers.h"
 #include "server/daemon/workers/spawn.h"
-#include "server/exchange/exchange_book.h"
 #include "transport/tls/client_hello.h"
 #include "transport/tls/handshake.h"
 #include "transport/transport.h"
@@ -117,25 +118,10 @@ class Daemon {
   std::size_t half_open() const noexcept;
 
  private:
-  struct LeaseBegun {
-    protocol::Id lease;
-    std::shared_ptr<Claim> claim;
-    User user;
-  };
   struct LeaseEnded {
     protocol::Id lease;
   };
   using Event = std::variant<LeaseBegun, Arrival, JoiningConnection, LeaseEnded>;
-  struct Running {
-    protocol::Id lease;
-    std::shared_ptr<Claim> claim;  // Held until the worker has ended.
-    std::unique_ptr<Worker> worker;
-    protocol::Id session;
-    User user;
-    bool killed = false;    // By the daemon: not a failure.
-    bool prepared = false;  // For a session that has not come yet.
-    bool sharing = false;   // Shares memory with its client.
-  };
   Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions options,
          WorkerSpawner& spawner, UniqueFd wake);
   Status open_listeners();
@@ -144,16 +130,6 @@ class Daemon {
   Status serve_until_stopped();
   int milliseconds_to_look();
   void take_events();
-  void prepare_worker(LeaseBegun begun);
-  Result<std::unique_ptr<Worker>> worker_for(const std::vector<int>& devices);
-  void end_workers_of(const protocol::Id& lease);
-  void start_worker(Arrival& arrival);
-  void pass_to_worker(JoiningConnection& joining);
-  void reap_workers();
-  void report_death(const Running& running, const std::string& how);
-  Status admit(Arrival& arrival);
-  bool use_prepared(Arrival& arrival);
-  bool use_spare(Arrival& arrival);
   void end_all(const std::string& why);
 
   // A connection's thread (daemon_link.cc).
@@ -162,9 +138,7 @@ class Daemon {
   void serve_link(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
                   const Exporter& exporter, Deadline deadline);
   // TLS (daemon_tls.cc).
-  static Result<bool> begins_with_tls(const transport::Connection& connection, Deadline deadline);
   Status check_plaintext(const transport::Connection& connection) const;
-  static void refuse_in_tls(transport::Connection& connection, transport::tls::Alert alert);
   void serve_tls(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
                  Deadline deadline);
   void serve_session(std::unique_ptr<transport::Connection>& connection,
@@ -193,7 +167,6 @@ class Daemon {
 
   const std::unique_ptr<transport::Listener> listener_;
   const DaemonOptions options_;
-  WorkerSpawner& spawner_;
   CurrentSettings settings_{{options_.secret, options_.identity, options_.insecure_plaintext}};
   const LoopWake wake_;
   ConnectionCloser closer_;
@@ -207,12 +180,9 @@ class Daemon {
   AuditTrail audit_{options_.audit};
   TokenWatch token_watch_{options_.tokens, audit_, book_, users_};
   Authenticator authenticator_{options_.tokens, settings_};
-  ExchangeBook exchange_;         // run()'s thread.
-  std::vector<Running> workers_;  // run()'s thread.
-  SpareWorkers spares_;           // run()'s thread.
+  SessionWorkers workers_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> reload_wanted_{false};
-  std::atomic<std::size_t> spare_count_{0};  // Of spares_, for listings.
   mutable std::mutex mutex_;
   std::deque<Event> events_;  // Under mutex_.
 };

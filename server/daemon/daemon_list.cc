@@ -20,7 +20,7 @@ protocol::Listing Daemon::listing() {
   }
   listing.gathering = static_cast<std::uint32_t>(book_.gathering());
   listing.half_open = static_cast<std::uint32_t>(half_open());
-  listing.spare_workers = static_cast<std::uint32_t>(spare_count_.load());
+  listing.spare_workers = static_cast<std::uint32_t>(workers_.spare_count());
   list_leases(&listing);
   return listing;
 }
