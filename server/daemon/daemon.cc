@@ -17,8 +17,6 @@ namespace {
 
 // How often sessions with missing connections are checked.
 constexpr int kLookMilliseconds = 1000;
-// Events in one turn. The start of a worker takes milliseconds, during which other events wait.
-constexpr std::size_t kEventsAtOnceMax = 16;
 // For links to send their clients the reason why the daemon ends.
 constexpr std::chrono::milliseconds kLastWordsDeadline{1000};
 constexpr const char* kStopped = "the server was stopped by its operator";
@@ -44,7 +42,7 @@ Daemon::Daemon(std::unique_ptr<transport::Listener> listener, DaemonOptions opti
       options_(std::move(options)),
       wake_(std::move(wake)),
       threads_([this](auto& connection, HalfOpen& half_open,
-                      Deadline deadline) { serve(connection, half_open, deadline); },
+                      Deadline deadline) { connections_.serve(connection, half_open, deadline); },
                closer_, wake_),
       users_(options_.user_limits),
       queue_(options_.devices),
@@ -128,25 +126,8 @@ Status Daemon::serve_until_stopped() {
   return Status();
 }
 
-void Daemon::post(Event event) {
-  {
-    const std::lock_guard lock(mutex_);
-    events_.push_back(std::move(event));
-  }
-  wake_.wake();
-}
-
 void Daemon::take_events() {
-  std::deque<Event> events;
-  {
-    const std::lock_guard lock(mutex_);
-    while (!events_.empty() && events.size() < kEventsAtOnceMax) {
-      events.push_back(std::move(events_.front()));
-      events_.pop_front();
-    }
-    if (!events_.empty()) wake_.wake();
-  }
-  for (Event& event : events) {
+  for (DaemonEvent& event : events_.take()) {
     if (auto* begun = std::get_if<LeaseBegun>(&event)) {
       workers_.prepare(std::move(*begun));
       continue;
@@ -174,10 +155,7 @@ void Daemon::end_all(const std::string& why) {
   token_watch_.end();
   acceptor_.clear();
   threads_.end(kLastWordsDeadline);
-  {
-    const std::lock_guard lock(mutex_);
-    events_.clear();
-  }
+  events_.clear();
   closer_.stop();
   workers_.clear();
 }

@@ -1,4 +1,7 @@
-// Daemon: serves one connection, from the handshake to the end of a control link.
+// LeaseServer: a link waits in poll() for its client, for deaths of workers, and for its user.
+#include "server/daemon/lease_server.h"
+#include "base/hex.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -8,8 +11,6 @@
 #include <array>
 #include <utility>
 
-#include "base/hex.h"
-#include "server/daemon/daemon.h"
 #include "transport/shm/memory.h"
 #include "transport/tcp/address.h"
 
@@ -22,13 +23,6 @@ using protocol::Sender;
 
 // Bytes of a client's name for its machine, and of its program's name.
 constexpr std::size_t kAskerBytesMax = 64;
-
-// A refusal is a courtesy: its loss changes nothing.
-void refuse(transport::Connection& connection, const std::string& reason, Deadline deadline,
-            bool for_good = true) {
-  static_cast<void>(
-      protocol::send_control(connection, protocol::Refused{reason, for_good}, deadline));
-}
 
 // What a client may send behind a hello without waiting for an answer: a token's proof and a
 // request.
@@ -72,93 +66,26 @@ protocol::ListedGpu about_holder(const transport::Connection& link,
 
 }  // namespace
 
-void Daemon::serve(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
-                   Deadline deadline) {
-  const Result<bool> tls = begins_with_tls(*connection, deadline);
-  if (!tls.ok()) {
-    return spdlog::info("{}: {}", connection->description(), tls.status().to_string());
-  }
-  if (*tls && transport::shm::is_local(*connection)) {
-    return spdlog::info("{}: speaks TLS, which is not spoken there", connection->description());
-  }
-  if (*tls) return serve_tls(connection, half_open, deadline);
-  serve_link(connection, half_open, {}, deadline);
+void refuse(transport::Connection& connection, const std::string& reason, Deadline deadline,
+            bool for_good) {
+  static_cast<void>(
+      protocol::send_control(connection, protocol::Refused{reason, for_good}, deadline));
 }
 
-void Daemon::serve_link(std::unique_ptr<transport::Connection>& connection, HalfOpen& half_open,
-                        const Exporter& exporter, Deadline deadline) {
-  const std::string peer = connection->description();
-  const Result<ControlFrame> frame =
-      protocol::receive_control(*connection, limits::kHelloBytesMax, deadline);
-  if (!frame.ok()) return spdlog::info("{}: {}", peer, frame.status().to_string());
-  const Result<ControlMessage> message = protocol::decode(frame->payload);
-  if (!message.ok()) return spdlog::info("{}: {}", peer, message.status().to_string());
-  const bool encrypted = exporter.has_value();
-  if (const Status allowed = check_plaintext(*connection); !encrypted && !allowed.ok()) {
-    spdlog::warn("{}: speaks no TLS", peer);
-    return refuse(*connection, allowed.message(), handshake());
-  }
-  if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
-    serve_control(*connection, *hello, half_open, exporter, deadline);
-  } else if (const auto* attach = std::get_if<protocol::Attach>(&*message);
-             attach != nullptr && !encrypted) {
-    serve_attach(connection, *frame, *attach, half_open);
-  } else {
-    spdlog::info("{}: neither hello nor attach", peer);
-  }
-}
-
-void Daemon::serve_attach(std::unique_ptr<transport::Connection>& connection,
-                          const ControlFrame& frame, const protocol::Attach& attach,
-                          HalfOpen& half_open) {
-  const std::string peer = connection->description();
-  const auto no = [&](const Status& why) {
-    spdlog::warn("{}: attach: {}", peer, why.message());
-    audit_.write_refusal("attach.refused", {{"from", peer}, {"reason", why.message()}});
-    refuse(*connection, why.message(), handshake());
-  };
-  const Status version = protocol::check_version(attach.version, "client");
-  if (!version.ok()) return no(version);
-  const Result<protocol::Key> key = book_.attach_key(attach);
-  if (!key.ok()) return no(key.status());
-  if (!protocol::proved(frame, *key, Sender::kClient, attach.index)) {
-    return no(Status(Code::kRefused, "the ticket is not proved"));
-  }
-  half_open.proved();
-  token_watch_.heed();  // A lease of a revoked token takes no session from that moment.
-  threads_.forget(connection.get());
-  if (const Status taken = take_in(attach, *key, connection, false); !taken.ok()) no(taken);
-}
-
-Status Daemon::take_in(const protocol::Attach& attach, const protocol::Key& key,
-                       std::unique_ptr<transport::Connection>& connection, bool encrypted) {
-  const Result<bool> joins = book_.join(attach, encrypted);
-  if (!joins.ok()) return joins.status();
-  if (*joins) {
-    post(JoiningConnection{attach.lease, attach.session, attach.index,
-                           encrypted ? protocol::Key{} : key, encrypted, std::move(connection)});
-    return Status();
-  }
-  Result<std::optional<Arrival>> arrival = book_.arrive(attach, key, connection, encrypted);
-  if (!arrival.ok()) return arrival.status();
-  if (arrival->has_value()) post(std::move(**arrival));
-  return Status();
-}
-
-void Daemon::serve_control(transport::Connection& connection, const protocol::Hello& hello,
-                           HalfOpen& half_open, const Exporter& exporter, Deadline deadline) {
+void LeaseServer::serve(transport::Connection& connection, const protocol::Hello& hello,
+                        HalfOpen& half_open, const Exporter& exporter, Deadline deadline) {
   const std::string& peer = connection.description();
   const Status version = protocol::check_version(hello.version, "client");
   if (!version.ok()) {
     spdlog::warn("{}: {}", peer, version.message());
     return refuse_and_hear_out(connection, version.message(), handshake(), deadline);
   }
-  const Result<Asked> asked = authenticator_.identify(connection, hello, exporter, deadline);
+  const Result<Asked> asked = parts_.authenticator.identify(connection, hello, exporter, deadline);
   const Code code = asked.status().code();
   if (code == Code::kRefused || code == Code::kUnavailable) {
     const std::string& why = asked.status().message();
     spdlog::warn("{}: {}", peer, why);
-    audit_.write_refusal("link.refused", {{"from", peer}, {"reason", why}});
+    parts_.audit.write_refusal("link.refused", {{"from", peer}, {"reason", why}});
     return refuse(connection, why, handshake(), code == Code::kRefused);
   }
   if (!asked.ok()) return spdlog::info("{}: {}", peer, asked.status().to_string());
@@ -173,8 +100,8 @@ void Daemon::serve_control(transport::Connection& connection, const protocol::He
   }
 }
 
-void Daemon::hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
-                        const Asked& asked) {
+void LeaseServer::hold_lease(transport::Connection& connection,
+                             const protocol::LeaseRequest& request, const Asked& asked) {
   const protocol::Key& key = asked.key;
   const User& user = asked.user;
   const std::string& peer = connection.description();
@@ -188,21 +115,21 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
   };
   const auto no_lease = [&](const Status& why) {
     spdlog::info("{}: no lease for {}: {}", peer, user.described(), why.message());
-    audit_.write_refusal(
+    parts_.audit.write_refusal(
         "lease.refused",
         {{"user", user.name}, {"token", user.token}, {"from", peer}, {"reason", why.message()}});
     const bool for_good = why.code() == Code::kInvalidArgument;  // The request itself is wrong.
     static_cast<void>(say(protocol::Refused{why.message(), for_good}));
   };
-  LeaseWaitBudget budget = admission_.budget(request);
+  LeaseWaitBudget budget = parts_.admission.budget(request);
   const Result<std::unique_ptr<UserAdmission>> admission =
-      admission_.enter(connection, request, user, budget);
+      parts_.admission.enter(connection, request, user, budget);
   if (!admission.ok()) return no_lease(admission.status());
   // From here on a revocation of its token is reported, so the token must be valid until here.
-  if (const Status valid = authenticator_.check_still_valid(user); !valid.ok())
+  if (const Status valid = parts_.authenticator.check_still_valid(user); !valid.ok())
     return no_lease(valid);
   Result<std::shared_ptr<Claim>> claim =
-      admission_.wait_for_devices(connection, request, user, key, **admission, budget, sent);
+      parts_.admission.wait_for_devices(connection, request, user, key, **admission, budget, sent);
   budget.watch.reset();
   if (!claim.ok()) return no_lease(claim.status());
   const auto returned = (*claim)->returned();
@@ -210,53 +137,54 @@ void Daemon::hold_lease(transport::Connection& connection, const protocol::Lease
   for (const int device : (*claim)->devices()) {
     gpus += (gpus.empty() ? "" : ",") + std::to_string(device);
   }
-  const protocol::Grant grant{*id,
-                              *ticket,
-                              *challenge,
-                              request.devices,
-                              models_of((*claim)->devices()),
-                              all_emulated((*claim)->devices()),
-                              options_.local != nullptr ? options_.local->address() : "",
-                              reached_at(connection)};
-  lease_links_.add(*id, {connection.fd(), admission->get(), about_holder(connection, request),
+  const protocol::Grant grant{
+      *id,
+      *ticket,
+      *challenge,
+      request.devices,
+      models_of((*claim)->devices()),
+      all_emulated((*claim)->devices()),
+      parts_.options.local != nullptr ? parts_.options.local->address() : "",
+      reached_at(connection)};
+  parts_.links.add(*id, {connection.fd(), admission->get(), about_holder(connection, request),
                          *claim, returned});
   LeaseBegun begun{*id, *claim, user};
   const WipedKey lease_key = protocol::lease_key(key, *id);
-  book_.add({*id, *ticket, *challenge, protocol::ticket_key(lease_key, *ticket), *std::move(claim),
-             peer, user});
-  post(std::move(begun));
+  parts_.book.add({*id, *ticket, *challenge, protocol::ticket_key(lease_key, *ticket),
+                   *std::move(claim), peer, user});
+  parts_.events.post(std::move(begun));
   const std::string lease = hex_of(bytes_of(*id));
   spdlog::info("{}: lease of {} GPUs for {}", peer, request.devices, user.described());
-  audit_.write("lease.granted", {{"user", user.name},
-                                 {"token", user.token},
-                                 {"from", peer},
-                                 {"lease", lease},
-                                 {"gpus", gpus}});
+  parts_.audit.write("lease.granted", {{"user", user.name},
+                                       {"token", user.token},
+                                       {"from", peer},
+                                       {"lease", lease},
+                                       {"gpus", gpus}});
   if (say(grant).ok()) tell_deaths(connection, *id, asked, **admission, sent);
-  lease_links_.end(*id);
-  closer_.close(book_.remove(*id));
-  post(LeaseEnded{*id});
+  parts_.links.end(*id);
+  parts_.closer.close(parts_.book.remove(*id));
+  parts_.events.post(LeaseEnded{*id});
   // Keeps the link open until then, so that a client that waits for its end finds the GPUs free.
-  lease_links_.wait_until_free(*returned);
+  parts_.links.wait_until_free(*returned);
   spdlog::info("{}: lease of {} ended", peer, user.described());
-  audit_.write("lease.ended", {{"user", user.name},
-                               {"token", user.token},
-                               {"from", peer},
-                               {"lease", lease},
-                               {"reason", (*admission)->why_ended()}});
+  parts_.audit.write("lease.ended", {{"user", user.name},
+                                     {"token", user.token},
+                                     {"from", peer},
+                                     {"lease", lease},
+                                     {"reason", (*admission)->why_ended()}});
 }
 
 // Returns when the peer sends anything or is gone, or when its user's token is revoked, which ends
 // its lease. end_all()'s shut_down() has the same effect. Keep-alive finds a client's machine that
 // is gone. Bytes behind the request count as sent, too.
-void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& lease,
-                         const Asked& asked, UserAdmission& admission, std::uint64_t sent) {
+void LeaseServer::tell_deaths(transport::Connection& connection, const protocol::Id& lease,
+                              const Asked& asked, UserAdmission& admission, std::uint64_t sent) {
   if (connection.holds_received()) return;
   const auto say = [&](const ControlMessage& words) {
     return protocol::send_control(connection, words, asked.key, Sender::kServer, sent++,
                                   handshake());
   };
-  const int wake = lease_links_.wake_fd(lease);
+  const int wake = parts_.links.wake_fd(lease);
   if (wake < 0) spdlog::warn("a client gets no notice of workers that end: no descriptor is free");
   // After a frame that has not gone out whole, no other may follow.
   for (bool heard = true;;) {
@@ -270,28 +198,70 @@ void Daemon::tell_deaths(transport::Connection& connection, const protocol::Id& 
       break;
     }
     if (all[1].revents == 0) continue;
-    for (const protocol::WorkerEnded& death : lease_links_.take_deaths(lease))
+    for (const protocol::WorkerEnded& death : parts_.links.take_deaths(lease))
       heard = heard && say(death).ok();
   }
 }
 
 // Each name once, in the order of the devices.
-std::vector<std::string> Daemon::models_of(const std::vector<int>& devices) const {
+std::vector<std::string> LeaseServer::models_of(const std::vector<int>& devices) const {
   std::vector<std::string> models;
   for (const int device : devices) {
     const auto index = static_cast<std::size_t>(device);
-    if (index >= options_.device_facts.size()) continue;
-    const std::string& name = options_.device_facts[index].name;
+    if (index >= parts_.options.device_facts.size()) continue;
+    const std::string& name = parts_.options.device_facts[index].name;
     if (std::find(models.begin(), models.end(), name) == models.end()) models.push_back(name);
   }
   return models;
 }
 
-bool Daemon::all_emulated(const std::vector<int>& devices) const {
+bool LeaseServer::all_emulated(const std::vector<int>& devices) const {
   return std::all_of(devices.begin(), devices.end(), [this](int device) {
     const auto index = static_cast<std::size_t>(device);
-    return index < options_.device_facts.size() && options_.device_facts[index].emulated;
+    return index < parts_.options.device_facts.size() &&
+           parts_.options.device_facts[index].emulated;
   });
+}
+
+protocol::Listing LeaseServer::listing() const {
+  protocol::Listing listing;
+  listing.release = protocol::kRelease;
+  listing.confinement = parts_.options.confinement;
+  listing.waiting = static_cast<std::uint32_t>(parts_.queue.waiting());
+  listing.gpus.resize(parts_.options.devices);
+  for (std::size_t i = 0; i < parts_.options.device_facts.size() && i < listing.gpus.size(); ++i) {
+    protocol::ListedGpu& gpu = listing.gpus[i];
+    gpu.name = parts_.options.device_facts[i].name;
+    gpu.memory_bytes = parts_.options.device_facts[i].memory_bytes;
+    if (parts_.options.ledgers == nullptr) continue;
+    gpu.used_bytes = parts_.options.ledgers->used_bytes(static_cast<int>(i), gpu.memory_bytes);
+  }
+  listing.gathering = static_cast<std::uint32_t>(parts_.book.gathering());
+  listing.half_open = static_cast<std::uint32_t>(parts_.acceptor.half_open());
+  listing.spare_workers = static_cast<std::uint32_t>(parts_.workers.spare_count());
+  list_leases(&listing);
+  return listing;
+}
+
+void LeaseServer::list_leases(protocol::Listing* listing) const {
+  const std::vector<HeldLease> held = parts_.book.held();
+  listing->leases = static_cast<std::uint32_t>(held.size());
+  std::vector<protocol::ListedGpu> entries;
+  listing->workers = parts_.links.list(held, &entries);
+  std::uint32_t number = 0;
+  for (const HeldLease& lease : held) {
+    protocol::ListedGpu& about = entries[number];
+    about.user = lease.user;
+    about.held_seconds = static_cast<std::uint64_t>(lease.held.count());
+    about.lease = ++number;
+    for (const int device : lease.devices) {
+      protocol::ListedGpu& gpu = listing->gpus[static_cast<std::size_t>(device)];
+      about.name = gpu.name;
+      about.memory_bytes = gpu.memory_bytes;
+      about.used_bytes = gpu.used_bytes;
+      gpu = about;
+    }
+  }
 }
 
 }  // namespace gpurun::server
