@@ -1,4 +1,4 @@
-// Daemon: the main loop accepts connections, starts workers and reaps them.
+// Daemon: the parts, and the loop that gives each of them its turn.
 #include "server/daemon/daemon.h"
 
 #include <errno.h>
@@ -7,7 +7,11 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <deque>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "base/hex.h"
 #include "server/daemon/leases/ticket_check.h"

@@ -1,32 +1,44 @@
 // Daemon: the core of gpurund. It accepts connections, and lets a peer past the hello frame only
 // when it proves a secret. It grants leases, and starts a worker for each session that attaches.
+// The class itself only owns its parts, connects them, and runs the loop.
 //
-// Threads: run()'s (accepts, starts and reaps workers), one for each connection in a handshake or
-// control link, one that closes connections, and one that watches the file of tokens. An attached
-// connection belongs to its worker, not to the daemon.
+// The way of a connection: the Acceptor accepts it and leaves it in the HandshakeAdmission of its
+// listener until it has sent something and a place is free. Then ConnectionThreads gives it a
+// thread, and ConnectionServer tells from its first bytes what it is:
+// - A control link. With TLS the daemon finishes the handshake. Authenticator proves the peer.
+//   LeaseServer serves its request: a listing, or a lease for as long as the link lives. The lease
+//   waits in LeaseAdmission for the user's bounds (UserBook) and for GPUs (LeaseQueue). Then it is
+//   in LeaseBook, and its link in LeaseLinks.
+// - A connection of a session. LeaseBook checks the proof of its ticket and gathers the session's
+//   connections. Then the session comes to the loop as an event.
+// The loop takes DaemonEvents and gives sessions and leases to SessionWorkers, which starts workers
+// and reaps them. An attached connection belongs to its worker, not to the daemon.
+//
+// Threads: run()'s has the loop, the Acceptor and SessionWorkers. Workers are started on it,
+// because they end with the thread that started them. Each connection in a handshake or control
+// link has a thread. One thread closes connections (ConnectionCloser), and one watches the file of
+// tokens (TokenWatch). Signal handlers only call stop() and reload().
+//
+// Locks: each part has its own. TokenWatch::heed() takes its lock before all others. LeaseLinks
+// takes its lock before those of UserBook and LeaseQueue. The locks of LeaseQueue and
+// ConnectionCloser come last: a claim or a connection may end under another part's lock.
+//
+// Rules for a change:
+// - The loop never waits for a peer or for a disk. A courtesy to a peer has a deadline of 100 ms.
+// - All that a stranger can make the daemon hold has a bound for each source, and a deadline.
+//   All that a user can hold has a bound for each user.
+// - Before its proof a peer reaches no parser but those of the ClientHello and of small messages.
+// - A connection that leaves its thread is first forgotten by ConnectionThreads, and its place is
+//   free (HalfOpen::proved()).
+// - What the peer has sent is read before a refusal. A close with unread bytes would discard it.
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <set>
-#include <thread>
-#include <utility>
-#include <variant>
-#include <vector>
+#include <string>
 
-#include "base/bytes.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "protocol/auth/proof.h"
-#include "protocol/control/control.h"
-#include "protocol/limits.h"
 #include "server/daemon/authenticator.h"
 #include "server/daemon/connection_server.h"
 #include "server/daemon/daemon_events.h"
@@ -39,20 +51,12 @@
 #include "server/daemon/links/acceptor.h"
 #include "server/daemon/links/connection_closer.h"
 #include "server/daemon/links/connection_threads.h"
-#include "server/daemon/links/half_open.h"
-#include "server/daemon/links/handshake_admission.h"
 #include "server/daemon/links/loop_wake.h"
-#include "server/daemon/links/tls_hello.h"
 #include "server/daemon/live_settings.h"
 #include "server/daemon/session_workers.h"
 #include "server/daemon/token_watch.h"
 #include "server/daemon/users/audit.h"
-#include "server/daemon/users/tokens.h"
 #include "server/daemon/users/users.h"
-#include "server/daemon/workers/spare_workers.h"
-#include "server/daemon/workers/spawn.h"
-#include "transport/tls/client_hello.h"
-#include "transport/tls/handshake.h"
 #include "transport/transport.h"
 
 namespace gpurun::server {
@@ -93,6 +97,7 @@ class Daemon {
   void take_events();
   void end_all(const std::string& why);
 
+  // In the order in which they need each other.
   const std::unique_ptr<transport::Listener> listener_;
   const DaemonOptions options_;
   CurrentSettings settings_{{options_.secret, options_.identity, options_.insecure_plaintext}};
