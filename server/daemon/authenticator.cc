@@ -1,11 +1,11 @@
 // Authenticator: the exchange of challenge, proof and request.
 #include "server/daemon/authenticator.h"
-#include "base/hex.h"
 
 #include <ctime>
 #include <string>
 #include <utility>
 
+#include "base/hex.h"
 #include "protocol/auth/token.h"
 #include "protocol/limits.h"
 

@@ -1,6 +1,5 @@
 // LeaseServer: a link waits in poll() for its client, for deaths of workers, and for its user.
 #include "server/daemon/lease_server.h"
-#include "base/hex.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,6 +10,7 @@
 #include <array>
 #include <utility>
 
+#include "base/hex.h"
 #include "transport/shm/memory.h"
 #include "transport/tcp/address.h"
 

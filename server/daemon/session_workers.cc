@@ -1,6 +1,5 @@
 // SessionWorkers: one table of workers, looked through in each turn of the daemon's loop.
 #include "server/daemon/session_workers.h"
-#include "base/hex.h"
 
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -9,6 +8,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/hex.h"
 #include "protocol/control/control.h"
 #include "server/daemon/links/tls_hello.h"
 #include "transport/shm/memory.h"
