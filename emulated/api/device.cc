@@ -6,7 +6,7 @@
 #include <string>
 
 #include "driver_abi/library_view.h"
-#include "driver_abi/semantics/launch_limits.h"
+#include "driver_abi/semantics/device_facts.h"
 #include "driver_abi/semantics/object_flags.h"
 #include "emulated/api/caller.h"
 #include "emulated/api/entry.h"
@@ -115,27 +115,11 @@ CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
   Device* device = nullptr;
   GPURUN_TRY(enter_device(ordinal, &device));
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  auto value = [&](CUdevice_attribute attribute) {
+  *properties = driver_abi::properties_of([device](CUdevice_attribute attribute) {
     int number = 0;
     device->attribute(attribute, settings().capability, &number);
     return number;
-  };
-  CUdevprop filled{};
-  filled.maxThreadsPerBlock = value(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  filled.maxThreadsDim[0] = value(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
-  filled.maxThreadsDim[1] = value(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y);
-  filled.maxThreadsDim[2] = value(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z);
-  filled.maxGridSize[0] = value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
-  filled.maxGridSize[1] = value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
-  filled.maxGridSize[2] = value(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
-  filled.sharedMemPerBlock = driver_abi::kSharedBytesUsual;
-  filled.totalConstantMemory = value(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
-  filled.SIMDWidth = value(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
-  filled.memPitch = value(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
-  filled.regsPerBlock = value(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
-  filled.clockRate = value(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
-  filled.textureAlign = value(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
-  *properties = filled;
+  });
   return CUDA_SUCCESS;
 }
 
@@ -147,17 +131,14 @@ CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice ordinal) {
   return CUDA_SUCCESS;
 }
 
-// [domain]:[bus]:[device].[function], or without domain or function (manual,
-// cuDeviceGetByPCIBusId).
 CUresult cuDeviceGetByPCIBusId(CUdevice* out, const char* text) {
   GPURUN_ENTER_DRIVER();
   if (out == nullptr || text == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  unsigned domain = 0, bus = 0, slot = 0;
-  const bool whole = std::sscanf(text, "%x:%x:%x", &domain, &bus, &slot) == 3;
-  if (!whole) domain = 0;
-  if (!whole && std::sscanf(text, "%x:%x", &bus, &slot) != 2) return CUDA_ERROR_INVALID_VALUE;
+  const auto address = driver_abi::parse_pci_address(text);
+  if (!address) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& device : devices()) {
-    if (domain == 0 && slot == 0 && bus == static_cast<unsigned>(device->physical()) + 1) {
+    if (address->domain == 0 && address->device == 0 &&
+        address->bus == static_cast<unsigned>(device->physical()) + 1) {
       *out = device->ordinal();
       return CUDA_SUCCESS;
     }

@@ -1,6 +1,7 @@
 // Conversion of node parameters to operations and back.
 #include "emulated/api/graph_nodes.h"
 
+#include "driver_abi/semantics/planes.h"
 #include "emulated/api.h"
 #include "emulated/api/copies.h"
 #include "emulated/api/launch_kernel.h"
@@ -70,17 +71,14 @@ CUresult make_copy(const CUDA_MEMCPY3D* parameters, OperationPtr* operation) {
 }
 
 CUresult make_fill(const CUDA_MEMSET_NODE_PARAMS* parameters, OperationPtr* operation) {
-  if (parameters == nullptr || parameters->width == 0 || parameters->height == 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const unsigned size = parameters->elementSize;
-  if (size != 1 && size != 2 && size != 4) return CUDA_ERROR_INVALID_VALUE;
+  const auto fill = parameters == nullptr ? std::nullopt : driver_abi::fill_of(*parameters);
+  if (!fill) return CUDA_ERROR_INVALID_VALUE;
   Fill what;
-  what.address = parameters->dst;
-  what.row_pitch = parameters->pitch;
-  what.width = parameters->width;
-  what.height = parameters->height;
-  what.element_bytes = size;
+  what.address = fill->address;
+  what.row_pitch = fill->pitch;
+  what.width = fill->width;
+  what.height = fill->height;
+  what.element_bytes = static_cast<std::uint32_t>(fill->element_bytes);
   what.value = parameters->value;
   GPURUN_TRY(check_fill(what));
   *operation = std::make_shared<FillOperation>(what);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "driver_abi/semantics/object_flags.h"
+#include "driver_abi/semantics/planes.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/graph_memory.h"
 #include "emulated/objects/memory_registry.h"
@@ -68,15 +69,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
 CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width_bytes, size_t height,
                             unsigned int element_bytes) {
   GPURUN_ENTER(context);
-  if (out == nullptr || pitch == nullptr || width_bytes == 0 || height == 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const std::uint64_t row = round_up(width_bytes, 512);
-  if (row < width_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (height > std::numeric_limits<std::uint64_t>::max() / row) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (out == nullptr || pitch == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::size_t row = 0;
+  GPURUN_TRY(driver_abi::choose_pitch(width_bytes, height, element_bytes, &row));
   GPURUN_TRY(allocate_device(context, MemoryKind::kDevice, row * height, 0, out));
   *pitch = row;
   return CUDA_SUCCESS;

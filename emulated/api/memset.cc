@@ -1,4 +1,5 @@
 // Fills of device memory with 8, 16 or 32-bit values, in one or two dimensions.
+#include "driver_abi/semantics/planes.h"
 #include "emulated/api/copies.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/copy.h"
@@ -7,16 +8,10 @@
 namespace gpurun::emulated {
 
 CUresult check_fill(const Fill& what) {
-  if (what.address == 0 || what.address % what.element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto row = static_cast<unsigned __int128>(what.width) * what.element_bytes;
-  if (what.height > 1 && (what.row_pitch < row || what.row_pitch % what.element_bytes != 0)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const auto bytes = static_cast<unsigned __int128>(what.row_pitch) * (what.height - 1) + row;
-  if (bytes >> 62 != 0) return CUDA_ERROR_INVALID_VALUE;
-  return memory_registry().covers(what.address, static_cast<std::uint64_t>(bytes))
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+  const auto bytes = driver_abi::span_of(
+      {what.address, what.row_pitch, what.element_bytes, what.width, what.height});
+  return bytes && memory_registry().covers(what.address, *bytes) ? CUDA_SUCCESS
+                                                                 : CUDA_ERROR_INVALID_VALUE;
 }
 
 namespace {

@@ -1,4 +1,7 @@
 // Stream-ordered allocation: pools, cuMemAllocAsync and cuMemFreeAsync.
+#include <cstring>
+
+#include "driver_abi/semantics/pool_attributes.h"
 #include "emulated/api/entry.h"
 #include "emulated/api/graph_nodes.h"
 #include "emulated/objects/graph_memory.h"
@@ -147,6 +150,9 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
   GPURUN_ENTER_DRIVER();
   const auto pool = handles().find<MemoryPool>(handle);
   if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t given = 0;
+  std::memcpy(&given, value, driver_abi::pool_attribute_bytes(attribute));
+  if (!driver_abi::is_pool_setting(attribute, given)) return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
       pool->reuse_follow_event_dependencies = *static_cast<int*>(value);
@@ -162,8 +168,6 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      // Only a reset is allowed (manual, cuMemPoolSetAttribute).
-      if (*static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
       pool->used_high = pool->used.load();
       return CUDA_SUCCESS;
     default:

@@ -2,8 +2,8 @@
 #include "emulated/objects/array.h"
 
 #include <algorithm>
-#include <bit>
 
+#include "driver_abi/semantics/arrays.h"
 #include "emulated/objects/context.h"
 #include "emulated/objects/copy.h"
 #include "emulated/objects/device.h"
@@ -175,19 +175,6 @@ std::uint64_t take_memory(const Context& context, std::uint64_t bytes) {
   return address;
 }
 
-CUDA_ARRAY3D_DESCRIPTOR level_of(const CUDA_ARRAY3D_DESCRIPTOR& base, unsigned level) {
-  const auto smaller = [level](std::size_t extent) {
-    return extent == 0 ? 0 : std::max<std::size_t>(1, extent >> level);
-  };
-  CUDA_ARRAY3D_DESCRIPTOR out = base;
-  out.Width = smaller(base.Width);
-  out.Height = smaller(base.Height);
-  if ((base.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) == 0) {
-    out.Depth = smaller(base.Depth);
-  }
-  return out;
-}
-
 }  // namespace
 
 CUresult element_format(CUarray_format format, unsigned channels, ElementFormat* out) {
@@ -221,14 +208,11 @@ CUresult element_format(CUarray_format format, unsigned channels, ElementFormat*
 
 CUresult Array::place(std::uint64_t x_bytes, std::uint64_t y, std::uint64_t z,
                       const CopyBox& extent, BoxSide* out) const {
-  const auto inside = [](std::uint64_t at, std::uint64_t count, std::uint64_t all) {
-    return at <= all && count <= all - at;
-  };
-  const std::uint64_t row_bytes = std::uint64_t{image_.width} * element_.bytes();
-  if (x_bytes % element_.bytes() != 0 || !inside(x_bytes, extent.width_bytes, row_bytes) ||
-      !inside(y, extent.height, image_.height) || !inside(z, extent.depth, image_.depth)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  const driver_abi::ArrayExtent all{element_.bytes(),
+                                    std::uint64_t{image_.width} * element_.bytes(), image_.height,
+                                    image_.depth};
+  const driver_abi::ArrayPart part{x_bytes, y, z, extent.width_bytes, extent.height, extent.depth};
+  if (!driver_abi::is_part_of(all, part)) return CUDA_ERROR_INVALID_VALUE;
   *out = {image_.address + z * image_.slice_pitch + y * image_.row_pitch + x_bytes,
           image_.row_pitch, image_.slice_pitch};
   return CUDA_SUCCESS;
@@ -253,20 +237,16 @@ CUresult make_mipmapped_array(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& d
                               unsigned levels, std::shared_ptr<MipmappedArray>* out) {
   ElementFormat element;
   if (const CUresult result = check(context.device(), descriptor, true, &element)) return result;
-  const bool volume = !has(descriptor, CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
-  const std::size_t longest =
-      std::max({descriptor.Width, descriptor.Height, volume ? descriptor.Depth : std::size_t{0}});
-  const auto most = static_cast<unsigned>(std::bit_width(longest));
-  levels = std::max(1u, std::min({levels, most, kTextureLevelsMax}));
+  levels = std::min(driver_abi::mipmap_levels(descriptor, levels), kTextureLevelsMax);
   std::uint64_t bytes = 0;
   for (unsigned i = 0; i < levels; ++i)
-    bytes += bytes_of(lay_out(level_of(descriptor, i), element));
+    bytes += bytes_of(lay_out(driver_abi::level_of(descriptor, i), element));
   const std::uint64_t memory = take_memory(context, bytes);
   if (memory == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   std::vector<ArrayPtr> made;
   std::uint64_t address = memory;
   for (unsigned i = 0; i < levels; ++i) {
-    const CUDA_ARRAY3D_DESCRIPTOR level = level_of(descriptor, i);
+    const CUDA_ARRAY3D_DESCRIPTOR level = driver_abi::level_of(descriptor, i);
     TexelImage image = lay_out(level, element);
     image.address = address;
     address += bytes_of(image);

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "driver_abi/semantics/pool_attributes.h"
+
 namespace gpurun::protocol {
 
 struct PoolAttributePayload {
@@ -16,10 +18,6 @@ struct PoolAttributePayload {
 };
 static_assert(sizeof(PoolAttributePayload) == 24);
 
-// Size of the program's value. 0 for an attribute that this version does not know. Source: CUDA
-// driver API manual, "CUmemPool_attribute": int up to 3, cuuint64_t up to 8.
-constexpr std::size_t pool_attribute_bytes(std::uint32_t attribute) noexcept {
-  return attribute >= 1 && attribute <= 3 ? 4 : attribute >= 4 && attribute <= 8 ? 8 : 0;
-}
+using driver_abi::pool_attribute_bytes;
 
 }  // namespace gpurun::protocol

@@ -14,6 +14,7 @@
 #include "client/interpose/memory/device_windows.h"
 #include "client/interpose/memory/implicit_wait.h"
 #include "client/interpose/memory/used_memory.h"
+#include "driver_abi/semantics/arrays.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -21,39 +22,17 @@ namespace {
 constinit ObjectPool<Array> g_arrays;
 constinit ObjectPool<MipmappedArray> g_mipmapped_arrays;
 
-// Bytes of one channel. 0: a format without such a size (planes, compressed blocks).
-std::uint64_t channel_bytes(CUarray_format format) {
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 4;
-    default:
-      return 0;
-  }
-}
-
 // Describes level `level` of `of`. Level 0 is the array itself.
 void describe(const CUDA_ARRAY3D_DESCRIPTOR& of, unsigned level, Handle mipmapped, Array* array) {
-  const auto shrunk = [level](std::uint64_t size) {
-    return std::max<std::uint64_t>(1, size >> level);
-  };
-  // The levels of a layered array have the same number of layers (manual, cuMipmappedArrayCreate).
-  const bool layers = (of.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+  const CUDA_ARRAY3D_DESCRIPTOR part = driver_abi::level_of(of, level);
+  const auto at_least_one = [](std::uint64_t size) { return std::max<std::uint64_t>(1, size); };
   array->mipmapped = mipmapped;
-  array->element_bytes = channel_bytes(of.Format) * of.NumChannels;
-  if (__builtin_mul_overflow(shrunk(of.Width), array->element_bytes, &array->width)) {
+  array->element_bytes = std::uint64_t{driver_abi::channel_bytes(of.Format)} * of.NumChannels;
+  if (__builtin_mul_overflow(at_least_one(part.Width), array->element_bytes, &array->width)) {
     array->element_bytes = 0;
   }
-  array->lines = shrunk(of.Height);
-  array->slices = layers ? std::max<std::uint64_t>(1, of.Depth) : shrunk(of.Depth);
+  array->lines = at_least_one(part.Height);
+  array->slices = at_least_one(part.Depth);
   array->flat_known.store(false, std::memory_order_relaxed);
   array->full_known.store(false, std::memory_order_relaxed);
 }
@@ -63,7 +42,8 @@ std::uint64_t bytes_of_texels(const Array& array) {
   return array.element_bytes == 0 ? 0 : array.width * array.lines * array.slices;
 }
 
-std::uint64_t bytes_of_levels(const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned levels) {
+std::uint64_t bytes_of_levels(const CUDA_ARRAY3D_DESCRIPTOR& described, unsigned wanted) {
+  const unsigned levels = driver_abi::mipmap_levels(described, wanted);
   std::uint64_t bytes = 0;
   for (unsigned level = 0; level < levels; ++level) {
     Array each;
@@ -225,14 +205,11 @@ CUresult level_of(CUarray* out, CUmipmappedArray given, unsigned level) {
 Sound check_array_box(const Here& here, Handle handle, const ArrayBox& box) noexcept {
   const Array* const array = array_of(here, handle);
   if (array == nullptr || array->element_bytes == 0) return Sound::kUnknown;
-  const auto inside = [](std::uint64_t from, std::uint64_t count, std::uint64_t size) {
-    return from <= size && count <= size - from;
-  };
-  const bool right = box.x % array->element_bytes == 0 && inside(box.x, box.width, array->width) &&
-                     inside(box.y, box.lines, array->lines) &&
-                     inside(box.z, box.slices, array->slices);
-  if (!right) return Sound::kWrong;
-  // The manual forbids a box to begin inside an element (cuMemcpy2D), but not to end there.
+  const driver_abi::ArrayExtent all{array->element_bytes, array->width, array->lines,
+                                    array->slices};
+  const driver_abi::ArrayPart part{box.x, box.y, box.z, box.width, box.lines, box.slices};
+  if (!driver_abi::is_part_of(all, part)) return Sound::kWrong;
+  // Only the driver knows of a box that ends inside an element.
   return box.width % array->element_bytes == 0 ? Sound::kRight : Sound::kUnknown;
 }
 

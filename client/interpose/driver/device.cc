@@ -7,6 +7,7 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/program_caller.h"
 #include "driver_abi/library_view.h"
+#include "driver_abi/semantics/device_facts.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -122,22 +123,7 @@ CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
   const Device* device = nullptr;
   if (const int result = enter_device(ordinal, &device); result != 0) return cuda(result);
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  CUdevprop filled{};
-  filled.maxThreadsPerBlock = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  filled.maxThreadsDim[0] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
-  filled.maxThreadsDim[1] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y);
-  filled.maxThreadsDim[2] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z);
-  filled.maxGridSize[0] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
-  filled.maxGridSize[1] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
-  filled.maxGridSize[2] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
-  filled.sharedMemPerBlock = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
-  filled.totalConstantMemory = device->attribute(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
-  filled.SIMDWidth = device->attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
-  filled.memPitch = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
-  filled.regsPerBlock = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
-  filled.clockRate = device->attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
-  filled.textureAlign = device->attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
-  *properties = filled;
+  *properties = driver_abi::properties_of([device](int id) { return device->attribute(id); });
   return CUDA_SUCCESS;
 }
 
@@ -148,23 +134,20 @@ CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice ordinal) {
   return copy_text(device->pci_bus_id, text, length);
 }
 
-// [domain]:[bus]:[device].[function], or without domain or function (manual,
-// cuDeviceGetByPCIBusId).
 CUresult cuDeviceGetByPCIBusId(CUdevice* out, const char* text) {
   Here here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (out == nullptr || text == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  unsigned domain = 0, bus = 0, slot = 0;
-  const bool whole = std::sscanf(text, "%x:%x:%x", &domain, &bus, &slot) == 3;
-  if (!whole) domain = 0;
-  if (!whole && std::sscanf(text, "%x:%x", &bus, &slot) != 2) return CUDA_ERROR_INVALID_VALUE;
+  const auto address = driver_abi::parse_pci_address(text);
+  if (!address) return CUDA_ERROR_INVALID_VALUE;
   for (int ordinal = 0; ordinal < here.devices().device_count(); ++ordinal) {
     const Device& device = *here.devices().device(ordinal);
     const auto is = [&device](int attribute, unsigned value) {
       return device.attribute(attribute) == static_cast<int>(value);
     };
-    if (is(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, domain) && is(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, bus) &&
-        is(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, slot)) {
+    if (is(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, address->domain) &&
+        is(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, address->bus) &&
+        is(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, address->device)) {
       *out = ordinal;
       return CUDA_SUCCESS;
     }

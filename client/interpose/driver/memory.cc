@@ -11,6 +11,7 @@
 #include "client/interpose/memory/device_windows.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "client/interpose/memory/used_memory.h"
+#include "driver_abi/semantics/planes.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -27,9 +28,6 @@ CUresult keep(const Here& here, CUdeviceptr address, std::uint64_t bytes, Memory
   (void)add_range(range);
   return CUDA_SUCCESS;
 }
-
-// The pitch unit of drivers.
-constexpr std::size_t kPitchUnitBytes = 512;
 
 // `pool` 0: the device's own pool.
 CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream given) {
@@ -76,13 +74,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch_out, size_t width, s
                             unsigned element_bytes) {
   Here here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
-  const bool element_known = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
-  if (out == nullptr || pitch_out == nullptr || width == 0 || height == 0 || !element_known) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (out == nullptr || pitch_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUdeviceptr address = 0;
-  size_t pitch = (width + kPitchUnitBytes - 1) & ~(kPitchUnitBytes - 1);
-  if (pitch < width || height > SIZE_MAX / pitch) return CUDA_ERROR_OUT_OF_MEMORY;
+  size_t pitch = 0;
+  const CUresult wrong = driver_abi::choose_pitch(width, height, element_bytes, &pitch);
+  if (wrong != CUDA_SUCCESS) return wrong;
   if (may_be_windowed(here, pitch * height)) {
     const int result = allocate_device_memory(here, pitch * height, &address);
     if (address == 0) return cuda(result);

@@ -25,21 +25,6 @@ int enter_pool(Here& here, CUmemoryPool pool, CUmemPool_attribute attribute, con
              : 0;
 }
 
-// Whether an attribute may be set. The reserved and used amounts may not. Their highest values may
-// only be set to 0 (manual, cuMemPoolSetAttribute).
-bool may_set(const PoolAttributePayload& what) {
-  switch (what.attribute) {
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-      return false;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      return what.value == 0;
-    default:
-      return true;
-  }
-}
-
 // Pools belong to no context.
 CallSite pool_site(std::uint16_t code) {
   CallSite site;
@@ -62,7 +47,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     return cuda(result);
   }
   std::memcpy(&payload.value, value, pool_attribute_bytes(payload.attribute));
-  if (!may_set(payload)) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_abi::is_pool_setting(payload.attribute, payload.value))
+    return CUDA_ERROR_INVALID_VALUE;
   return cuda(
       here.session().post(*here.lane, pool_site(opcode::cuMemPoolSetAttribute), bytes_of(payload)));
 }

@@ -8,6 +8,7 @@
 #include "driver_abi/semantics/function_settings.h"
 #include "driver_abi/semantics/launch_attributes.h"
 #include "driver_abi/semantics/object_flags.h"
+#include "driver_abi/semantics/planes.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose {
@@ -32,18 +33,12 @@ Sound check_memory(std::uint64_t address, std::uint64_t bytes) {
 
 // cuMemsetD2D*: destination, pitch, value, width in elements, height.
 Sound check_plane(void* const* arguments, std::uint64_t element_bytes) {
-  const auto address = argument<std::uint64_t>(arguments, 0);
-  const auto pitch = argument<std::uint64_t>(arguments, 1);
-  const auto width = argument<std::uint64_t>(arguments, 3);
-  const auto height = argument<std::uint64_t>(arguments, 4);
-  if (width == 0 || height == 0) return Sound::kRight;
-  if (address == 0 || address % element_bytes != 0) return Sound::kWrong;
-  std::uint64_t row = 0, bytes = 0;
-  if (__builtin_mul_overflow(width, element_bytes, &row)) return Sound::kWrong;
-  if (height > 1 && (pitch < row || pitch % element_bytes != 0)) return Sound::kWrong;
-  if (__builtin_mul_overflow(pitch, height - 1, &bytes)) return Sound::kWrong;
-  if (__builtin_add_overflow(bytes, row, &bytes)) return Sound::kWrong;
-  return check_memory(address, bytes);
+  const driver_abi::PlaneFill fill{
+      argument<std::uint64_t>(arguments, 0), argument<std::uint64_t>(arguments, 1), element_bytes,
+      argument<std::uint64_t>(arguments, 3), argument<std::uint64_t>(arguments, 4)};
+  if (fill.width == 0 || fill.height == 0) return Sound::kRight;
+  const auto bytes = driver_abi::span_of(fill);
+  return bytes ? check_memory(fill.address, *bytes) : Sound::kWrong;
 }
 
 // Stream memory operations: stream, address, value, flags.
@@ -114,13 +109,9 @@ Sound check_stream_attribute(void* const* arguments) {
 // The parameters of a node that fills memory.
 Sound check_fill(const CUDA_MEMSET_NODE_PARAMS* what) {
   if (what == nullptr) return Sound::kWrong;
-  const std::uint64_t element = what->elementSize;
-  if ((element != 1 && element != 2 && element != 4) || what->width == 0 || what->height == 0) {
-    return Sound::kWrong;
-  }
-  const std::uint64_t pitch = what->height == 1 ? 0 : what->pitch;
-  const void* const plane[] = {&what->dst, &pitch, nullptr, &what->width, &what->height};
-  return check_plane(const_cast<void* const*>(plane), element);
+  const auto fill = driver_abi::fill_of(*what);
+  const auto bytes = fill ? driver_abi::span_of(*fill) : std::nullopt;
+  return bytes ? check_memory(fill->address, *bytes) : Sound::kWrong;
 }
 
 Sound worse(Sound one, Sound other) {
