@@ -3,8 +3,6 @@
 
 #include "base/planted_flaw.h"
 #include "driver_abi/opcodes.h"
-#include "server/worker/execution/copy_calls.h"
-#include "server/worker/execution/hot_calls.h"
 #include "server/worker/execution/thread_context.h"
 
 namespace gpurun::server {
@@ -57,14 +55,14 @@ CallOutcome CallRunner::run_hot(Call& call, Handler handler) {
 
 CallOutcome CallRunner::run_handler(Call& call) {
   const RecordHeader& header = call.header_;
-  if (header.form == Form::kCopyIn) return run_copy_in(call);
-  if (header.form == Form::kCopyOut) return run_copy_out(call);
+  if (header.form == Form::kCopyIn) return parts_.forms.copy_in(call);
+  if (header.form == Form::kCopyOut) return parts_.forms.copy_out(call);
   Handler handler = nullptr;
   if (CallKinds::is_hot(header.form)) {
     // Only the form decides, because parse_record() has checked that form's payload.
     if (header.bulk != 0) return CallOutcome::done(kErrorInvalidValue);
     const bool launch = header.form == Form::kLaunch;
-    handler = launch ? parts_.options.handlers.launch : hot_handler(header.form);
+    handler = launch ? parts_.options.handlers.launch : parts_.forms.hot(header.form);
     return handler == nullptr ? CallOutcome::done(kErrorNotSupported) : run_hot(call, handler);
   }
   if (header.opcode < Handlers::kOpcodes)

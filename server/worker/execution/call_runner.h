@@ -23,6 +23,12 @@ namespace gpurun::server {
 
 class CallRunner {
  public:
+  // The handlers of records that no row names (copy_calls.h, hot_calls.h).
+  struct FormHandlers {
+    Handler copy_in = nullptr;
+    Handler copy_out = nullptr;
+    Handler (*hot)(protocol::Form form) noexcept = nullptr;  // nullptr: the form has no handler.
+  };
   // Borrowed.
   struct Parts {
     const WorkerOptions& options;
@@ -36,6 +42,7 @@ class CallRunner {
     Completions& completions;
     Outbox& outbox;
     std::uint64_t owner;  // That of enter_context().
+    FormHandlers forms;
   };
   explicit CallRunner(const Parts& parts) : parts_(parts) {}
   CallRunner(const CallRunner&) = delete;

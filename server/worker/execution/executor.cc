@@ -4,7 +4,9 @@
 #include <atomic>
 #include <utility>
 
+#include "server/worker/execution/copy_calls.h"
 #include "server/worker/execution/executor_parts.h"
+#include "server/worker/execution/hot_calls.h"
 #include "server/worker/execution/thread_context.h"
 
 namespace gpurun::server {
@@ -53,7 +55,9 @@ std::unique_ptr<Call> Call::keep(Call&& call) {
 // Executor
 
 Executor::Executor(const WorkerOptions& options, Outbox& outbox, BulkLanes* bulk)
-    : parts_(std::make_unique<ExecutorParts>(*this, options, outbox, bulk)) {
+    : parts_(std::make_unique<ExecutorParts>(
+          *this, options, outbox, bulk,
+          CallRunner::FormHandlers{run_copy_in, run_copy_out, hot_handler})) {
   parts_->bound.set_wake([](void* of) { static_cast<Executor*>(of)->wake(); }, this);
   parts_->issuer.start();
 }

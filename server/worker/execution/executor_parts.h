@@ -22,7 +22,6 @@
 #include "server/worker/execution/device_order.h"
 #include "server/worker/execution/driver_tasks.h"
 #include "server/worker/execution/event_registry.h"
-#include "server/worker/execution/executor.h"
 #include "server/worker/execution/executor_inbox.h"
 #include "server/worker/execution/issuer.h"
 #include "server/worker/execution/outbox.h"
@@ -62,8 +61,9 @@ class AtEnd {
 };
 
 struct ExecutorParts {
-  ExecutorParts(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes)
-      : executor(owner), options(given), outbox(out), bulk(lanes) {
+  ExecutorParts(Executor& owner, const WorkerOptions& given, Outbox& out, BulkLanes* lanes,
+                const CallRunner::FormHandlers& handlers_of_forms)
+      : executor(owner), options(given), outbox(out), bulk(lanes), forms(handlers_of_forms) {
     completions.set_told([this](Completions::Teller teller) {
       replies.run_due();
       // The caller of after() sends after its calls.
@@ -76,6 +76,7 @@ struct ExecutorParts {
   const WorkerOptions options;
   Outbox& outbox;
   BulkLanes* const bulk;
+  const CallRunner::FormHandlers forms;
   const std::uint64_t id = next_executor_id();
   AtEnd at_end;
 
@@ -101,8 +102,8 @@ struct ExecutorParts {
   CallBulk call_bulk{bulk};
   ReplySender replies{options, outbox, bulk, call_bulk, completions, events};
   DriverTasks tasks{options.driver, handles, *pool, id};
-  CallRunner runner{
-      {options, kinds, handles, order, stall, bound, call_bulk, replies, completions, outbox, id}};
+  CallRunner runner{{options, kinds, handles, order, stall, bound, call_bulk, replies, completions,
+                     outbox, id, forms}};
   BriefPoll poll{replies};
   ParkedCalls parked{{runner, replies, completions, poll, *pool, tasks, inbox}};
   CompletionQueries queries{{options.handlers, kinds, order, queued, stall, runner, parked, replies,
