@@ -15,10 +15,10 @@ std::string absolute(const char* variable) {
 
 }  // namespace
 
-std::string xdg_folder(const char* variable, const char* below_home) {
-  if (const std::string base = absolute(variable); !base.empty()) return base + "/gpurun";
+std::string xdg_folder(const char* variable, const char* below_home, const char* name) {
+  if (const std::string base = absolute(variable); !base.empty()) return base + "/" + name;
   const std::string home = absolute("HOME");
-  return home.empty() ? home : home + "/" + below_home + "/gpurun";
+  return home.empty() ? home : home + "/" + below_home + "/" + name;
 }
 
 std::string service_folder(const char* variable) {

@@ -9,7 +9,8 @@ namespace gpurun {
 // names none. XDG Base Directory Specification: a path that is not absolute is ignored. Empty:
 // neither is named.
 //   xdg_folder("XDG_CACHE_HOME", ".cache")
-std::string xdg_folder(const char* variable, const char* below_home);
+// `name` is the folder's own name.
+std::string xdg_folder(const char* variable, const char* below_home, const char* name = "gpurun");
 
 // Returns the first folder that systemd gives a service in `variable` (systemd.exec(5): one path,
 // or several separated by colons). Empty: there is no folder.

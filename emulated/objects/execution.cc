@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "base/user_folders.h"
 #include "emulated/objects/device_limits.h"
 #include "emulated/settings.h"
 
@@ -16,13 +17,8 @@ std::string cache_directory() {
   const std::string& setting = settings().cache;
   if (setting == "off" || setting.empty()) return "";
   if (setting != "on") return setting;
-  if (const char* base = std::getenv("XDG_CACHE_HOME"); base != nullptr && base[0] == '/') {
-    return std::string(base) + "/gpurun/emulated";
-  }
-  if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/') {
-    return std::string(home) + "/.cache/gpurun/emulated";
-  }
-  return "";
+  const std::string folder = xdg_folder("XDG_CACHE_HOME", ".cache");
+  return folder.empty() ? folder : folder + "/emulated";
 }
 
 }  // namespace

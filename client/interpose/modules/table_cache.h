@@ -1,13 +1,11 @@
 // TableCache: the worker's descriptions of images' kernels on this user's disk. A program that has
 // run before needs no round trip to load its code.
 //
-// Each key has one file. The file begins with a head that holds the key and the SHA-256 of the
-// rest. The packed outcome of the load follows (protocol/calls/module_calls.h).
+// Each key has one file with the packed outcome of the load (protocol/calls/module_calls.h).
 //
-// A file is hostile input, like anything from a peer. It must be within its bound and owned by this
-// user. It is hashed, parsed and checked, and removed if that fails. Files appear whole: they are
-// written under another name, then renamed. A file that cannot be read or kept costs a round trip
-// and is not an error. That includes a missing or read-only home and a full disk.
+// A file is hostile input, like anything from a peer. CacheFolder checks and hashes it. What it
+// holds is parsed and checked, and removed if that fails. A file that cannot be read or kept costs
+// a round trip and is not an error. That includes a missing or read-only home and a full disk.
 //
 // Any thread, any number of processes. No descriptor stays open.
 #pragma once
@@ -37,7 +35,7 @@ class TableCache {
   // Bound of one table. Larger tables are not kept.
   static constexpr std::size_t kFileBytesMax = std::size_t{1} << 20;
   // Bounds of all tables together, except those added since the last check. On average one of
-  // kAddedPerLook additions checks them. The files that were written first are removed.
+  // kAddedPerLook additions checks them. The files that were used last stay.
   static constexpr std::size_t kBytesMax = std::size_t{64} << 20;
   static constexpr std::size_t kFilesMax = 4096;
   static constexpr unsigned kAddedPerLook = 16;  // At random: processes are independent.

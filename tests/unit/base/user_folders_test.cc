@@ -21,6 +21,7 @@ TEST_F(UserFolders, AreInTheVariablesPlaceOrBelowHome) {
   EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/house/anna/.cache/gpurun");
   setenv("XDG_CACHE_HOME", "/caches", 1);
   EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/caches/gpurun");
+  EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache", "gpurun-x"), "/caches/gpurun-x");
   setenv("XDG_CACHE_HOME", "caches", 1);
   EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/house/anna/.cache/gpurun");
   setenv("HOME", "anna", 1);

@@ -105,7 +105,7 @@ TEST_F(CacheTest, DamageIsNoticed) {
   damage([&] { fs::resize_file(object, 0); });
   damage([&] {  // Damage to the recorded stack size counts, too.
     std::fstream file(object, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(8);
+    file.seekp(88);  // After CacheFolder's head.
     file.put('\x01');
   });
   damage([&] {

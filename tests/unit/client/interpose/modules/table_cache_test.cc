@@ -140,7 +140,9 @@ TEST_F(TableCacheTest, TheOldestGoBeyondTheBound) {
   const fs::path own = file();
   fs::last_write_time(own, fs::file_time_type::clock::now() - std::chrono::hours(1));
   for (std::size_t i = 0; i < TableCache::kFilesMax; ++i) {
-    std::ofstream(folder() + "/filler" + std::to_string(i)) << "x";
+    std::string filler(64, '0');
+    filler.replace(0, 4, std::to_string(1000 + i));  // Named as a table.
+    std::ofstream(folder() + "/" + filler) << "x";
   }
   // The chance that so many additions cause no look is one in 10^9.
   const unsigned added_max = 20 * TableCache::kAddedPerLook;
