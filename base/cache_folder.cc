@@ -64,7 +64,7 @@ bool earlier(const timespec& left, const timespec& right) {
   return left.tv_sec != right.tv_sec ? left.tv_sec < right.tv_sec : left.tv_nsec < right.tv_nsec;
 }
 
-// The files whose names `counts` accepts. Nothing if the folder cannot be read.
+// The files with names that `counts` accepts. Nothing if the folder cannot be read.
 template <typename Counts>
 std::optional<std::vector<File>> list(int folder, Counts counts) {
   // A descriptor of its own, because the read position belongs to the open folder.

@@ -66,14 +66,14 @@ class CacheFolder {
   std::string name_of(const Sha256Digest& digest) const;
 
   // Returns the payload that add() has kept for `key`, and marks the entry as just used.
-  // kUnavailable: there is none. kProtocol: it was damaged, of another format, or no entry of this
+  // kUnavailable: it is absent. kProtocol: it was damaged, of another format, or no entry of this
   // user. It is removed, and the message says why.
   Result<Bytes> find(std::string_view format, const Sha256Digest& key) const;
   // Keeps `payload`, the pieces one after the other. kTooLarge: over a bound.
   Status add(std::string_view format, const Sha256Digest& key,
              std::initializer_list<ByteView> payload);
 
-  // For files whose bytes have the digest of their name, and which callers read and verify.
+  // For files with the digest of their bytes as their name, which callers read and verify.
   //
   // Opens the entry for reading and marks it as just used. Its bytes are not verified. Failures as
   // for find().

@@ -102,7 +102,8 @@ enum class CopyReading : std::uint8_t {
   kInTurn
 };
 
-// A record of an event, as Session::stream_of_record() returns it. Stream 0: the event has no such record.
+// A record of an event, as Session::stream_of_record() returns it. Stream 0: the event has no such
+// record.
 struct EventRecord {
   Handle stream = 0;
   std::uint64_t record = 0;

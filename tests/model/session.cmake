@@ -6,7 +6,7 @@ foreach(library gpurun_client_session gpurun_client_callpath gpurun_client_threa
 endforeach()
 get_target_property(beside gpurun_client_session LINK_LIBRARIES)
 list(REMOVE_ITEM beside gpurun_client_thread gpurun_client_callpath gpurun_options)
-list(REMOVE_ITEM sources stats_report.cc)
+list(REMOVE_ITEM sources stats/stats_report.cc)
 list(TRANSFORM sources PREPEND "${CMAKE_SOURCE_DIR}/client/")
 add_library(gpurun_model_session STATIC ${sources} doorbell_scenario.cc)
 target_link_libraries(gpurun_model_session PRIVATE gpurun_options gpurun_model_code
