@@ -8,7 +8,8 @@
 //
 // Threads: find() and at() may run at any time. The functions that change the table need a lock of
 // the owner, one for the table. A lookup that races with a claim of the same index finds the slot
-// of the old key, of the new key, or nothing. Members that others read meanwhile must be atomic.
+// of the old key, of the new key, or nothing. A member that may be read after the end of its key
+// must be atomic.
 //
 // Bounds: every key has an index below kCapacity, so a wrong key only finds nothing. A table with
 // keys from a hostile peer must bound what it claims, because each sparse index costs a page.

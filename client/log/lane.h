@@ -23,7 +23,6 @@
 
 namespace gpurun::client {
 
-
 // Values of CUstreamCaptureMode (cuda.h).
 enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 
