@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "base/file_io.h"
 #include "driver_abi/error_codes.h"
 
 namespace gpurun::probe {
@@ -70,7 +69,12 @@ const char* result_name(CUresult result) {
 }
 
 void Answer::write_line(const std::string& line) {
-  static_cast<void>(write_whole(fd_, line, "answer"));  // The parent may have closed the pipe.
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t written = write(fd_, rest.data(), rest.size());
+    if (written <= 0) return;  // The parent has closed the pipe.
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
 }
 
 void Answer::fact(const std::string& name, const Json& value) {

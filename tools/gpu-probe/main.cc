@@ -2,14 +2,11 @@
 //
 // It opens the driver at run time and links nothing of CUDA. This process never opens the driver.
 // Each question runs in a process of its own, so a crash or hang loses only that answer.
-#include <fcntl.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
-#include "base/file_io.h"
-#include "base/unique_fd.h"
 #include "check_calls.h"
 #include "child.h"
 #include "questions/questions.h"
@@ -94,12 +91,11 @@ int run_question(const Question& question, const std::string& libcuda, int fd) {
 }
 
 bool write_file(const std::string& path, const std::string& text) {
-  // Not replaced: the user may name a device.
-  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  const Status written =
-      file.valid() ? write_whole(file.get(), text, path) : Status::from_errno(errno, path);
-  if (written.ok()) return true;
-  std::fprintf(stderr, "gpu-probe: cannot write %s\n", written.message().c_str());
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (file) return true;
+  std::fprintf(stderr, "gpu-probe: cannot write %s\n", path.c_str());
   return false;
 }
 

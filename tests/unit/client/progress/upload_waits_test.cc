@@ -139,14 +139,14 @@ TEST_F(UploadWaits, TellOfALostContext) {
 // Holds for a program of any speed, and if no completion is ever reported.
 TEST_F(UploadWaits, AreNotAnsweredForEver) {
   std::size_t early = 0;
-  for (bool more = true; more && early <= DevicePace::kAheadMax; early += more ? 1 : 0) {
+  for (bool more = true; more && early <= EarlyWaitLimiter::kAheadMax; early += more ? 1 : 0) {
     const Handle event = early % 2 == 0 ? event_ : other_;
     upload(event);
     upload(event == event_ ? other_ : event_);
     more = waits_early(event);
     if (more) worker_.next();
   }
-  EXPECT_EQ(early, DevicePace::kAheadMax);
+  EXPECT_EQ(early, EarlyWaitLimiter::kAheadMax);
 }
 
 TEST_F(UploadWaits, AreForWhereTheEventWasRecordedLast) {
