@@ -18,6 +18,8 @@ namespace gpurun::server {
 namespace {
 
 constexpr std::size_t kFileBytesMax = std::size_t{1} << 20;
+// toml++ recurses for each part of a dotted key ("a.b.c"), so that a long one exhausts the stack.
+constexpr int kDotsMax = 64;
 
 // A position in the text, and the TOML construct around it.
 class Place {
@@ -101,12 +103,19 @@ bool opens_nameless_table(std::string_view rest) {
 Result<std::string> in_ascii(const std::string& path, std::string_view text) {
   std::string ascii;
   Place place;
+  int dots = 0;  // In this line, outside of strings and comments.
   for (std::size_t i = 0; i < text.size();) {
     const std::string_view rest = text.substr(i);
     if (place.column() == 0 && place.inside() == Place::Inside::kNothing &&
         opens_nameless_table(rest)) {
       return Status(Code::kInvalidArgument,
                     path + ":" + std::to_string(place.line()) + ": a table's name must follow '['");
+    }
+    if (place.column() == 0) dots = 0;
+    if (rest[0] == '.' && place.inside() == Place::Inside::kNothing && ++dots > kDotsMax) {
+      return Status(Code::kInvalidArgument, path + ":" + std::to_string(place.line()) +
+                                                ": more than " + std::to_string(kDotsMax) +
+                                                " dots in one line");
     }
     if (static_cast<unsigned char>(rest[0]) < 0x80) {
       const std::size_t bytes = place.pass(rest);

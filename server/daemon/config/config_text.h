@@ -12,8 +12,8 @@
 namespace gpurun::server {
 
 // kUnavailable: the file cannot be read. kInvalidArgument, with "PATH:LINE: ...": a file of more
-// than 1 MiB, a table without a name, or characters beyond ASCII outside comments and one-line
-// strings.
+// than 1 MiB, a table without a name, more than 64 dots in a line, or characters beyond ASCII
+// outside comments and one-line strings.
 Result<std::string> config_text(const std::string& path);
 
 }  // namespace gpurun::server
