@@ -29,7 +29,7 @@ Status has_more(const std::string& name, std::size_t bytes_max, Code code) {
     bytes_max >>= 10;
     unit = " KiB";
   }
-  return Status(code, name + " has more than " + std::to_string(bytes_max) + unit);
+  return Status(code, name + ": more than " + std::to_string(bytes_max) + unit);
 }
 
 template <typename Content>

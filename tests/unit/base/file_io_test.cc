@@ -84,8 +84,8 @@ TEST_F(FileIo, MessagesNameTheFileAndTheReason) {
   EXPECT_EQ(read_text_file(missing, 1).status().message(), missing + ": No such file or directory");
   EXPECT_EQ(read_text_file(missing, 1).status().code(), Code::kUnavailable);
   plant(text_of(2048));
-  EXPECT_EQ(read_text_file(path_, 1023).status().message(), path_ + " has more than 1023 bytes");
-  EXPECT_EQ(read_text_file(path_, 1024).status().message(), path_ + " has more than 1 KiB");
+  EXPECT_EQ(read_text_file(path_, 1023).status().message(), path_ + ": more than 1023 bytes");
+  EXPECT_EQ(read_text_file(path_, 1024).status().message(), path_ + ": more than 1 KiB");
   EXPECT_EQ(replace_file(folder_ + "/no/file", "x").message(),
             folder_ + "/no/file: No such file or directory");
 }
