@@ -133,7 +133,7 @@ class WrongWords(unittest.TestCase):
             for path, said in (
                     (os.path.join(folder, "none"), "-s: cannot read .*none: No such file"),
                     (folder, "-s: cannot read .*: Is a directory"),
-                    ("/dev/zero", "-s: /dev/zero: more than 256 KiB"),
+                    ("/dev/zero", "/dev/zero: more than 256 KiB"),
                     (file("binary", b"host\0\x1b[31m\n"), "binary is no text"),
                     (file("empty", b"# none\r\n"), "empty names no server"),
                     (file("commas", b"\none:1,two:2\n"), "commas:2: write one server a line, no commas"),
