@@ -45,7 +45,7 @@ void run_moved() { moved.result = moved.body(moved.argc, moved.argv); }
 
 int with_ordinary_stacks(int (*body)(int, char**), int argc, char** argv) {
   use_ordinary_stacks_for_threads();
-#ifdef GPURUN_PLANTED_FLAWS  // Sanitizers know the first stack only.
+#ifdef GPURUN_INJECTED_FAULTS  // Sanitizers know the first stack only.
   return body(argc, argv);
 #else
   constexpr std::size_t kGuardBytes = std::size_t{64} << 10;

@@ -30,7 +30,7 @@ if(GPURUN_SSL_ARCHIVE AND GPURUN_CRYPTO_ARCHIVE)
   target_include_directories(gpurun_openssl SYSTEM INTERFACE ${OPENSSL_INCLUDE_DIR})
   target_link_libraries(gpurun_openssl INTERFACE
     ${GPURUN_SSL_ARCHIVE} ${GPURUN_CRYPTO_ARCHIVE} Threads::Threads ${CMAKE_DL_LIBS})
-  # The entry of OpenSSL's default provider. transport/tls/few_algorithms.cc makes a smaller one
+  # The entry of OpenSSL's default provider. transport/tls/minimal_openssl_provider.cc makes a smaller one
   # from it.
   include(CheckCSourceCompiles)
   set(CMAKE_REQUIRED_INCLUDES ${OPENSSL_INCLUDE_DIR})
@@ -46,7 +46,7 @@ if(GPURUN_SSL_ARCHIVE AND GPURUN_CRYPTO_ARCHIVE)
 else()
   target_link_libraries(gpurun_openssl INTERFACE OpenSSL::SSL)
 endif()
-# AES in 512-bit registers (transport/tls/aead_wide.cc), from Intel's library for IPsec. The archive
+# AES in 512-bit registers (transport/tls/aead_vaes512.cc), from Intel's library for IPsec. The archive
 # has these functions, but no header declares them. Without the archive, or with a later one that
 # lacks them, only OpenSSL's AES is used.
 option(GPURUN_IPSEC_MB "Seal and open TLS records with Intel's library for IPsec where it is quicker" ON)
@@ -72,15 +72,15 @@ if(GPURUN_IPSEC_MB AND GPURUN_IPSEC_MB_ARCHIVE)
       aes_gcm_enc_128_finalize_vaes_avx512();
       aes_gcm_dec_128_finalize_vaes_avx512();
       return CPU_FEATURE_ACTIVE(VAES);
-    }" GPURUN_WIDE_AES)
+    }" GPURUN_VAES512)
   unset(CMAKE_REQUIRED_LIBRARIES)
-  if(GPURUN_WIDE_AES)
+  if(GPURUN_VAES512)
     add_library(gpurun_wide_aes INTERFACE)
     target_link_libraries(gpurun_wide_aes INTERFACE ${GPURUN_IPSEC_MB_ARCHIVE})
-    target_compile_definitions(gpurun_wide_aes INTERFACE GPURUN_WIDE_AES)
+    target_compile_definitions(gpurun_wide_aes INTERFACE GPURUN_VAES512)
   endif()
 else()
-  set(GPURUN_WIDE_AES OFF)
+  set(GPURUN_VAES512 OFF)
 endif()
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/attach/attach_connection.h"
-#include "client/attach/late_attach.h"
+#include "client/attach/extra_bulk_attach.h"
 #include "client/attach/session_connections.h"
 #include "client/session/worker_exit_page.h"
 #include "protocol/control/control.h"
@@ -140,7 +140,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.features = *features;
   if (options.more_later &&
       (*features & protocol::feature_bit(protocol::Feature::kLateBulk)) != 0) {
-    attached.channels.more = std::make_unique<LateAttach>(opened->like);
+    attached.channels.more = std::make_unique<ExtraBulkAttach>(opened->like);
   }
   if ((*features & protocol::feature_bit(protocol::Feature::kFirstCredits)) != 0) {
     attached.credits = accept->credits;

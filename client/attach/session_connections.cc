@@ -59,7 +59,7 @@ Result<Connections> open_at_once(const AttachConnection& like) {
     failure = openings[i]->thread->start("gpurun-attach", open_one, openings[i].get());
   }
   // A failure here is reported by the connections that need the context.
-  if (encrypted) static_cast<void>(transport::tls::client_context(transport::tls::KnownBy::kKey));
+  if (encrypted) static_cast<void>(transport::tls::client_context(transport::tls::AuthMode::kKey));
   if (failure.ok() && !encrypted) open_one(openings[0].get());
   Connections connections;
   for (const auto& opening : openings) {

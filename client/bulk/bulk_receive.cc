@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "client/bulk/bulk.h"
-#include "client/process/core_time.h"
+#include "client/process/thread_cpu_time.h"
 #include "protocol/bulk/bulk_head.h"
 
 namespace gpurun::client {
@@ -150,11 +150,11 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
   } else if (box.has_value()) {
     into = box->reach().subspan(static_cast<std::size_t>(header.offset), bytes);
   }
-  const auto core_time = measures ? core_time_of_thread() : ConnectionUse::Span{0};
+  const auto core_time = measures ? thread_cpu_time() : ConnectionUse::Span{0};
   Status status = protocol::receive_chunk(connection, chunk, into, scratch.packed);
   if (status.ok() && staged) write_box(*box, header.offset, into);
   std::uint64_t finished = box.has_value() ? 0 : header.watermark;
-  const auto worked = measures ? core_time_of_thread() - core_time : ConnectionUse::Span{0};
+  const auto worked = measures ? thread_cpu_time() - core_time : ConnectionUse::Span{0};
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (measures) use_.receive_took(worked);

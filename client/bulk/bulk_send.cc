@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "client/bulk/bulk.h"
-#include "client/log/sent_in_place.h"
-#include "client/process/core_time.h"
+#include "client/log/tsan_send_annotation.h"
+#include "client/process/thread_cpu_time.h"
 #include "client/progress/receiving_role.h"
 
 namespace gpurun::client {
@@ -244,20 +244,20 @@ Status Bulk::send_next(Lock& lock, Channel& channel) {
     const Taken taken = together[count] = take_next(channel.chunks);
     if (taken.out == nullptr) break;
     lock.unlock();
-    if (measures && count == 0) core_time = core_time_of_thread();
+    if (measures && count == 0) core_time = thread_cpu_time();
     const BulkHeader header{taken.out->transfer, taken.chunk.offset, taken.out->source.size(), 0};
     channel.chunks.add(channel.packer, header, taken.payload);
     lock.lock();
   }
   if (count == 0) return {};
   lock.unlock();
-  std::array<std::optional<SentInPlace>, kMost> sent_in_place;
+  std::array<std::optional<TsanSendAnnotation>, kMost> sent_in_place;
   for (std::size_t i = 0; i < count; ++i) {
     if (together[i].in_place) sent_in_place[i].emplace(together[i].payload, reads_.count());
   }
   Status status = channel.chunks.send_rest(channel.packer, *channel.connection);
   for (auto& each : sent_in_place) each.reset();
-  const ConnectionUse::Span worked = measures ? core_time_of_thread() - core_time : kNoTime;
+  const ConnectionUse::Span worked = measures ? thread_cpu_time() - core_time : kNoTime;
   lock.lock();
   if (measures) use_.send_took(worked);
   for (std::size_t i = 0; i < count; ++i) has_gone(together[i]);

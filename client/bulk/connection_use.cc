@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "client/process/core_time.h"
+#include "client/process/thread_cpu_time.h"
 
 namespace gpurun::client {
 

@@ -31,7 +31,7 @@ class SourceReads {
   // Returns whether the sources of transfers up to number `last` are being read.
   bool reads_up_to(std::uint64_t last) const noexcept;
 
-  // A thread has read a piece. SentInPlace adds by itself.
+  // A thread has read a piece. TsanSendAnnotation adds by itself.
   void has_read() noexcept { read_.fetch_add(1, std::memory_order_acq_rel); }
   std::atomic<std::uint64_t>& count() noexcept { return read_; }
   // What follows comes after every read that was counted.

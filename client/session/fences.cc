@@ -54,9 +54,9 @@ EventCompletions::State Fences::await_event(Lane& lane, const CallSite& site,
     state = event_state(site.subject, record);
     if ((state != State::kComing && state != State::kArriving) ||
         uses_.shutdown.refusal(site.context) != 0) {
-      return LaneReplies::Lacks::kNothing;
+      return LaneReplies::WaitState::kNothing;
     }
-    return state == State::kComing ? LaneReplies::Lacks::kNews : LaneReplies::Lacks::kBytes;
+    return state == State::kComing ? LaneReplies::WaitState::kNews : LaneReplies::WaitState::kBytes;
   });
   uses_.replies.end_event_wait();
   if (uses_.stats.enabled()) {

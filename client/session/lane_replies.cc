@@ -21,13 +21,14 @@ void LaneReplies::expect(Lane& lane, std::uint64_t sequence, std::uint64_t came)
   lane.came_ = came;
 }
 
-LaneReplies::Lacks LaneReplies::lacks_reply(Lane& lane, bool peer_lives, bool* answered) noexcept {
+LaneReplies::WaitState LaneReplies::lacks_reply(Lane& lane, bool peer_lives,
+                                                bool* answered) noexcept {
   *answered = lane.answered_ && completions() >= lane.watermark_;
   if (*answered || !peer_lives) {
     lane.awaited_ = 0;
-    return Lacks::kNothing;
+    return WaitState::kNothing;
   }
-  return lane.answered_ ? Lacks::kBytes : Lacks::kNews;
+  return lane.answered_ ? WaitState::kBytes : WaitState::kNews;
 }
 
 Status LaneReplies::answer(const protocol::ReplyView& item) {

@@ -34,7 +34,7 @@ class LaneReplies {
   void expect(Lane& lane, std::uint64_t sequence, std::uint64_t came);
 
   // What a waiting thread still lacks.
-  enum class Lacks : std::uint8_t {
+  enum class WaitState : std::uint8_t {
     kNothing,
     kNews,   // A reply on the log, which the waiting thread may read itself.
     kBytes,  // Bytes from elsewhere, which completed_through() reports.
@@ -46,7 +46,7 @@ class LaneReplies {
   void wait_for(Lane& lane, Receiver& receiver, Look look);
   // For such a `look`: what the lane's reply lacks. kNothing: `*answered`, or the peer is gone. The
   // lane then waits for nothing, so no other thread writes to it any more.
-  Lacks lacks_reply(Lane& lane, bool peer_lives, bool* answered) noexcept;
+  WaitState lacks_reply(Lane& lane, bool peer_lives, bool* answered) noexcept;
 
   // The rest is for the thread that reads the log, unless it says otherwise.
 
@@ -85,16 +85,16 @@ void LaneReplies::wait_for(Lane& lane, Receiver& receiver, Look look) {
   for (;;) {
     {
       std::unique_lock<std::mutex> lock(lane.mutex_);
-      const Lacks lacking = look();
-      if (lacking == Lacks::kNothing) return;
-      if (lacking == Lacks::kBytes || !receiver.take_role()) {
+      const WaitState lacking = look();
+      if (lacking == WaitState::kNothing) return;
+      if (lacking == WaitState::kBytes || !receiver.take_role()) {
         lane.arrived_.wait(lock);
         continue;
       }
     }
     receiver.receive_until([&] {
       const std::lock_guard<std::mutex> lock(lane.mutex_);
-      return look() != Lacks::kNews;
+      return look() != WaitState::kNews;
     });
   }
 }

@@ -14,7 +14,7 @@
 #include <cstring>
 
 #include "base/printable.h"
-#include "client/process/memory_board.h"
+#include "client/process/shared_memory_pressure.h"
 
 namespace gpurun::client {
 namespace {
@@ -35,8 +35,8 @@ struct Page {
   std::uint8_t unused[sizeof(Place) - sizeof attached];
   Place places[kPlaces];
 };
-static_assert(sizeof(Page) == MemoryBoard::kOffset);
-constexpr off_t kFileBytes = MemoryBoard::kOffset + MemoryBoard::kBytes;
+static_assert(sizeof(Page) == SharedMemoryPressure::kOffset);
+constexpr off_t kFileBytes = SharedMemoryPressure::kOffset + SharedMemoryPressure::kBytes;
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 constexpr timespec kBetweenLooks = {0, 2'000'000};

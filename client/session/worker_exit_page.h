@@ -4,9 +4,9 @@
 // gpurun learns from its server how a worker died, and writes it here. The process of that worker
 // finds it, adds its last call, and reports both. gpurun itself reports what no process takes.
 //
-// The page is the first of a memory file of gpurun's, and ends with gpurun. The MemoryBoard is the
-// rest. Any process of the program can write to the page. gpurun only believes that a death was
-// reported. Text from the page is shown without control characters.
+// The page is the first of a memory file of gpurun's, and ends with gpurun. The
+// SharedMemoryPressure is the rest. Any process of the program can write to the page. gpurun only
+// believes that a death was reported. Text from the page is shown without control characters.
 #pragma once
 
 #include <chrono>

@@ -16,7 +16,7 @@
 #include "client/process/doorbell.h"
 #include "client/stats/recorder.h"
 #include "protocol/log/record.h"
-#include "protocol/statistics/observation.h"
+#include "protocol/statistics/worker_statistics.h"
 
 namespace gpurun::client {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "client/stats/stats.h"
-#include "protocol/statistics/observation.h"
+#include "protocol/statistics/worker_statistics.h"
 
 namespace gpurun::client {
 

@@ -153,9 +153,9 @@ Status ConnectionServer::take_in(const protocol::Attach& attach, const protocol:
   const Result<bool> joins = parts_.book.join(attach, encrypted);
   if (!joins.ok()) return joins.status();
   if (*joins) {
-    parts_.events.post(JoiningConnection{attach.lease, attach.session, attach.index,
-                                         encrypted ? protocol::Key{} : key, encrypted,
-                                         std::move(connection)});
+    parts_.events.post(ExtraBulkConnection{attach.lease, attach.session, attach.index,
+                                           encrypted ? protocol::Key{} : key, encrypted,
+                                           std::move(connection)});
     return Status();
   }
   Result<std::optional<Arrival>> arrival = parts_.book.arrive(attach, key, connection, encrypted);

@@ -143,7 +143,7 @@ void Daemon::take_events() {
       closer_.close(std::move(arrival->order.connections));  // Those that no worker has taken.
       continue;
     }
-    if (auto* joining = std::get_if<JoiningConnection>(&event)) {
+    if (auto* joining = std::get_if<ExtraBulkConnection>(&event)) {
       workers_.join(*joining);
       closer_.close(std::move(joining->connection));
       continue;

@@ -7,8 +7,8 @@
 // thread, and ConnectionServer tells from its first bytes what it is:
 // - A control link. With TLS the daemon finishes the handshake. Authenticator proves the peer.
 //   LeaseServer serves its request: a listing, or a lease for as long as the link lives. The lease
-//   waits in LeaseAdmission for the user's bounds (UserBook) and for GPUs (LeaseQueue). Then it is
-//   in LeaseBook, and its link in LeaseLinks.
+//   waits in LeaseAdmission for the user's bounds (UserRegistry) and for GPUs (LeaseQueue). Then it
+//   is in LeaseBook, and its link in LeaseLinks.
 // - A connection of a session. LeaseBook checks the proof of its ticket and gathers the session's
 //   connections. Then the session comes to the loop as an event.
 // The loop takes DaemonEvents and gives sessions and leases to SessionWorkers, which starts workers
@@ -20,7 +20,7 @@
 // tokens (TokenWatch). Signal handlers only call stop() and reload().
 //
 // Locks: each part has its own. TokenWatch::heed() takes its lock before all others. LeaseLinks
-// takes its lock before those of UserBook and LeaseQueue. The locks of LeaseQueue and
+// takes its lock before those of UserRegistry and LeaseQueue. The locks of LeaseQueue and
 // ConnectionCloser come last: a claim or a connection may end under another part's lock.
 //
 // Rules for a change:
@@ -105,7 +105,7 @@ class Daemon {
   ConnectionCloser closer_;
   ConnectionThreads threads_;
   Acceptor acceptor_{threads_, closer_};
-  UserBook users_;
+  UserRegistry users_;
   LeaseQueue queue_;
   LeaseBook book_;
   LeaseLinks lease_links_{stopping_};

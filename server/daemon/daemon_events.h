@@ -18,7 +18,7 @@ namespace gpurun::server {
 struct LeaseEnded {
   protocol::Id lease;
 };
-using DaemonEvent = std::variant<LeaseBegun, Arrival, JoiningConnection, LeaseEnded>;
+using DaemonEvent = std::variant<LeaseBegun, Arrival, ExtraBulkConnection, LeaseEnded>;
 
 class DaemonEvents {
  public:

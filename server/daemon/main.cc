@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/file_io.h"
-#include "base/planted_flaw.h"
+#include "base/injected_fault.h"
 #include "base/standard_descriptors.h"
 #include "base/thread_stacks.h"
 #include "base/unique_fd.h"
@@ -163,7 +163,7 @@ Status serve(const Config& config, const StartedWith& started) {
   GPURUN_RETURN_IF_ERROR(announce(serving->address(), config.ready_fd));
   if (!config.for_one_run) print_ready_line(what);
   notify_service_manager("READY=1\nSTATUS=" + what);
-  planted_flaw("daemon");
+  injected_fault("daemon");
   audit->write("gpurund.started", {{"address", serving->address()}});
   const Status status = serving->run();
   direct_signals(nullptr);

@@ -117,7 +117,7 @@ void SessionWorkers::start(Arrival& arrival) {
   parts_.links.session_started(arrival.lease, sharing);
 }
 
-void SessionWorkers::join(JoiningConnection& joining) {
+void SessionWorkers::join(ExtraBulkConnection& joining) {
   const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Running& other) {
     return !other.prepared && !other.killed && other.lease == joining.lease &&
            other.session == joining.session;

@@ -36,7 +36,7 @@ class SessionWorkers {
   // Borrowed. `for_one_run`: the client reports deaths on the same terminal.
   struct Parts {
     WorkerSpawner& spawner;
-    UserBook& users;
+    UserRegistry& users;
     LeaseQueue& queue;
     LeaseBook& book;
     LeaseLinks& links;
@@ -67,7 +67,7 @@ class SessionWorkers {
   // Starts the session, or refuses it. Leaves connections that no worker has taken.
   void start(Arrival& arrival);
   // The client works without this connection when the worker cannot get it.
-  void join(JoiningConnection& joining);
+  void join(ExtraBulkConnection& joining);
   // Kills the workers of a lease that has ended.
   void end(const protocol::Id& lease);
   // Kills and reaps all. The end of run().
@@ -93,7 +93,7 @@ class SessionWorkers {
   void report_death(const Running& running, const std::string& how);
 
   const Parts parts_;
-  ExchangeBook exchange_;
+  ExchangeRegistry exchange_;
   std::vector<Running> workers_;
   SpareWorkers spares_;
   std::atomic<std::size_t> spare_count_{0};  // Of spares_, for listings.

@@ -22,7 +22,7 @@ class TokenWatch {
  public:
   // Empty `tokens`: it does nothing. Borrows the references.
   TokenWatch(std::shared_ptr<TokenStore> tokens, AuditTrail& audit, LeaseBook& book,
-             UserBook& users)
+             UserRegistry& users)
       : tokens_(std::move(tokens)), audit_(audit), book_(book), users_(users) {}
   TokenWatch(const TokenWatch&) = delete;
   TokenWatch& operator=(const TokenWatch&) = delete;
@@ -39,7 +39,7 @@ class TokenWatch {
   const std::shared_ptr<TokenStore> tokens_;
   AuditTrail& audit_;
   LeaseBook& book_;
-  UserBook& users_;
+  UserRegistry& users_;
   std::mutex heed_mutex_;  // Taken before all others.
   std::thread thread_;
   std::mutex mutex_;

@@ -1,4 +1,4 @@
-// ExchangeBook: entries by handle. Bounds are counted anew at each put, because puts are rare.
+// ExchangeRegistry: entries by handle. Bounds are counted anew at each put, because puts are rare.
 #include "server/exchange/exchange_book.h"
 
 #include <utility>
@@ -11,9 +11,9 @@ constexpr int kMessagesMax = 16;
 
 }  // namespace
 
-bool ExchangeBook::serve(int socket, Owner owner, const protocol::Id& lease) {
+bool ExchangeRegistry::serve(int socket, Owner owner, const protocol::Id& lease) {
   for (int message = 0; message < kMessagesMax; ++message) {
-    ExchangeWords asked;
+    ExchangeMessage asked;
     std::vector<UniqueFd> given;
     const Status received = receive_words(socket, &asked, &given, Wait::kNever);
     if (received.code() == Code::kDeadline) return true;
@@ -22,9 +22,9 @@ bool ExchangeBook::serve(int socket, Owner owner, const protocol::Id& lease) {
   return true;
 }
 
-bool ExchangeBook::answer(int socket, Owner owner, const protocol::Id& lease,
-                          const ExchangeWords& asked, std::vector<UniqueFd> given) {
-  ExchangeWords words;
+bool ExchangeRegistry::answer(int socket, Owner owner, const protocol::Id& lease,
+                              const ExchangeMessage& asked, std::vector<UniqueFd> given) {
+  ExchangeMessage words;
   words.step = asked.step;
   words.handle = asked.handle;
   std::vector<int> descriptors;
@@ -57,8 +57,9 @@ bool ExchangeBook::answer(int socket, Owner owner, const protocol::Id& lease,
   return send_words(socket, words, descriptors, Wait::kNever).ok();
 }
 
-ExchangeResult ExchangeBook::put(Owner owner, const protocol::Id& lease, const ExchangeWords& asked,
-                                 std::vector<UniqueFd> given, protocol::SharingHandle* handle) {
+ExchangeResult ExchangeRegistry::put(Owner owner, const protocol::Id& lease,
+                                     const ExchangeMessage& asked, std::vector<UniqueFd> given,
+                                     protocol::SharingHandle* handle) {
   std::size_t of_worker = 0, of_lease = 0, descriptors = 0;
   for (const auto& [name, entry] : entries_) {
     if (entry.owner == owner) ++of_worker;
@@ -82,7 +83,7 @@ ExchangeResult ExchangeBook::put(Owner owner, const protocol::Id& lease, const E
   return ExchangeResult::kDone;
 }
 
-void ExchangeBook::forget(Owner owner) {
+void ExchangeRegistry::forget(Owner owner) {
   std::erase_if(entries_, [owner](const auto& each) { return each.second.owner == owner; });
 }
 

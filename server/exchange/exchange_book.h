@@ -1,5 +1,5 @@
-// ExchangeBook: the daemon's side of exchanges: the entries that workers have given, by 64 random
-// bytes.
+// ExchangeRegistry: the daemon's side of exchanges: the entries that workers have given, by 64
+// random bytes.
 //
 // A handle opens for workers of the lease of the worker that made it, while that worker runs and
 // has not dropped it. The daemon neither reads nor uses the content. A worker beyond its bounds
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "protocol/auth/proof.h"
-#include "server/exchange/exchange_words.h"
+#include "server/exchange/exchange_message.h"
 
 namespace gpurun::server {
 
@@ -22,13 +22,13 @@ struct ExchangeLimits {
 };
 
 // One thread.
-class ExchangeBook {
+class ExchangeRegistry {
  public:
   using Owner = const void*;  // A worker, while it runs.
 
-  explicit ExchangeBook(ExchangeLimits limits = {}) : limits_(limits) {}
-  ExchangeBook(const ExchangeBook&) = delete;
-  ExchangeBook& operator=(const ExchangeBook&) = delete;
+  explicit ExchangeRegistry(ExchangeLimits limits = {}) : limits_(limits) {}
+  ExchangeRegistry(const ExchangeRegistry&) = delete;
+  ExchangeRegistry& operator=(const ExchangeRegistry&) = delete;
 
   // Answers the requests that wait at the worker's end of `socket`, at most a few messages. Never
   // blocks. False: the worker broke the rules or is gone, and must not be served again.
@@ -42,13 +42,13 @@ class ExchangeBook {
   struct Entry {
     Owner owner = nullptr;
     protocol::Id lease{};
-    ExchangeWords words;
+    ExchangeMessage words;
     std::vector<UniqueFd> descriptors;
   };
 
-  bool answer(int socket, Owner owner, const protocol::Id& lease, const ExchangeWords& asked,
+  bool answer(int socket, Owner owner, const protocol::Id& lease, const ExchangeMessage& asked,
               std::vector<UniqueFd> given);
-  ExchangeResult put(Owner owner, const protocol::Id& lease, const ExchangeWords& asked,
+  ExchangeResult put(Owner owner, const protocol::Id& lease, const ExchangeMessage& asked,
                      std::vector<UniqueFd> given, protocol::SharingHandle* handle);
 
   const ExchangeLimits limits_;

@@ -21,8 +21,8 @@ ExchangeClient::ExchangeClient(UniqueFd socket) : socket_(std::move(socket)) {
   setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
 }
 
-bool ExchangeClient::ask(const ExchangeWords& question, const std::vector<int>& given,
-                         ExchangeWords* answer, std::vector<UniqueFd>* descriptors) {
+bool ExchangeClient::ask(const ExchangeMessage& question, const std::vector<int>& given,
+                         ExchangeMessage* answer, std::vector<UniqueFd>* descriptors) {
   const std::lock_guard lock(mutex_);
   if (!socket_.valid()) return false;
   Status status = send_words(socket_.get(), question, given, Wait::kYes);
@@ -40,7 +40,7 @@ bool ExchangeClient::put(ByteView content, const std::vector<int>& descriptors,
   if (content.size() > kExchangeContentBytes || descriptors.size() > kExchangeDescriptorsMax) {
     return false;
   }
-  ExchangeWords question, answer;
+  ExchangeMessage question, answer;
   question.step = ExchangeStep::kPut;
   question.content_bytes = static_cast<std::uint32_t>(content.size());
   question.descriptors = static_cast<std::uint32_t>(descriptors.size());
@@ -53,7 +53,7 @@ bool ExchangeClient::put(ByteView content, const std::vector<int>& descriptors,
 
 bool ExchangeClient::get(const protocol::SharingHandle& handle, Bytes* content,
                          std::vector<UniqueFd>* descriptors) {
-  ExchangeWords question, answer;
+  ExchangeMessage question, answer;
   question.step = ExchangeStep::kGet;
   question.handle = handle;
   if (!ask(question, {}, &answer, descriptors)) return false;
@@ -63,7 +63,7 @@ bool ExchangeClient::get(const protocol::SharingHandle& handle, Bytes* content,
 }
 
 void ExchangeClient::drop(const protocol::SharingHandle& handle) {
-  ExchangeWords question, answer;
+  ExchangeMessage question, answer;
   question.step = ExchangeStep::kDrop;
   question.handle = handle;
   std::vector<UniqueFd> none;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "server/exchange/exchange_words.h"
+#include "server/exchange/exchange_message.h"
 
 namespace gpurun::server {
 
@@ -25,7 +25,7 @@ class ExchangeClient {
   void drop(const protocol::SharingHandle& handle);
 
  private:
-  bool ask(const ExchangeWords& question, const std::vector<int>& given, ExchangeWords* answer,
+  bool ask(const ExchangeMessage& question, const std::vector<int>& given, ExchangeMessage* answer,
            std::vector<UniqueFd>* descriptors);
 
   std::mutex mutex_;

@@ -18,7 +18,7 @@
 #include "server/handlers/modules/links.h"
 #include "server/handlers/modules/module_state.h"
 #include "server/handlers/modules/modules.h"
-#include "server/handlers/observe.h"
+#include "server/handlers/worker_statistics.h"
 #include "server/worker/execution/synchronize.h"
 
 namespace gpurun::server {
@@ -55,12 +55,12 @@ CallOutcome run_stream_destroy(Call& call) {
 HandlerState::Objects make_objects(const CudaDriver& driver) {
   HandlerState::Objects objects;
   objects.modules = std::make_shared<ModuleState>();
-  objects.links = std::make_shared<LinkBook>(driver);
+  objects.links = std::make_shared<LinkRegistry>(driver);
   objects.gates = std::make_shared<HostGates>();
   objects.graph_hosts = std::make_shared<GraphHosts>();
   objects.graph_topology = std::make_shared<GraphTopology>(driver);
   objects.interprocess = std::make_shared<Interprocess>(driver);
-  objects.textures = std::make_shared<TextureBook>();
+  objects.textures = std::make_shared<TextureRegistry>();
   int devices = 0;
   (void)GPURUN_DRIVER(driver, cuDeviceGetCount, &devices);
   for (int device = 0; device < std::min(devices, kHandlerDevicesMax); ++device) {

@@ -33,7 +33,7 @@ struct WorkerOrder {
 };
 
 // A proved bulk connection that joins a session with a running worker.
-struct JoiningConnection {
+struct ExtraBulkConnection {
   protocol::Id lease{};
   protocol::Id session{};
   std::uint16_t index = 0;

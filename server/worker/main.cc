@@ -37,7 +37,7 @@
 #include "server/images/image_folder.h"
 #include "server/images/image_keeper.h"
 #include "server/worker/channels/channel_security.h"
-#include "server/worker/channels/late_channels.h"
+#include "server/worker/channels/extra_bulk_channels.h"
 #include "server/worker/channels/worker.h"
 #include "server/worker/sandbox/confinement.h"
 #include "transport/shm/connection.h"
@@ -280,7 +280,7 @@ Result<Readiness> make_ready(const CommandLine& line) {
       mapping = driver.status();
       take_no_more();
     }
-    if (line.tls) static_cast<void>(transport::tls::server_context(transport::tls::KnownBy::kKey));
+    if (line.tls) static_cast<void>(transport::tls::server_context(transport::tls::AuthMode::kKey));
   }
   Result<Assignment> assignment = receive_assignment(kHandOverFd);
   if (!assignment.ok()) return mapping.ok() ? assignment.status() : mapping;
@@ -298,7 +298,7 @@ Result<Readiness> make_ready(const CommandLine& line) {
   ready.status = ready.started.ok() ? ready.confined : ready.started.status();
   // Otherwise the session's handshake would create it. It takes as long as all else here together,
   // so workers without TLS skip it.
-  if (line.tls) static_cast<void>(transport::tls::server_context(transport::tls::KnownBy::kKey));
+  if (line.tls) static_cast<void>(transport::tls::server_context(transport::tls::AuthMode::kKey));
   return ready;
 }
 
@@ -319,7 +319,7 @@ Status serve(const CommandLine& line) {
   Result<HandOver> hand_over = wait_for_session(*ready);
   if (!hand_over.ok()) return hand_over.status();
   if (line.spare != nullptr) say_taken(line.spare);
-  LateChannels late(UniqueFd(kHandOverFd), *hand_over);
+  ExtraBulkChannels late(UniqueFd(kHandOverFd), *hand_over);
   // Before the client is read, so that it cannot influence which user's images these are.
   std::unique_ptr<ImageCache> images = ready->images.open(line, hand_over->images);
   Result<WorkerChannels> channels = adopt(std::move(hand_over->connections));

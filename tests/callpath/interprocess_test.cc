@@ -12,7 +12,7 @@
 
 #include "protocol/calls/interprocess.h"
 #include "protocol/limits.h"
-#include "server/exchange/exchange_words.h"
+#include "server/exchange/exchange_message.h"
 #include "server/handlers/interprocess/interprocess.h"
 #include "tests/callpath/world.h"
 
@@ -98,7 +98,7 @@ class Liar {
     own_.reset(pair[0]);
     given_ = pair[1];
     thread_ = std::thread([this] {
-      server::ExchangeWords words;
+      server::ExchangeMessage words;
       std::vector<UniqueFd> none;
       while (server::receive_words(own_.get(), &words, &none, Wait::kYes).ok()) {
         words.content_bytes = static_cast<std::uint32_t>(content.size());

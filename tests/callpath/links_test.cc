@@ -214,7 +214,7 @@ TEST_F(Links, AreBoundedInBytes) {
   ASSERT_EQ(create(state), 0);
   ASSERT_EQ(create(other), 0);
   // Leaves room for two more inputs. An input counts for more than its bytes.
-  server::LinkBook& book = state_of_worker->links();
+  server::LinkRegistry& book = state_of_worker->links();
   EXPECT_EQ(book.count_input(state, limits::kLinkBytesMax - 2 * limits::kLinkInputBytesMin), 0);
   EXPECT_EQ(add(other, nullptr, "a"), 0);
   EXPECT_EQ(add(state, nullptr, "b"), 0);

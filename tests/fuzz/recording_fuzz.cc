@@ -1,6 +1,6 @@
 // Recordings: a server's statistics and events, and the files that gpuctl reads.
-#include "protocol/statistics/observation.h"
 #include "protocol/statistics/recording.h"
+#include "protocol/statistics/worker_statistics.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {

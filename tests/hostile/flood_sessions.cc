@@ -1,5 +1,5 @@
 // Flood sessions: more of everything than a worker can hold, and host functions that never run.
-#include "base/planted_flaw.h"
+#include "base/injected_fault.h"
 #include "protocol/calls/host_function.h"
 #include "tests/hostile/acts.h"
 #include "tests/hostile/sessions.h"
@@ -8,7 +8,7 @@ namespace gpurun::hostile {
 namespace {
 
 // Floods are small in builds where each step costs ten times as much.
-#ifdef GPURUN_PLANTED_FLAWS
+#ifdef GPURUN_INJECTED_FAULTS
 constexpr std::size_t kMany = 500;
 #else
 constexpr std::size_t kMany = 5'000;

@@ -1,12 +1,12 @@
-// hostile_client: a CUDA program that makes its driver do one of tests/hostile/deeds.h, and prints
-// the outcome. Usage: hostile_client DEED ARGUMENT. When the call fails it prints that and waits
-// for a line. Exit status: the result of the call.
+// hostile_client: a CUDA program that makes its driver do one of tests/hostile/malicious_actions.h,
+// and prints the outcome. Usage: hostile_client DEED ARGUMENT. When the call fails it prints that
+// and waits for a line. Exit status: the result of the call.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "driver_abi/cuda_abi.h"
-#include "tests/hostile/deeds.h"
+#include "tests/hostile/malicious_actions.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;

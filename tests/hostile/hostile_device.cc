@@ -32,7 +32,7 @@
 
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/emulated_view.h"
-#include "tests/hostile/deeds.h"
+#include "tests/hostile/malicious_actions.h"
 
 namespace {
 

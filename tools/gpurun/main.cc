@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/file_io.h"
+#include "base/injected_fault.h"
 #include "base/log.h"
-#include "base/planted_flaw.h"
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
 #include "client/attach/transports.h"
@@ -390,7 +390,7 @@ int run_gpurun(int argc, char** argv) {
     std::fputs(options->text.c_str(), stdout);
     return std::fflush(stdout) == 0 ? 0 : kExitOwnFailure;
   }
-  planted_flaw("gpurun");
+  injected_fault("gpurun");
   if (const Status enough = widen_file_limit(); !enough.ok()) {
     say(enough.message());
     return kExitOwnFailure;

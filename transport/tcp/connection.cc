@@ -16,7 +16,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/close_unawaited.h"
+#include "base/close_without_linger.h"
 #include "transport/part_cursor.h"
 #include "transport/tcp/descriptor.h"
 #include "transport/tcp/watch.h"
@@ -113,7 +113,7 @@ TcpConnection::TcpConnection(UniqueFd fd, std::string description, bool same_hos
 TcpConnection::~TcpConnection() {
   if (taken_away()) static_cast<void>(fd_.release());
   // Unread data is released with the last descriptor, and with it descriptors that the peer sent.
-  if (strangers_) close_unawaited(std::move(fd_));
+  if (strangers_) close_without_linger(std::move(fd_));
 }
 
 // As recv(2). Refuses passed descriptors, because no connection uses them. They are closed without
@@ -137,7 +137,7 @@ ssize_t TcpConnection::receive_bytes(MutableBytes into, int flags) {
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-      close_unawaited(UniqueFd(fd));
+      close_without_linger(UniqueFd(fd));
       any = true;
     }
   }

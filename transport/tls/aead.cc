@@ -65,8 +65,8 @@ class OpensslAead final : public Aead {
 
 }  // namespace
 
-Result<std::unique_ptr<Aead>> make_openssl_aead(bool to_seal, KnownBy known_by) {
-  const Result<const Library*> ours = library(known_by);
+Result<std::unique_ptr<Aead>> make_openssl_aead(bool to_seal, AuthMode auth_mode) {
+  const Result<const Library*> ours = library(auth_mode);
   if (!ours.ok()) return ours.status();
   Owned<EVP_CIPHER_CTX> context(EVP_CIPHER_CTX_new());
   if (context == nullptr || EVP_CipherInit_ex2(context.get(), (*ours)->aes_128_gcm, nullptr,
@@ -76,9 +76,9 @@ Result<std::unique_ptr<Aead>> make_openssl_aead(bool to_seal, KnownBy known_by) 
   return std::unique_ptr<Aead>(new OpensslAead(std::move(context), to_seal));
 }
 
-Result<std::unique_ptr<Aead>> Aead::create(bool to_seal, KnownBy known_by, AeadBy by) {
-  if (by == AeadBy::kOpenssl) return make_openssl_aead(to_seal, known_by);
-  std::unique_ptr<Aead> wide = wide_registers() ? make_wide_aead(to_seal) : nullptr;
+Result<std::unique_ptr<Aead>> Aead::create(bool to_seal, AuthMode auth_mode, AeadBy by) {
+  if (by == AeadBy::kOpenssl) return make_openssl_aead(to_seal, auth_mode);
+  std::unique_ptr<Aead> wide = has_vaes512() ? make_wide_aead(to_seal) : nullptr;
   if (wide == nullptr) return Status(Code::kInternal, "no registers of 512 bits for AES");
   return wide;
 }

@@ -24,16 +24,16 @@ using AeadNonce = std::array<std::uint8_t, 12>;
 inline constexpr std::size_t kTagBytes = 16;
 
 // The library that computes.
-enum class AeadBy { kOpenssl, kWideRegisters };
-// True when this build has kWideRegisters, and this processor has the instructions for it. Any
+enum class AeadBy { kOpenssl, kVaes512 };
+// True when this build has kVaes512, and this processor has the instructions for it. Any
 // thread.
-bool wide_registers() noexcept;
+bool has_vaes512() noexcept;
 
 class Aead {
  public:
-  // `known_by` selects the OpenSSL library context (library.h). kInternal: OpenSSL does not work,
-  // or wide_registers() is false.
-  static Result<std::unique_ptr<Aead>> create(bool to_seal, KnownBy known_by, AeadBy by);
+  // `auth_mode` selects the OpenSSL library context (library.h). kInternal: OpenSSL does not work,
+  // or has_vaes512() is false.
+  static Result<std::unique_ptr<Aead>> create(bool to_seal, AuthMode auth_mode, AeadBy by);
 
   Aead() = default;
   Aead(const Aead&) = delete;

@@ -5,8 +5,8 @@
 
 namespace gpurun::transport::tls {
 
-Result<std::unique_ptr<Aead>> make_openssl_aead(bool to_seal, KnownBy known_by);
-// Call only where wide_registers() is true. nullptr: this build has no such implementation.
+Result<std::unique_ptr<Aead>> make_openssl_aead(bool to_seal, AuthMode auth_mode);
+// Call only where has_vaes512() is true. nullptr: this build has no such implementation.
 std::unique_ptr<Aead> make_wide_aead(bool to_seal);
 
 }  // namespace gpurun::transport::tls

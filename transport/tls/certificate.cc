@@ -115,7 +115,7 @@ Identity::Identity(Owned<X509> certificate, Owned<EVP_PKEY> key, std::vector<Own
       fingerprint_(fingerprint) {}
 
 Result<std::shared_ptr<const Identity>> Identity::make(const std::string& host) {
-  const Result<const Library*> ours = library(KnownBy::kCertificate);
+  const Result<const Library*> ours = library(AuthMode::kCertificate);
   if (!ours.ok()) return ours.status();
   Owned<EVP_PKEY> key(EVP_PKEY_Q_keygen((*ours)->context, nullptr, "EC", "P-256"));
   Owned<X509> certificate(X509_new_ex((*ours)->context, nullptr));
@@ -153,7 +153,7 @@ Result<std::shared_ptr<const Identity>> Identity::from_pem(const std::string& ce
     static_cast<void>(take_openssl_error());
     return Status(Code::kInvalidArgument, what);
   };
-  const Result<const Library*> ours = library(KnownBy::kCertificate);
+  const Result<const Library*> ours = library(AuthMode::kCertificate);
   if (!ours.ok()) return ours.status();
   const Owned<BIO> certificate_file = over(certificates);
   const Owned<BIO> key_file = over(key_text);

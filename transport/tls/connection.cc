@@ -326,10 +326,10 @@ Result<std::unique_ptr<Connection>> secure(std::unique_ptr<Connection>&& below, 
                                            const TlsOptions& options) {
   const bool is_server = channel.is_server;
   Result<std::unique_ptr<Protection>> sealer = Protection::create(
-      is_server ? channel.server_traffic : channel.client_traffic, true, channel.known_by);
+      is_server ? channel.server_traffic : channel.client_traffic, true, channel.auth_mode);
   if (!sealer.ok()) return sealer.status();
   Result<std::unique_ptr<Protection>> opener = Protection::create(
-      is_server ? channel.client_traffic : channel.server_traffic, false, channel.known_by);
+      is_server ? channel.client_traffic : channel.server_traffic, false, channel.auth_mode);
   if (!opener.ok()) return opener.status();
   return std::unique_ptr<Connection>(new TlsConnection(std::move(below), *std::move(sealer),
                                                        *std::move(opener),

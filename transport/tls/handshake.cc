@@ -143,10 +143,10 @@ Status Handshake::open(SSL_CTX* context) {
 }
 
 Result<std::unique_ptr<Handshake>> Handshake::of_client(const ServerTrust& trust) {
-  const KnownBy known_by = trust.key ? KnownBy::kKey : KnownBy::kCertificate;
-  const Result<SSL_CTX*> ours = client_context(known_by);
+  const AuthMode auth_mode = trust.key ? AuthMode::kKey : AuthMode::kCertificate;
+  const Result<SSL_CTX*> ours = client_context(auth_mode);
   if (!ours.ok()) return ours.status();
-  std::unique_ptr<Handshake> made(new Handshake(false, known_by));
+  std::unique_ptr<Handshake> made(new Handshake(false, auth_mode));
   GPURUN_RETURN_IF_ERROR(made->open(*ours));
   SSL* ssl = made->ssl_.get();
   SSL_set_connect_state(ssl);
@@ -165,7 +165,7 @@ Result<std::unique_ptr<Handshake>> Handshake::of_client(const ServerTrust& trust
 }
 
 Status Handshake::trust_authorities(const ServerTrust& trust) {
-  const Result<const Library*> ours = library(KnownBy::kCertificate);
+  const Result<const Library*> ours = library(AuthMode::kCertificate);
   if (!ours.ok()) return ours.status();
   const Owned<X509_STORE> store(X509_STORE_new());
   if (store == nullptr) return broken("trusting authorities");
@@ -192,9 +192,9 @@ Status Handshake::trust_authorities(const ServerTrust& trust) {
 }
 
 Result<std::unique_ptr<Handshake>> Handshake::of_server(std::shared_ptr<const Identity> identity) {
-  const Result<SSL_CTX*> ours = server_context(KnownBy::kCertificate);
+  const Result<SSL_CTX*> ours = server_context(AuthMode::kCertificate);
   if (!ours.ok()) return ours.status();
-  std::unique_ptr<Handshake> made(new Handshake(true, KnownBy::kCertificate));
+  std::unique_ptr<Handshake> made(new Handshake(true, AuthMode::kCertificate));
   GPURUN_RETURN_IF_ERROR(made->open(*ours));
   SSL_set_accept_state(made->ssl_.get());
   GPURUN_RETURN_IF_ERROR(identity->present(made->ssl_.get()));
@@ -203,9 +203,9 @@ Result<std::unique_ptr<Handshake>> Handshake::of_server(std::shared_ptr<const Id
 }
 
 Result<std::unique_ptr<Handshake>> Handshake::of_server(const PreSharedKey& key) {
-  const Result<SSL_CTX*> ours = server_context(KnownBy::kKey);
+  const Result<SSL_CTX*> ours = server_context(AuthMode::kKey);
   if (!ours.ok()) return ours.status();
-  std::unique_ptr<Handshake> made(new Handshake(true, KnownBy::kKey));
+  std::unique_ptr<Handshake> made(new Handshake(true, AuthMode::kKey));
   GPURUN_RETURN_IF_ERROR(made->open(*ours));
   SSL_set_accept_state(made->ssl_.get());
   made->key_ = key;

@@ -54,7 +54,7 @@ struct Channel {
   Secret client_traffic{};
   Secret server_traffic{};
   bool is_server = false;
-  KnownBy known_by = KnownBy::kKey;
+  AuthMode auth_mode = AuthMode::kKey;
   // The same at both ends of this channel, and different on every other channel (exporter, section
   // 7.5). So a proof that covers it cannot be reused on another channel.
   Secret binding{};
@@ -83,9 +83,9 @@ class Handshake {
   Status answer(Connection& over, Deadline deadline);
 
  private:
-  Handshake(bool is_server, KnownBy known_by) {
+  Handshake(bool is_server, AuthMode auth_mode) {
     channel_.is_server = is_server;
-    channel_.known_by = known_by;
+    channel_.auth_mode = auth_mode;
   }
 
   Status open(SSL_CTX* context);

@@ -10,7 +10,7 @@
 #include <openssl/sslerr_legacy.h>
 #include <openssl/x509.h>
 
-#include "transport/tls/few_algorithms.h"
+#include "transport/tls/minimal_openssl_provider.h"
 
 namespace gpurun::transport::tls {
 namespace {
@@ -29,15 +29,15 @@ Status does_not_start() {
   return Status(Code::kInternal, "OpenSSL does not start: " + take_openssl_error());
 }
 
-bool set_groups(SSL_CTX* context, KnownBy known_by) {
-  if (known_by == KnownBy::kKey) return SSL_CTX_set1_groups_list(context, kGroup) == 1;
+bool set_groups(SSL_CTX* context, AuthMode auth_mode) {
+  if (auth_mode == AuthMode::kKey) return SSL_CTX_set1_groups_list(context, kGroup) == 1;
   if (SSL_CTX_set1_groups_list(context, kGroupsAfterQuantum) == 1) return true;
   ERR_clear_error();  // An older OpenSSL.
   return SSL_CTX_set1_groups_list(context, kGroups) == 1;
 }
 
-Result<SSL_CTX*> make_context(const SSL_METHOD* method, KnownBy known_by) {
-  const Result<const Library*> ours = library(known_by);
+Result<SSL_CTX*> make_context(const SSL_METHOD* method, AuthMode auth_mode) {
+  const Result<const Library*> ours = library(auth_mode);
   if (!ours.ok()) return ours.status();
   SSL_CTX* made = SSL_CTX_new_ex((*ours)->context, nullptr, method);
   if (made == nullptr) return does_not_start();
@@ -47,7 +47,7 @@ Result<SSL_CTX*> make_context(const SSL_METHOD* method, KnownBy known_by) {
   SSL_CTX_set_options(made, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
   if (SSL_CTX_set_min_proto_version(made, TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_max_proto_version(made, TLS1_3_VERSION) != 1 ||
-      SSL_CTX_set_ciphersuites(made, kSuite) != 1 || !set_groups(made, known_by) ||
+      SSL_CTX_set_ciphersuites(made, kSuite) != 1 || !set_groups(made, auth_mode) ||
       // A ticket would be a record after the handshake, when we hold the keys and not OpenSSL.
       SSL_CTX_set_num_tickets(made, 0) != 1) {
     SSL_CTX_free(made);
@@ -64,8 +64,8 @@ constexpr std::uint64_t kNoTables =
     OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS | OPENSSL_INIT_NO_LOAD_SSL_STRINGS |
     OPENSSL_INIT_NO_ADD_ALL_CIPHERS | OPENSSL_INIT_NO_ADD_ALL_DIGESTS;
 
-Result<Library> make_library(KnownBy known_by) {
-  const bool few = kHasFewAlgorithms && known_by == KnownBy::kKey;
+Result<Library> make_library(AuthMode auth_mode) {
+  const bool few = kHasFewAlgorithms && auth_mode == AuthMode::kKey;
   const std::uint64_t left_away = kNothing | (few ? kNoTables : 0);
   Library made;
   if (OPENSSL_init_crypto(left_away, nullptr) != 1 || OPENSSL_init_ssl(left_away, nullptr) != 1 ||
@@ -86,37 +86,37 @@ void load_texts() {
 #pragma GCC diagnostic pop
 }
 
-template <typename Made, Made (*make)(KnownBy)>
-const Made& once(KnownBy known_by) {
-  if (known_by == KnownBy::kKey) {
-    static const auto* const by_key = new Made(make(KnownBy::kKey));
+template <typename Made, Made (*make)(AuthMode)>
+const Made& once(AuthMode auth_mode) {
+  if (auth_mode == AuthMode::kKey) {
+    static const auto* const by_key = new Made(make(AuthMode::kKey));
     return *by_key;
   }
-  static const auto* const by_certificate = new Made(make(KnownBy::kCertificate));
+  static const auto* const by_certificate = new Made(make(AuthMode::kCertificate));
   return *by_certificate;
 }
 
-Result<SSL_CTX*> make_client(KnownBy known_by) {
-  return make_context(TLS_client_method(), known_by);
+Result<SSL_CTX*> make_client(AuthMode auth_mode) {
+  return make_context(TLS_client_method(), auth_mode);
 }
-Result<SSL_CTX*> make_server(KnownBy known_by) {
-  return make_context(TLS_server_method(), known_by);
+Result<SSL_CTX*> make_server(AuthMode auth_mode) {
+  return make_context(TLS_server_method(), auth_mode);
 }
 
 }  // namespace
 
-Result<const Library*> library(KnownBy known_by) {
-  const auto& made = once<Result<Library>, &make_library>(known_by);
+Result<const Library*> library(AuthMode auth_mode) {
+  const auto& made = once<Result<Library>, &make_library>(auth_mode);
   if (!made.ok()) return made.status();
   return &*made;
 }
 
-Result<SSL_CTX*> client_context(KnownBy known_by) {
-  return once<Result<SSL_CTX*>, &make_client>(known_by);
+Result<SSL_CTX*> client_context(AuthMode auth_mode) {
+  return once<Result<SSL_CTX*>, &make_client>(auth_mode);
 }
 
-Result<SSL_CTX*> server_context(KnownBy known_by) {
-  return once<Result<SSL_CTX*>, &make_server>(known_by);
+Result<SSL_CTX*> server_context(AuthMode auth_mode) {
+  return once<Result<SSL_CTX*>, &make_server>(auth_mode);
 }
 
 std::string take_openssl_error() {

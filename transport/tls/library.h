@@ -20,9 +20,9 @@ typedef struct ssl_session_st SSL_SESSION;  // As <openssl/ssl.h> has it.
 namespace gpurun::transport::tls {
 
 // How an end of a connection is authenticated. For a key, OpenSSL starts with few algorithms
-// (few_algorithms.h), because a program's first CUDA call waits for that start. A certificate may
-// need any algorithm.
-enum class KnownBy { kKey, kCertificate };
+// (minimal_openssl_provider.h), because a program's first CUDA call waits for that start. A
+// certificate may need any algorithm.
+enum class AuthMode { kKey, kCertificate };
 
 struct Library {
   OSSL_LIB_CTX* context = nullptr;
@@ -32,11 +32,11 @@ struct Library {
 // Each kind is made at its first call and never destroyed, because threads may use it until the
 // process ends. Few processes need both kinds. Any thread. kInternal: OpenSSL lacks an algorithm.
 // kResourceExhausted: no memory.
-Result<const Library*> library(KnownBy known_by);
+Result<const Library*> library(AuthMode auth_mode);
 // TLS 1.3 only, one cipher suite, no tickets. All handshakes of one side and kind share a context.
 // Each context is made at its first call, because few processes are both sides.
-Result<SSL_CTX*> client_context(KnownBy known_by);
-Result<SSL_CTX*> server_context(KnownBy known_by);
+Result<SSL_CTX*> client_context(AuthMode auth_mode);
+Result<SSL_CTX*> server_context(AuthMode auth_mode);
 
 // Takes the oldest error from OpenSSL's queue of this thread, as text. "unknown error" when it is
 // empty.

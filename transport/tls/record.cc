@@ -26,13 +26,13 @@ Result<std::unique_ptr<Protection>> Protection::create(const Secret& traffic_sec
 }
 
 Result<std::unique_ptr<Protection>> Protection::create(const Secret& traffic_secret, bool to_seal,
-                                                       KnownBy known_by) {
-  Result<std::unique_ptr<Aead>> cipher = Aead::create(to_seal, known_by, AeadBy::kOpenssl);
+                                                       AuthMode auth_mode) {
+  Result<std::unique_ptr<Aead>> cipher = Aead::create(to_seal, auth_mode, AeadBy::kOpenssl);
   if (!cipher.ok()) return cipher.status();
   Result<std::unique_ptr<Protection>> made = create(traffic_secret, *std::move(cipher));
   if (!made.ok()) return made.status();
   (*made)->to_seal_ = to_seal;
-  (*made)->may_widen_ = wide_registers();
+  (*made)->may_widen_ = has_vaes512();
   return made;
 }
 
@@ -56,8 +56,7 @@ bool Protection::use_key() noexcept {
 bool Protection::choose_cipher(std::size_t bytes) {
   if (!may_widen_ || (bytes < kLargeBytes && sequence_ < kFewRecords)) return true;
   may_widen_ = false;
-  Result<std::unique_ptr<Aead>> wide =
-      Aead::create(to_seal_, KnownBy::kKey, AeadBy::kWideRegisters);
+  Result<std::unique_ptr<Aead>> wide = Aead::create(to_seal_, AuthMode::kKey, AeadBy::kVaes512);
   if (!wide.ok()) return true;  // Continues with the cipher that it has.
   cipher_ = *std::move(wide);
   return use_key();

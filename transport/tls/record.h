@@ -33,10 +33,10 @@ class Protection {
  public:
   // Starts with OpenSSL's cipher, because its code is in memory since the handshake. The wide
   // cipher has far more code, which would delay the start. It takes over, where there is one, at
-  // the first record of at least kLargeBytes, or after kFewRecords records of a key. `known_by` is
+  // the first record of at least kLargeBytes, or after kFewRecords records of a key. `auth_mode` is
   // the handshake's. kInternal: OpenSSL does not work.
   static Result<std::unique_ptr<Protection>> create(const Secret& traffic_secret, bool to_seal,
-                                                    KnownBy known_by = KnownBy::kKey);
+                                                    AuthMode auth_mode = AuthMode::kKey);
   // Uses `cipher` alone.
   static Result<std::unique_ptr<Protection>> create(const Secret& traffic_secret,
                                                     std::unique_ptr<Aead> cipher);

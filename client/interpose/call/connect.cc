@@ -8,7 +8,7 @@
 #include "client/attach/session_data.h"
 #include "client/interpose/call/process.h"
 #include "client/interpose/call/windows_wanted.h"
-#include "client/process/memory_board.h"
+#include "client/process/shared_memory_pressure.h"
 #include "client/session/worker_exit_page.h"
 #include "client/stats/recorder.h"
 
@@ -62,7 +62,7 @@ Result<Attached> connect_from_environment() {
   if (wanted.statistics || recording_wanted()) {
     options.features.offered |= protocol::feature_bit(protocol::Feature::kCounting);
   }
-  shared_memory_board.store(MemoryBoard::open(session->deaths), std::memory_order_release);
+  shared_memory_board.store(SharedMemoryPressure::open(session->deaths), std::memory_order_release);
   if (!may_be_given_memory()) {
     options.features.offered &= ~protocol::feature_bit(protocol::Feature::kFirstCredits);
   }

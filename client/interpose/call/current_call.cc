@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/injected_fault.h"
 #include "base/log.h"
-#include "base/planted_flaw.h"
 #include "base/published_once.h"
 #include "client/interpose/call/process.h"
 #include "client/stats/stats.h"
@@ -53,7 +53,7 @@ CallScope::CallScope(const Row& row) noexcept : outermost_(t_depth++ == 0) {
   t_default_stream =
       row.variant == StreamVariant::kPlain ? protocol::kStreamNull : protocol::kStreamPerThread;
   GPURUN_LOG(kTrace, "%s", row.symbol);
-  planted_flaw("client");
+  injected_fault("client");
   static constinit PublishedOnce<bool> counting;
   const bool counts = counting.get(
       [] { return SessionOptions::from_environment().statistics || recording_wanted(); });

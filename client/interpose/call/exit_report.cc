@@ -15,7 +15,7 @@
 #include "base/unique_fd.h"
 #include "client/bulk/bulk.h"
 #include "client/interpose/call/process.h"
-#include "client/session/observation.h"
+#include "client/session/worker_statistics.h"
 #include "client/stats/stats.h"
 #include "client/stats/stats_report.h"
 #include "client/stats/trace.h"

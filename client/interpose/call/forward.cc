@@ -15,13 +15,13 @@ int packed(const Status& status) {
 
 }  // namespace
 
-int Here::enter() noexcept {
+int EntryContext::enter() noexcept {
   if (const int result = ready(&process); result != 0) return result;
   lane = Lane::current();
   return lane == nullptr ? int{CUDA_ERROR_OUT_OF_MEMORY} : 0;
 }
 
-int Here::enter_context() noexcept {
+int EntryContext::enter_context() noexcept {
   if (const int result = enter(); result != 0) return result;
   const Handle current = lane->context();
   if (current == 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -32,20 +32,20 @@ int Here::enter_context() noexcept {
   return 0;
 }
 
-CallSite Here::site(protocol::Order order) const noexcept {
+CallSite EntryContext::site(protocol::Order order) const noexcept {
   CallSite site;
   site.order = order;
   site.context = context == nullptr ? 0 : context->handle;
   return site;
 }
 
-CallSite Here::passing_site() const noexcept {
+CallSite EntryContext::passing_site() const noexcept {
   CallSite result = site();
   result.flags = protocol::kFlagPassesStreams;
   return result;
 }
 
-CallSite Here::stream_site(Handle stream) const noexcept {
+CallSite EntryContext::stream_site(Handle stream) const noexcept {
   CallSite result = site(protocol::Order::kStream);
   result.stream = stream;
   if (stream > protocol::kStreamPerThread) result.context = handles().context_of(stream);
@@ -57,8 +57,8 @@ Context* find_context(const Process& process, Handle handle) noexcept {
   return static_cast<Context*>(process.session->handles().object_of(handle));
 }
 
-int post_row(const Here& here, std::uint16_t opcode, CallSite site, std::span<const Handle> minted,
-             void* const* arguments) {
+int post_row(const EntryContext& here, std::uint16_t opcode, CallSite site,
+             std::span<const Handle> minted, void* const* arguments) {
   const driver_abi::Row& row = *driver_abi::find_row(opcode);
   if (server_lacks(opcode) || driver_lacks(opcode)) return call_lacking(row);
   protocol::PackedCall call;
@@ -70,8 +70,8 @@ int post_row(const Here& here, std::uint16_t opcode, CallSite site, std::span<co
   return here.session().post(*here.lane, site, call.bytes());
 }
 
-int call_row(const Here& here, std::uint16_t opcode, CallSite site, std::span<const Handle> minted,
-             void* const* arguments) {
+int call_row(const EntryContext& here, std::uint16_t opcode, CallSite site,
+             std::span<const Handle> minted, void* const* arguments) {
   const driver_abi::Row& row = *driver_abi::find_row(opcode);
   if (server_lacks(opcode) || driver_lacks(opcode)) return call_lacking(row);
   protocol::PackedCall call;
@@ -92,7 +92,7 @@ int call_row(const Here& here, std::uint16_t opcode, CallSite site, std::span<co
   return result;
 }
 
-bool wait_row_early(const Here& here, std::uint16_t opcode, CallSite site, int* result,
+bool wait_row_early(const EntryContext& here, std::uint16_t opcode, CallSite site, int* result,
                     void* const* arguments) {
   protocol::PackedCall call;
   if (!call.pack(*driver_abi::find_row(opcode), arguments, {}).ok()) return false;
@@ -101,8 +101,9 @@ bool wait_row_early(const Here& here, std::uint16_t opcode, CallSite site, int* 
   return here.session().wait_answered_early(*here.lane, site, call.bytes(), result);
 }
 
-bool wait_row_early(const Here& here, std::uint16_t opcode, const Session::Recorded& recorded,
-                    CallSite site, int* result, void* const* arguments) {
+bool wait_row_early(const EntryContext& here, std::uint16_t opcode,
+                    const Session::Recorded& recorded, CallSite site, int* result,
+                    void* const* arguments) {
   protocol::PackedCall call;
   if (!call.pack(*driver_abi::find_row(opcode), arguments, {}).ok()) return false;
   site.opcode = opcode;

@@ -19,7 +19,7 @@
 // serves it.
 //
 //   CUresult cuX(CUthing* thing, unsigned flags) {
-//     Here here;
+//     EntryContext here;
 //     if (const int result = here.enter_context(); result != 0) return cuda(result);
 //     ...
 //     return cuda(post_row(here, opcode::cuX, site, {minted}, thing, flags));
@@ -65,7 +65,7 @@ T as(Handle handle) noexcept {
 }
 
 // The state of one call of the program, filled by one of the enter functions. Lives on the stack.
-struct Here {
+struct EntryContext {
   Process* process = nullptr;
   Lane* lane = nullptr;
   Context* context = nullptr;  // After enter_context().
@@ -109,39 +109,39 @@ Context* find_context(const Process& process, Handle handle) noexcept;
 // streams and the server's device numbers. `minted`: one handle for each handle that comes out, in
 // parameter order. When call_row() returns 0, the outputs are written and returned handles are the
 // client's own.
-int post_row(const Here& here, std::uint16_t row, CallSite site, std::span<const Handle> minted,
-             void* const* arguments);
-int call_row(const Here& here, std::uint16_t row, CallSite site, std::span<const Handle> minted,
-             void* const* arguments);
+int post_row(const EntryContext& here, std::uint16_t row, CallSite site,
+             std::span<const Handle> minted, void* const* arguments);
+int call_row(const EntryContext& here, std::uint16_t row, CallSite site,
+             std::span<const Handle> minted, void* const* arguments);
 // For a row that waits for a stream. True if the wait was answered before it is over
 // (Session::wait_answered_early()). `*result` is then the call's result.
-bool wait_row_early(const Here& here, std::uint16_t row, CallSite site, int* result,
+bool wait_row_early(const EntryContext& here, std::uint16_t row, CallSite site, int* result,
                     void* const* arguments);
 // As above, for a row that waits for a record of an event.
-bool wait_row_early(const Here& here, std::uint16_t row, const Session::Recorded& recorded,
+bool wait_row_early(const EntryContext& here, std::uint16_t row, const Session::Recorded& recorded,
                     CallSite site, int* result, void* const* arguments);
 
 template <typename... Arguments>
-int post_row(const Here& here, std::uint16_t row, const CallSite& site,
+int post_row(const EntryContext& here, std::uint16_t row, const CallSite& site,
              std::initializer_list<Handle> minted, Arguments... arguments) {
   void* const places[] = {static_cast<void*>(&arguments)..., nullptr};
   return post_row(here, row, site, std::span<const Handle>(minted.begin(), minted.size()), places);
 }
 template <typename... Arguments>
-int call_row(const Here& here, std::uint16_t row, const CallSite& site,
+int call_row(const EntryContext& here, std::uint16_t row, const CallSite& site,
              std::initializer_list<Handle> minted, Arguments... arguments) {
   void* const places[] = {static_cast<void*>(&arguments)..., nullptr};
   return call_row(here, row, site, std::span<const Handle>(minted.begin(), minted.size()), places);
 }
 
 template <typename Argument>
-bool wait_row_early(const Here& here, std::uint16_t row, const CallSite& site, int* result,
+bool wait_row_early(const EntryContext& here, std::uint16_t row, const CallSite& site, int* result,
                     Argument argument) {
   void* const places[] = {static_cast<void*>(&argument), nullptr};
   return wait_row_early(here, row, site, result, static_cast<void* const*>(places));
 }
 template <typename Argument>
-bool wait_row_early(const Here& here, std::uint16_t row, const Session::Recorded& recorded,
+bool wait_row_early(const EntryContext& here, std::uint16_t row, const Session::Recorded& recorded,
                     const CallSite& site, int* result, Argument argument) {
   void* const places[] = {static_cast<void*>(&argument), nullptr};
   return wait_row_early(here, row, recorded, site, result, static_cast<void* const*>(places));
@@ -149,13 +149,13 @@ bool wait_row_early(const Here& here, std::uint16_t row, const Session::Recorded
 
 // For a call that waits for a stream or a context, or queries it. True if nothing has to be sent
 // (Session::idle_answered()). `*result` is then the call's result.
-inline bool known_idle(const Here& here, CallSite site, Waits waits, int* result) {
+inline bool known_idle(const EntryContext& here, CallSite site, Waits waits, int* result) {
   site.waits = waits;
   return here.session().idle_answered(*here.lane, site, result);
 }
 // Calls a row that waits.
 template <typename... Arguments>
-int wait_row(const Here& here, std::uint16_t row, CallSite site, Waits waits,
+int wait_row(const EntryContext& here, std::uint16_t row, CallSite site, Waits waits,
              Arguments... arguments) {
   int result = 0;
   if (known_idle(here, site, waits, &result)) return result;

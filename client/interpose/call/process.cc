@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "client/process/fork_guard.h"
-#include "client/process/memory_board.h"
-#include "client/session/observation.h"
+#include "client/process/shared_memory_pressure.h"
+#include "client/session/worker_statistics.h"
 #include "client/stats/stats.h"
 #include "driver_abi/cuda_abi.h"
 #include "protocol/control/features.h"

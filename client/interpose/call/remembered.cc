@@ -35,7 +35,7 @@ T given(void* const* arguments, std::size_t index) {
 
 }  // namespace
 
-Question::Question(const Here& here, const driver_abi::Row& row, void* const* arguments,
+Question::Question(const EntryContext& here, const driver_abi::Row& row, void* const* arguments,
                    Handle context)
     : here_(here), row_(row), arguments_(arguments) {
   if (!may_be_remembered()) return;

@@ -18,7 +18,8 @@ class Question {
   // `arguments` as call_generated() takes them, but with checked handles, resolved streams, and the
   // server's numbers for devices. They must outlive this object. `context`: the context that the
   // answer may depend on. 0: none.
-  Question(const Here& here, const driver_abi::Row& row, void* const* arguments, Handle context);
+  Question(const EntryContext& here, const driver_abi::Row& row, void* const* arguments,
+           Handle context);
   Question(const Question&) = delete;
   Question& operator=(const Question&) = delete;
 
@@ -37,7 +38,7 @@ class Question {
   // Larger than the arguments of any of these rows.
   static constexpr std::size_t kBytesMax = 192;
 
-  const Here& here_;
+  const EntryContext& here_;
   const driver_abi::Row& row_;
   void* const* const arguments_;
   bool known_ = false;  // It is such a question, and its answer can be remembered.

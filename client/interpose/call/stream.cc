@@ -3,19 +3,19 @@
 
 namespace gpurun::client::interpose {
 
-Stream* find_stream(const Here& here, Handle stream) noexcept {
+Stream* find_stream(const EntryContext& here, Handle stream) noexcept {
   if (claimed_kind(stream) != HandleKind::kStream) return nullptr;
   return static_cast<Stream*>(here.handles().object_of(stream));
 }
 
-Handle context_of_stream(const Here& here, Handle stream) noexcept {
+Handle context_of_stream(const EntryContext& here, Handle stream) noexcept {
   if (stream <= protocol::kStreamPerThread) {
     return here.context == nullptr ? 0 : here.context->handle;
   }
   return here.handles().context_of(stream);
 }
 
-int synchronize_stream(const Here& here, Handle stream) {
+int synchronize_stream(const EntryContext& here, Handle stream) {
   return wait_row(here, opcode::cuStreamSynchronize, here.stream_site(stream), Waits::kForStream,
                   as<CUstream>(stream));
 }

@@ -15,11 +15,11 @@ struct Stream {
 };
 
 // nullptr for 0, 1, 2 and for a value that is not a stream.
-Stream* find_stream(const Here& here, Handle stream) noexcept;
+Stream* find_stream(const EntryContext& here, Handle stream) noexcept;
 // The context of a stream argument of this call. For 0, 1 and 2 it is the current context.
-Handle context_of_stream(const Here& here, Handle stream) noexcept;
+Handle context_of_stream(const EntryContext& here, Handle stream) noexcept;
 
 // Blocks until the stream's work is done and every byte of its copies has arrived.
-int synchronize_stream(const Here& here, Handle stream);
+int synchronize_stream(const EntryContext& here, Handle stream);
 
 }  // namespace gpurun::client::interpose

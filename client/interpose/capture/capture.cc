@@ -28,7 +28,7 @@ struct Place {
   }
 };
 
-Place place_of_stream(const Here& here, Handle stream) {
+Place place_of_stream(const EntryContext& here, Handle stream) {
   const bool own = stream == protocol::kStreamPerThread;
   return {stream, here.stream_site(stream).context, own ? here.lane->id() : 0};
 }
@@ -88,7 +88,7 @@ Captures& captures() {
   return *all;
 }
 
-Member member_of(const Here& here, Handle stream) {
+Member member_of(const EntryContext& here, Handle stream) {
   // A per-thread stream is a blocking one (manual, "Stream synchronization behavior").
   const Stream* known = stream > protocol::kStreamPerThread
                             ? static_cast<const Stream*>(here.handles().object_of(stream))
@@ -131,14 +131,14 @@ const CaptureRule& rule_of(const driver_abi::Row& row) {
 
 }  // namespace
 
-int refuse_unsafe_call(const Here& here) {
+int refuse_unsafe_call(const EntryContext& here) {
   if (!capturing_somewhere()) return 0;
   Captures& all = captures();
   const std::lock_guard<std::mutex> lock(all.mutex);
   return refuse_unsafe(all, *here.lane);
 }
 
-int refuse_stream(const Here& here, Handle stream) {
+int refuse_stream(const EntryContext& here, Handle stream) {
   const driver_abi::Row* const row = current_row();
   if (row == nullptr || here.context == nullptr) return 0;
   const CaptureRule& rule = rule_of(*row);
@@ -153,7 +153,7 @@ int refuse_stream(const Here& here, Handle stream) {
   return refuse(*capture, told ? rule.invalidated : rule.capturing);
 }
 
-int refuse_event(const Here& here, Handle event) {
+int refuse_event(const EntryContext& here, Handle event) {
   if (!capturing_somewhere() && !any_mark()) return 0;
   const CaptureRule& rule = driver_abi::capture_rule(CaptureFamily::kEvent);
   Captures& all = captures();
@@ -181,7 +181,7 @@ int refuse_context_wait(Handle context) {
                         driver_abi::capture_rule(CaptureFamily::kContext).context);
 }
 
-std::optional<Capturing> capture_of(const Here& here, Handle stream) {
+std::optional<Capturing> capture_of(const EntryContext& here, Handle stream) {
   if (!capturing_somewhere()) return std::nullopt;
   const Place place = place_of_stream(here, stream);
   Captures& all = captures();
@@ -192,21 +192,21 @@ std::optional<Capturing> capture_of(const Here& here, Handle stream) {
   return Capturing{origin, found->invalidated, found->mode, found->lane};
 }
 
-Handle graph_of_capture(const Here& here, Handle stream) {
+Handle graph_of_capture(const EntryContext& here, Handle stream) {
   Captures& all = captures();
   const std::lock_guard<std::mutex> lock(all.mutex);
   const Capture* const found = all.find(place_of_stream(here, stream));
   return found == nullptr ? 0 : found->graph;
 }
 
-void capture_graph_told(const Here& here, Handle stream, Handle graph) {
+void capture_graph_told(const EntryContext& here, Handle stream, Handle graph) {
   Captures& all = captures();
   const std::lock_guard<std::mutex> lock(all.mutex);
   Capture* const found = all.find(place_of_stream(here, stream));
   if (found != nullptr) found->graph = graph;
 }
 
-bool keep_frontier(const Here& here, Handle stream, CaptureFrontier&& told,
+bool keep_frontier(const EntryContext& here, Handle stream, CaptureFrontier&& told,
                    const CUgraphNode** nodes, const CUgraphEdgeData** edges) {
   Captures& all = captures();
   const std::lock_guard<std::mutex> lock(all.mutex);
@@ -218,7 +218,7 @@ bool keep_frontier(const Here& here, Handle stream, CaptureFrontier&& told,
   return true;
 }
 
-void capture_begun(const Here& here, Handle stream, CaptureMode mode) {
+void capture_begun(const EntryContext& here, Handle stream, CaptureMode mode) {
   Captures& all = captures();
   const std::lock_guard<std::mutex> lock(all.mutex);
   all.active.push_back(
@@ -226,14 +226,14 @@ void capture_begun(const Here& here, Handle stream, CaptureMode mode) {
   g_capture_count.store(static_cast<int>(all.active.size()), std::memory_order_release);
 }
 
-void capture_invalidated(const Here& here, Handle stream) {
+void capture_invalidated(const EntryContext& here, Handle stream) {
   Captures& all = captures();
   const std::lock_guard<std::mutex> lock(all.mutex);
   Capture* const found = all.find(place_of_stream(here, stream));
   if (found != nullptr) found->invalidated = true;
 }
 
-void capture_ended(const Here& here, Handle stream) {
+void capture_ended(const EntryContext& here, Handle stream) {
   const Place place = place_of_stream(here, stream);
   Captures& all = captures();
   const std::lock_guard<std::mutex> lock(all.mutex);
@@ -258,7 +258,7 @@ void forget_captures(Captures& all, IsSuch is_such) {
 }  // namespace
 
 // Other captures that the stream joined go on, because they contain what it captured.
-void end_captures_of_stream(const Here& here, Handle stream) {
+void end_captures_of_stream(const EntryContext& here, Handle stream) {
   if (!capturing_somewhere()) return;
   const Place gone = place_of_stream(here, stream);
   Captures& all = captures();
@@ -276,7 +276,7 @@ void end_captures_of_context(Handle context) {
   forget_captures(all, [&](const Place& place) { return place.context == context; });
 }
 
-void note_event_record(const Here& here, Handle event, Handle stream, bool external) {
+void note_event_record(const EntryContext& here, Handle event, Handle stream, bool external) {
   if (!capturing_somewhere() && !any_mark()) return;
   Captures& all = captures();
   const std::lock_guard<std::mutex> lock(all.mutex);
@@ -289,7 +289,7 @@ void note_event_record(const Here& here, Handle event, Handle stream, bool exter
   g_mark_count.store(all.marks.size(), std::memory_order_relaxed);
 }
 
-int note_event_wait(const Here& here, Handle event, Handle stream, bool external) {
+int note_event_wait(const EntryContext& here, Handle event, Handle stream, bool external) {
   if (!capturing_somewhere() && !any_mark()) return 0;
   Captures& all = captures();
   const std::lock_guard<std::mutex> lock(all.mutex);

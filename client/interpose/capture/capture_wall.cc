@@ -31,7 +31,7 @@ bool uses_stream_0(const driver_abi::Row& row, const CaptureRule& rule) {
 int refuse_while_capturing(const driver_abi::Row& row) {
   const CaptureRule& rule = driver_abi::capture_rule(driver_abi::capture_family(row.base));
   if (rule.family == CaptureFamily::kOpen) return 0;
-  Here here;
+  EntryContext here;
   if (here.enter() != 0) return 0;  // The call itself returns the error.
   if (rule.unsafe && !rule.by_argument) {
     if (const int result = refuse_unsafe_call(here); result != 0) return result;

@@ -6,7 +6,7 @@
 
 namespace gpurun::client::interpose {
 
-int resolve_stream(const Here& here, CUstream given, Handle* stream) noexcept {
+int resolve_stream(const EntryContext& here, CUstream given, Handle* stream) noexcept {
   Handle value = handle_of(given);
   if (value == protocol::kStreamNull) value = handle_of(default_stream());
   *stream = value;

@@ -62,7 +62,7 @@ CUDA_ARRAY3D_DESCRIPTOR full_of(const CUDA_ARRAY_DESCRIPTOR& flat) {
   return full;
 }
 
-Array* array_of(const Here& here, Handle array) noexcept {
+Array* array_of(const EntryContext& here, Handle array) noexcept {
   if (here.check(array, HandleKind::kArray) != 0) return nullptr;
   return static_cast<Array*>(here.handles().object_of(array));
 }
@@ -71,7 +71,7 @@ Array* array_of(const Here& here, Handle array) noexcept {
 // same memory as the client's windows. So a lack of memory is final only after earlier frees are
 // done and idle credits are returned. `*made` stays 0 on failure.
 template <typename Kind, typename... Arguments>
-int create(const Here& here, std::uint16_t row, HandleKind kind, void* object, Handle* made,
+int create(const EntryContext& here, std::uint16_t row, HandleKind kind, void* object, Handle* made,
            Arguments... arguments) {
   const auto attempt = [&](const CallSite& site) {
     const Handle handle = here.handles().mint(kind, here.context->handle, object);
@@ -91,7 +91,7 @@ int create(const Here& here, std::uint16_t row, HandleKind kind, void* object, H
 
 CUresult create_array(CUarray* out, std::uint16_t row, const CUDA_ARRAY3D_DESCRIPTOR& described,
                       const void* given) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Array* const array = g_arrays.take();
   if (array == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -111,7 +111,7 @@ CUresult create_array(CUarray* out, std::uint16_t row, const CUDA_ARRAY3D_DESCRI
 // free_device_memory()). A part of another array cannot be destroyed, so there the call waits for
 // the driver's refusal.
 CUresult destroy(Handle handle, HandleKind kind, std::uint16_t row) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (const int result = here.check(handle, kind); result != 0) return cuda(result);
   if (const int result = refuse_unsafe_call(here); result != 0) return cuda(result);
@@ -144,7 +144,7 @@ template <typename Descriptor>
 CUresult describe_array(Descriptor* out, CUarray given, std::uint16_t row,
                         std::atomic<bool> Array::*known, Descriptor Array::*kept) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Handle handle = handle_of(given);
@@ -167,7 +167,7 @@ CUresult describe_array(Descriptor* out, CUarray given, std::uint16_t row,
 }
 
 CUresult level_of(CUarray* out, CUmipmappedArray given, unsigned level) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Handle whole = handle_of(given);
@@ -202,7 +202,7 @@ CUresult level_of(CUarray* out, CUmipmappedArray given, unsigned level) {
 
 }  // namespace
 
-Sound check_array_box(const Here& here, Handle handle, const ArrayBox& box) noexcept {
+Sound check_array_box(const EntryContext& here, Handle handle, const ArrayBox& box) noexcept {
   const Array* const array = array_of(here, handle);
   if (array == nullptr || array->element_bytes == 0) return Sound::kUnknown;
   const driver_abi::ArrayExtent all{array->element_bytes, array->width, array->lines,
@@ -213,7 +213,7 @@ Sound check_array_box(const Here& here, Handle handle, const ArrayBox& box) noex
   return box.width % array->element_bytes == 0 ? Sound::kRight : Sound::kUnknown;
 }
 
-Sound check_array_pair(const Here& here, Handle one, Handle other) noexcept {
+Sound check_array_pair(const EntryContext& here, Handle one, Handle other) noexcept {
   const Array* const first = array_of(here, one);
   const Array* const second = array_of(here, other);
   if (first == nullptr || first->element_bytes == 0 || second == nullptr ||
@@ -262,7 +262,7 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray array) 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* given,
                                 unsigned levels) {
   if (out == nullptr || given == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   MipmappedArray* const mipmapped = g_mipmapped_arrays.take();
   if (mipmapped == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

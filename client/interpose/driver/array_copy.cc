@@ -21,7 +21,7 @@ CopySide host(const void* memory, std::size_t bytes) {
 template <typename MakeSides>
 CUresult copy_line(std::uint16_t code, std::size_t bytes, CUstream given, Waiting waiting,
                    MakeSides make_sides) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
   if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
@@ -38,7 +38,7 @@ CUresult copy_line(std::uint16_t code, std::size_t bytes, CUstream given, Waitin
 
 CUresult from_host(std::uint16_t code, CUarray to, std::size_t offset, const void* from,
                    std::size_t bytes, CUstream stream, Waiting waiting) {
-  return copy_line(code, bytes, stream, waiting, [&](const Here& here, Copy* copy) {
+  return copy_line(code, bytes, stream, waiting, [&](const EntryContext& here, Copy* copy) {
     copy->source = host(from, bytes);
     return side_in_array(here, to, offset, &copy->destination);
   });
@@ -46,7 +46,7 @@ CUresult from_host(std::uint16_t code, CUarray to, std::size_t offset, const voi
 
 CUresult to_host(std::uint16_t code, void* to, CUarray from, std::size_t offset, std::size_t bytes,
                  CUstream stream, Waiting waiting) {
-  return copy_line(code, bytes, stream, waiting, [&](const Here& here, Copy* copy) {
+  return copy_line(code, bytes, stream, waiting, [&](const EntryContext& here, Copy* copy) {
     copy->destination = host(to, bytes);
     return side_in_array(here, from, offset, &copy->source);
   });
@@ -82,7 +82,7 @@ CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t byte
 // A copy within the device waits for nothing (manual, "API synchronization behavior").
 CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {
   return copy_line(opcode::cuMemcpyDtoA_v2, bytes, nullptr, Waiting::kAsynchronous,
-                   [&](const Here& here, Copy* copy) {
+                   [&](const EntryContext& here, Copy* copy) {
                      copy->source = device(from);
                      return side_in_array(here, to, offset, &copy->destination);
                    });
@@ -90,7 +90,7 @@ CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t byt
 
 CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) {
   return copy_line(opcode::cuMemcpyAtoD_v2, bytes, nullptr, Waiting::kAsynchronous,
-                   [&](const Here& here, Copy* copy) {
+                   [&](const EntryContext& here, Copy* copy) {
                      copy->destination = device(to);
                      return side_in_array(here, from, offset, &copy->source);
                    });
@@ -99,7 +99,7 @@ CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t byt
 CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
                          size_t bytes) {
   return copy_line(opcode::cuMemcpyAtoA_v2, bytes, nullptr, Waiting::kAsynchronous,
-                   [&](const Here& here, Copy* copy) {
+                   [&](const EntryContext& here, Copy* copy) {
                      const int result = side_in_array(here, to, to_offset, &copy->destination);
                      return result != 0 ? result
                                         : side_in_array(here, from, from_offset, &copy->source);

@@ -41,9 +41,9 @@ struct MipmappedArray {
 };
 
 // Whether the box lies inside a live array and begins at an element.
-Sound check_array_box(const Here& here, Handle array, const ArrayBox& box) noexcept;
+Sound check_array_box(const EntryContext& here, Handle array, const ArrayBox& box) noexcept;
 // Whether elements of one array can be copied to the other. They must have the same size (manual,
 // cuMemcpyAtoA).
-Sound check_array_pair(const Here& here, Handle one, Handle other) noexcept;
+Sound check_array_pair(const EntryContext& here, Handle one, Handle other) noexcept;
 
 }  // namespace gpurun::client::interpose

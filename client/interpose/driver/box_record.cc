@@ -26,7 +26,8 @@ struct Part {
 
 class BoxRun {
  public:
-  BoxRun(const Here& here, std::uint16_t code, Handle stream, const Copy& copy, Waiting waiting)
+  BoxRun(const EntryContext& here, std::uint16_t code, Handle stream, const Copy& copy,
+         Waiting waiting)
       : here_(here), copy_(copy), waiting_(waiting), site_(here.stream_site(stream)) {
     site_.opcode = code;
   }
@@ -167,7 +168,7 @@ class BoxRun {
                                     wait);
   }
 
-  const Here& here_;
+  const EntryContext& here_;
   const Copy& copy_;
   const Waiting waiting_;
   CallSite site_;
@@ -175,7 +176,7 @@ class BoxRun {
 
 }  // namespace
 
-int run_box_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
+int run_box_copy(const EntryContext& here, std::uint16_t code, Handle stream, const Copy& copy,
                  Waiting waiting) {
   return BoxRun(here, code, stream, copy, waiting).run();
 }

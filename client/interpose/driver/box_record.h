@@ -12,7 +12,7 @@ namespace gpurun::client::interpose {
 
 // As run_copy(), but as one record where possible. The copy must pass stays_inside() and have a
 // side on the device. If the stream captures, both sides must be on the device.
-int run_box_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
+int run_box_copy(const EntryContext& here, std::uint16_t code, Handle stream, const Copy& copy,
                  Waiting waiting);
 
 }  // namespace gpurun::client::interpose

@@ -14,13 +14,13 @@
 namespace gpurun::client::interpose {
 namespace {
 
-int enter_stream(Here& here, CUstream given, Handle* stream) {
+int enter_stream(EntryContext& here, CUstream given, Handle* stream) {
   if (const int result = here.enter_context(); result != 0) return result;
   return resolve_stream(here, given, stream);
 }
 
 // Checks whether the stream may begin a capture. Returns 0, or the call's result.
-int enter_begin(Here& here, CUstream given, CUstreamCaptureMode mode, Handle* stream) {
+int enter_begin(EntryContext& here, CUstream given, CUstreamCaptureMode mode, Handle* stream) {
   if (const int result = enter_stream(here, given, stream); result != 0) return result;
   if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -35,7 +35,7 @@ struct Status {
   cuuint64_t id = 0;
 };
 
-int ask(const Here& here, Handle stream, Status* out) {
+int ask(const EntryContext& here, Handle stream, Status* out) {
   if (!capturing_somewhere()) return 0;
   const int result = call_row(here, opcode::cuStreamGetCaptureInfo, here.stream_site(stream), {},
                               as<CUstream>(stream), &out->status, &out->id);
@@ -74,7 +74,8 @@ bool read_answer(ByteView reply, std::uint32_t room, Told* told) {
 }
 
 // Asks with room for `room` nodes.
-int ask_with(const Here& here, Handle stream, Wanted wanted, std::uint32_t room, Told* told) {
+int ask_with(const EntryContext& here, Handle stream, Wanted wanted, std::uint32_t room,
+             Told* told) {
   HandleTable& handles = here.handles();
   const Handle known = wanted.graph ? graph_of_capture(here, stream) : 0;
   protocol::CaptureQuestion question;
@@ -121,7 +122,7 @@ int ask_with(const Here& here, Handle stream, Wanted wanted, std::uint32_t room,
   return result;
 }
 
-int ask_more(const Here& here, Handle stream, Wanted wanted, Told* told) {
+int ask_more(const EntryContext& here, Handle stream, Wanted wanted, Told* told) {
   constexpr std::uint32_t kRoomAtFirst = 16;
   std::uint32_t room = wanted.nodes ? kRoomAtFirst : 0;
   int result = ask_with(here, stream, wanted, room, told);
@@ -145,7 +146,7 @@ int ask_more(const Here& here, Handle stream, Wanted wanted, Told* told) {
 namespace gpurun::client::interpose::custom {
 
 CUresult cuStreamBeginCapture_v2(CUstream given, CUstreamCaptureMode mode) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_begin(here, given, mode, &stream); result != 0) return cuda(result);
   const int result = post_row(here, opcode::cuStreamBeginCapture_v2, here.stream_site(stream), {},
@@ -161,7 +162,7 @@ CUresult cuStreamBeginCapture(CUstream stream) {
 CUresult cuStreamBeginCaptureToGraph(CUstream given, CUgraph graph, const CUgraphNode* dependencies,
                                      const CUgraphEdgeData* edges, size_t count,
                                      CUstreamCaptureMode mode) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_begin(here, given, mode, &stream); result != 0) return cuda(result);
   if (const int result = here.check(handle_of(graph), HandleKind::kGraph); result != 0) {
@@ -190,7 +191,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream given, CUgraph graph, const CUgrap
 }
 
 CUresult cuStreamEndCapture(CUstream given, CUgraph* out) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -221,7 +222,7 @@ CUresult cuStreamEndCapture(CUstream given, CUgraph* out) {
 }
 
 CUresult cuStreamIsCapturing(CUstream given, CUstreamCaptureStatus* status) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -232,7 +233,7 @@ CUresult cuStreamIsCapturing(CUstream given, CUstreamCaptureStatus* status) {
 }
 
 CUresult cuStreamGetCaptureInfo(CUstream given, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -253,7 +254,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream given, CUstreamCaptureStatus* status
       (!wanted.graph && !wanted.nodes && dependency_count == nullptr)) {
     return custom::cuStreamGetCaptureInfo(given, status, id);
   }
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   Told told;
@@ -284,7 +285,7 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* statu
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
       *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {

@@ -24,7 +24,7 @@ constinit ObjectPool<Context> g_contexts;
 std::atomic<std::uint64_t> g_last_context{0};
 
 // The context that the program names, or the current one for NULL. It need not be active.
-int named_context(const Here& here, CUcontext given, Context** context) {
+int named_context(const EntryContext& here, CUcontext given, Context** context) {
   const Handle handle = given == nullptr ? here.lane->context() : handle_of(given);
   if (handle == 0) return CUDA_ERROR_INVALID_CONTEXT;
   *context = find_context(*here.process, handle);
@@ -40,7 +40,7 @@ void retired(void*, HandleKind kind, Handle handle, void* object) {
 
 CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal, CUexecAffinityParam* affinities,
                 int affinity_count) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (out == nullptr || !driver_abi::is_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   const Device* device = here.devices().device(ordinal);
@@ -68,7 +68,7 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal, CUexecAffinity
 
 }  // namespace
 
-Context* new_context(const Here& here, int ordinal, bool primary) {
+Context* new_context(const EntryContext& here, int ordinal, bool primary) {
   Context* context = g_contexts.take();
   if (context == nullptr) return nullptr;
   context->ordinal = ordinal;
@@ -84,12 +84,12 @@ Context* new_context(const Here& here, int ordinal, bool primary) {
   return nullptr;
 }
 
-void begin_end_of_context(const Here&, Context& context) {
+void begin_end_of_context(const EntryContext&, Context& context) {
   end_captures_of_context(context.handle);
   driver_abi::drop_context_storage(as<CUcontext>(context.handle));
 }
 
-void end_context(const Here& here, Context& context) {
+void end_context(const EntryContext& here, Context& context) {
   if (context.active.exchange(false, std::memory_order_acq_rel)) {
     count_context(context.server_ordinal, false);
   }
@@ -137,7 +137,7 @@ CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* parameters, unsigned 
 }
 
 CUresult cuCtxDestroy_v2(CUcontext given) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   Context* context = given == nullptr ? nullptr : find_context(*here.process, handle_of(given));
   if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
@@ -154,7 +154,7 @@ CUresult cuCtxDestroy_v2(CUcontext given) {
 }
 
 CUresult cuCtxAttach(CUcontext* out, unsigned flags) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!here.context->primary) here.context->usage.fetch_add(1);
@@ -163,7 +163,7 @@ CUresult cuCtxAttach(CUcontext* out, unsigned flags) {
 }
 
 CUresult cuCtxDetach(CUcontext given) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   Context* context = given == nullptr ? nullptr : find_context(*here.process, handle_of(given));
   const bool current = context != nullptr && context->handle == here.lane->context();
@@ -172,7 +172,7 @@ CUresult cuCtxDetach(CUcontext given) {
 }
 
 CUresult cuCtxGetApiVersion(CUcontext given, unsigned* version) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   Context* context = nullptr;
   if (const int result = named_context(here, given, &context); result != 0) return cuda(result);
@@ -183,7 +183,7 @@ CUresult cuCtxGetApiVersion(CUcontext given, unsigned* version) {
 }
 
 CUresult cuCtxGetCurrent(CUcontext* out) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *out = as<CUcontext>(here.lane->context());
@@ -191,7 +191,7 @@ CUresult cuCtxGetCurrent(CUcontext* out) {
 }
 
 CUresult cuCtxSetCurrent(CUcontext given) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (given != nullptr && find_context(*here.process, handle_of(given)) == nullptr) {
     return CUDA_ERROR_INVALID_CONTEXT;
@@ -201,7 +201,7 @@ CUresult cuCtxSetCurrent(CUcontext given) {
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext given) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (given == nullptr || find_context(*here.process, handle_of(given)) == nullptr) {
     return CUDA_ERROR_INVALID_CONTEXT;
@@ -211,7 +211,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext given) {
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext* out) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (here.lane->context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
   const Handle popped = here.lane->pop_context();
@@ -222,7 +222,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext* out) {
 // NULL means the current context. Returns 201 without one (measured: NCCL breaks on an invented
 // device).
 CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext given) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   Context* context = nullptr;
   if (const int result = named_context(here, given, &context); result != 0) return cuda(result);
@@ -234,7 +234,7 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext given) {
 CUresult cuCtxGetDevice(CUdevice* device) { return custom::cuCtxGetDevice_v2(device, nullptr); }
 
 CUresult cuCtxGetFlags(unsigned* flags) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = here.context->flags.load(std::memory_order_relaxed);
@@ -242,7 +242,7 @@ CUresult cuCtxGetFlags(unsigned* flags) {
 }
 
 CUresult cuCtxSetFlags(unsigned flags) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (!driver_abi::is_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   here.context->flags.store(flags, std::memory_order_relaxed);
@@ -250,7 +250,7 @@ CUresult cuCtxSetFlags(unsigned flags) {
 }
 
 CUresult cuCtxGetId(CUcontext given, unsigned long long* id) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   Context* context = nullptr;
   if (const int result = named_context(here, given, &context); result != 0) return cuda(result);
@@ -260,7 +260,7 @@ CUresult cuCtxGetId(CUcontext given, unsigned long long* id) {
 }
 
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   const Device* device = here.devices().device(here.context->ordinal);
   if (least != nullptr) *least = driver_abi::kLeastPriority;
@@ -273,7 +273,7 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 CUresult cuCtxSynchronize() {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (const int result = refuse_context_wait(here.context->handle); result != 0)
     return cuda(result);
@@ -282,7 +282,7 @@ CUresult cuCtxSynchronize() {
 
 CUresult cuCtxSynchronize_v2(CUcontext given) {
   if (given == nullptr) return custom::cuCtxSynchronize();
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   here.context = find_context(*here.process, handle_of(given));
   if (here.context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;

@@ -21,7 +21,7 @@ CopySide host(const void* memory, size_t bytes) { return either(address_of(memor
 
 CUresult copy(std::uint16_t code, const CopySide& destination, const CopySide& source, size_t bytes,
               CUstream given, Waiting waiting) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
   if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);

@@ -26,7 +26,7 @@ CopySide side(CUdeviceptr address, std::size_t bytes) {
 //                    earlier work that may still write there.
 //   DURING_API_CALL  Now, before the call returns, pinned or not. A device source sets `*await`.
 //   ANY              At any time: as STREAM.
-int copy_one(const Here& here, std::uint16_t code, Handle stream, Copy copy,
+int copy_one(const EntryContext& here, std::uint16_t code, Handle stream, Copy copy,
              CUmemcpySrcAccessOrder order, bool* await) {
   if (copy.width != 0 && (copy.source.address == 0 || copy.destination.address == 0)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -51,7 +51,7 @@ int copy_one(const Here& here, std::uint16_t code, Handle stream, Copy copy,
 CUresult copy_all(std::uint16_t code, const CopyBatch& batch, std::size_t* failed, CUstream given,
                   bool legacy_too) {
   *failed = SIZE_MAX;
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
   if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);

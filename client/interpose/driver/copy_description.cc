@@ -7,7 +7,7 @@ namespace gpurun::client::interpose {
 namespace {
 
 // Returns 0 and the side, or the call's result.
-int side_of(const Here& here, const DescribedSide& in, const Copy& copy, CopySide* out) {
+int side_of(const EntryContext& here, const DescribedSide& in, const Copy& copy, CopySide* out) {
   if (in.type == CU_MEMORYTYPE_ARRAY) {
     const int result = side_in_array(here, in.array, in.x, out);
     out->y = in.y;
@@ -83,12 +83,12 @@ DescribedCopy described(const CUDA_MEMCPY3D& in) {
   return out;
 }
 
-int resolve_sides(const Here& here, const DescribedCopy& in, Copy* copy) {
+int resolve_sides(const EntryContext& here, const DescribedCopy& in, Copy* copy) {
   const int result = side_of(here, in.from, *copy, &copy->source);
   return result != 0 ? result : side_of(here, in.to, *copy, &copy->destination);
 }
 
-int describe_copy(const Here& here, const CUDA_MEMCPY3D& given, Copy* copy) {
+int describe_copy(const EntryContext& here, const CUDA_MEMCPY3D& given, Copy* copy) {
   const DescribedCopy in = described(given);
   if (!in.sound) return CUDA_ERROR_INVALID_VALUE;
   *copy = in.copy;

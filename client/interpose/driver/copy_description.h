@@ -30,10 +30,10 @@ DescribedCopy described(const CUDA_MEMCPY3D& in);
 
 // Fills both sides of `*copy`, which has the described size. Returns INVALID_VALUE for a wrong
 // structure, and INVALID_HANDLE for a wrong array handle.
-int resolve_sides(const Here& here, const DescribedCopy& in, Copy* copy);
+int resolve_sides(const EntryContext& here, const DescribedCopy& in, Copy* copy);
 
 // The box of bytes that the structure describes, in as few lines as possible. Returns INVALID_VALUE
 // for a wrong structure, and INVALID_HANDLE for a wrong array handle.
-int describe_copy(const Here& here, const CUDA_MEMCPY3D& given, Copy* copy);
+int describe_copy(const EntryContext& here, const CUDA_MEMCPY3D& given, Copy* copy);
 
 }  // namespace gpurun::client::interpose

@@ -31,7 +31,7 @@ bool is_nowhere(std::uint64_t address, std::uint64_t bytes) {
 }
 
 // Whether a copy leaves known device memory, which must hold all of it.
-bool reaches_beyond(const Here& here, const CopySide& side, const Copy& copy) {
+bool reaches_beyond(const EntryContext& here, const CopySide& side, const Copy& copy) {
   if (side.place == Place::kArray) {
     const ArrayBox box = {side.x, side.y, side.z, copy.width, copy.lines, copy.slices};
     return check_array_box(here, side.array, box) == Sound::kWrong;
@@ -62,20 +62,20 @@ bool is_memory(const CopySide& side, std::uint64_t bytes) noexcept {
          (side.address + bytes > side.address && is_mapped(side.address, bytes));
 }
 
-int side_in_array(const Here& here, CUarray array, std::uint64_t offset, CopySide* side) {
+int side_in_array(const EntryContext& here, CUarray array, std::uint64_t offset, CopySide* side) {
   side->place = Place::kArray;
   side->array = handle_of(array);
   side->x = offset;
   return here.check(side->array, HandleKind::kArray);
 }
 
-bool is_known(const Here& here, const CopySide& side, const Copy& copy) {
+bool is_known(const EntryContext& here, const CopySide& side, const Copy& copy) {
   if (side.place != Place::kArray) return find_range(side.address).has_value();
   const ArrayBox box = {side.x, side.y, side.z, copy.width, copy.lines, copy.slices};
   return check_array_box(here, side.array, box) == Sound::kRight;
 }
 
-bool stays_inside(const Here& here, const Copy& copy) {
+bool stays_inside(const EntryContext& here, const Copy& copy) {
   std::uint64_t bytes = 0;
   if (__builtin_mul_overflow(copy.width, copy.lines, &bytes) ||
       __builtin_mul_overflow(bytes, copy.slices, &bytes) || bytes > limits::kBulkBytesMax) {

@@ -15,13 +15,13 @@ Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept;
 bool is_memory(const CopySide& side, std::uint64_t bytes) noexcept;
 
 // The start of a one-dimensional copy's side in an array. Returns 0 or INVALID_HANDLE.
-int side_in_array(const Here& here, CUarray array, std::uint64_t offset, CopySide* side);
+int side_in_array(const EntryContext& here, CUarray array, std::uint64_t offset, CopySide* side);
 
 // Whether known device memory and arrays hold all of the copy, and host memory can lie at its
 // addresses. Also checks the size limit of a copy.
-bool stays_inside(const Here& here, const Copy& copy);
+bool stays_inside(const EntryContext& here, const Copy& copy);
 // Whether the client knows the memory or array of a side on the device. If not, only the worker's
 // driver can refuse the copy, so the call waits for its result.
-bool is_known(const Here& here, const CopySide& side, const Copy& copy);
+bool is_known(const EntryContext& here, const CopySide& side, const Copy& copy);
 
 }  // namespace gpurun::client::interpose

@@ -25,7 +25,7 @@ constexpr std::uint64_t kStagedBytes = 64 << 10;
 // earlier source that it overwrites. The worker answers queries after the copy. A copy of a
 // non-blocking stream may read its source only in a later call. Then this copy waits for the device
 // as CUDA does.
-bool may_return_early(const Here& here, const CallSite& site, const CopySide& destination,
+bool may_return_early(const EntryContext& here, const CallSite& site, const CopySide& destination,
                       Waiting waiting) {
   if (waiting != Waiting::kSynchronous || !here.session().may_answer_early()) return false;
   if (destination.place != Place::kArray) {
@@ -45,7 +45,7 @@ bool may_return_early(const Here& here, const CallSite& site, const CopySide& de
 // program again on return. Such a copy waits for earlier writes of the stream to its source.
 // Exception: a small asynchronous copy (manual, "API synchronization behavior": it is staged
 // immediately).
-int choose_reading(const Here& here, const CallSite& site, Waiting waiting, bool stays,
+int choose_reading(const EntryContext& here, const CallSite& site, Waiting waiting, bool stays,
                    ByteView source, Session::Reading* reading) {
   using Reading = Session::Reading;
   const bool written = here.session().may_still_write(source);

@@ -8,7 +8,7 @@ namespace gpurun::client::interpose {
 namespace {
 
 CUresult run(std::uint16_t code, const DescribedCopy& in, CUstream given, Waiting waiting) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
   if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);

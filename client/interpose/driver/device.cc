@@ -16,7 +16,7 @@ thread_local const void* t_return_address = nullptr;
 
 // Returns 0 and the device, or the call's result.
 int enter_device(CUdevice ordinal, const Device** device) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return result;
   *device = here.devices().device(ordinal);
   return *device == nullptr ? int{CUDA_ERROR_INVALID_DEVICE} : 0;
@@ -52,7 +52,7 @@ void set_program_return_address(const void* address) noexcept { t_return_address
 namespace gpurun::client::interpose::custom {
 
 CUresult cuDeviceGetCount(int* count) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *count = here.devices().device_count();
@@ -135,7 +135,7 @@ CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice ordinal) {
 }
 
 CUresult cuDeviceGetByPCIBusId(CUdevice* out, const char* text) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (out == nullptr || text == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto address = driver_abi::parse_pci_address(text);
@@ -156,7 +156,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* out, const char* text) {
 }
 
 CUresult cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (here.devices().device(ordinal) == nullptr || here.devices().device(peer) == nullptr) {

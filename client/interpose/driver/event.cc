@@ -14,7 +14,7 @@ namespace {
 std::atomic<bool> interprocess_events{false};
 
 // Prepares a call that reads an event or `ends` it. The call runs after earlier users of the event.
-int enter_event(Here& here, CUevent given, bool ends, CallSite* site) {
+int enter_event(EntryContext& here, CUevent given, bool ends, CallSite* site) {
   if (const int result = here.enter(); result != 0) return result;
   const Handle event = handle_of(given);
   const int wrong =
@@ -28,7 +28,7 @@ int enter_event(Here& here, CUevent given, bool ends, CallSite* site) {
 }
 
 CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint16_t code) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
   if (const int result = resolve_stream(here, given_stream, &stream); result != 0)
@@ -65,7 +65,7 @@ CUresult record(CUevent given, CUstream given_stream, unsigned flags, std::uint1
 // Whether a wait for the event is answered before it is over (docs/adr/0033, 0036). The event must
 // have been recorded in a non-blocking stream (see waits_early() in stream.cc) that does not
 // capture now.
-bool waits_early(const Here& here, CUevent given, int* result) {
+bool waits_early(const EntryContext& here, CUevent given, int* result) {
   const Handle event = handle_of(given);
   const Session::Recorded recorded = here.session().stream_of_record(event);
   const Stream* const known = find_stream(here, recorded.stream);
@@ -83,7 +83,7 @@ bool waits_early(const Here& here, CUevent given, int* result) {
 }
 
 CUresult ask(CUevent given, std::uint16_t code, bool wait) {
-  Here here;
+  EntryContext here;
   CallSite site;
   if (const int result = enter_event(here, given, false, &site); result != 0) return cuda(result);
   if (const int result = refuse_event(here, site.subject); result != 0) return cuda(result);
@@ -100,7 +100,7 @@ CUresult ask(CUevent given, std::uint16_t code, bool wait) {
 namespace gpurun::client::interpose::custom {
 
 CUresult cuEventCreate(CUevent* out, unsigned flags) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || !driver_abi::is_event_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CU_EVENT_INTERPROCESS) != 0) interprocess_events = true;
@@ -117,7 +117,7 @@ CUresult cuEventCreate(CUevent* out, unsigned flags) {
 }
 
 CUresult cuEventDestroy_v2(CUevent given) {
-  Here here;
+  EntryContext here;
   CallSite site;
   if (const int result = enter_event(here, given, true, &site); result != 0) return cuda(result);
   site.flags = protocol::kFlagWritesSubject;

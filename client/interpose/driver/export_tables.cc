@@ -12,12 +12,12 @@ namespace gpurun::client::interpose {
 namespace {
 
 CUresult table_ready() {
-  Here here;
+  EntryContext here;
   return cuda(here.enter());
 }
 
 CUresult device_identity(int ordinal, driver_abi::IntegrityDevice* identity) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   const Device* device = here.devices().device(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -29,7 +29,7 @@ CUresult device_identity(int ordinal, driver_abi::IntegrityDevice* identity) {
 }
 
 CUresult table_primary_context(CUdevice ordinal, CUcontext* context) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   Context* primary = nullptr;
   const int result = primary_context(here, ordinal, &primary);

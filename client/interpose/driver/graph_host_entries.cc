@@ -14,7 +14,7 @@ using protocol::GraphUpdatePayload;
 using protocol::GraphUpdateReply;
 
 // Graphs belong to no context, but the copies in them run in one.
-int enter(Here& here, CUcontext given, CallSite* site) {
+int enter(EntryContext& here, CUcontext given, CallSite* site) {
   if (const int result = here.enter(); result != 0) return result;
   if (given != nullptr) {
     if (const int result = here.check(handle_of(given), HandleKind::kContext); result != 0) {
@@ -35,7 +35,7 @@ int add_node(std::uint16_t row, CUgraphNode* out, CUgraph graph, const CUgraphNo
   if (out == nullptr || (dependencies == nullptr && count != 0) || count > limits::kArrayCountMax) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Here here;
+  EntryContext here;
   CallSite site;
   if (const int result = enter(here, context, &site); result != 0) return result;
   site.flags = protocol::kFlagPassesStreams;
@@ -71,7 +71,7 @@ int add_node(std::uint16_t row, CUgraphNode* out, CUgraph graph, const CUgraphNo
 template <typename MakeWork>
 int set_node(std::uint16_t row, bool in_exec, CUgraphExec exec, CUgraphNode node, CUcontext context,
              MakeWork make_work) {
-  Here here;
+  EntryContext here;
   CallSite site;
   if (const int result = enter(here, context, &site); result != 0) return result;
   // A graph is changed beside the device's work. An executable has launches before the change.
@@ -94,7 +94,7 @@ int work_of_host(const CUDA_HOST_NODE_PARAMS* given, GraphWork* work) {
 
 int update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
   if (info == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   CallSite site;
   if (const int result = enter(here, nullptr, &site); result != 0) return result;
   GraphUpdatePayload payload;
@@ -125,7 +125,9 @@ CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph,
                             const CUgraphNode* dependencies, size_t numDependencies,
                             const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](const Here&, GraphWork* made) { return work_of_host(nodeParams, made); };
+  const auto work = [=](const EntryContext&, GraphWork* made) {
+    return work_of_host(nodeParams, made);
+  };
   return cuda(add_node(opcode::cuGraphAddHostNode, phGraphNode, hGraph, dependencies,
                        numDependencies, nullptr, work));
 }
@@ -134,7 +136,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph,
                               const CUgraphNode* dependencies, size_t numDependencies,
                               const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
   if (copyParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](const Here& here, GraphWork* made) {
+  const auto work = [=](const EntryContext& here, GraphWork* made) {
     return work_of(here, copyParams, made);
   };
   return cuda(add_node(opcode::cuGraphAddMemcpyNode, phGraphNode, hGraph, dependencies,
@@ -143,13 +145,15 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph,
 
 CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](const Here&, GraphWork* made) { return work_of_host(nodeParams, made); };
+  const auto work = [=](const EntryContext&, GraphWork* made) {
+    return work_of_host(nodeParams, made);
+  };
   return cuda(set_node(opcode::cuGraphHostNodeSetParams, false, nullptr, hNode, nullptr, work));
 }
 
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](const Here& here, GraphWork* made) {
+  const auto work = [=](const EntryContext& here, GraphWork* made) {
     return work_of(here, nodeParams, made);
   };
   return cuda(set_node(opcode::cuGraphMemcpyNodeSetParams, false, nullptr, hNode, nullptr, work));
@@ -158,7 +162,9 @@ CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* node
 CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                       const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](const Here&, GraphWork* made) { return work_of_host(nodeParams, made); };
+  const auto work = [=](const EntryContext&, GraphWork* made) {
+    return work_of_host(nodeParams, made);
+  };
   return cuda(
       set_node(opcode::cuGraphExecHostNodeSetParams, true, hGraphExec, hNode, nullptr, work));
 }
@@ -166,7 +172,7 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
   if (copyParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto work = [=](const Here& here, GraphWork* made) {
+  const auto work = [=](const EntryContext& here, GraphWork* made) {
     return work_of(here, copyParams, made);
   };
   return cuda(set_node(opcode::cuGraphExecMemcpyNodeSetParams, true, hGraphExec, hNode, ctx, work));

@@ -28,7 +28,7 @@ GraphWork work_of(CUhostFn function, void* user) {
   return work;
 }
 
-int work_of(const Here& here, const Copy& copy, GraphWork* work) {
+int work_of(const EntryContext& here, const Copy& copy, GraphWork* work) {
   if (copy.width == 0 || copy.lines == 0 || copy.slices == 0 || !stays_inside(here, copy)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -52,14 +52,14 @@ int work_of(const Here& here, const Copy& copy, GraphWork* work) {
   return 0;
 }
 
-int work_of(const Here& here, const CUDA_MEMCPY3D* given, GraphWork* work) {
+int work_of(const EntryContext& here, const CUDA_MEMCPY3D* given, GraphWork* work) {
   if (given == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Copy copy;
   if (const int result = describe_copy(here, *given, &copy); result != 0) return result;
   return work_of(here, copy, work);
 }
 
-int send_work(const Here& here, std::uint16_t row, CallSite site, GraphWork work,
+int send_work(const EntryContext& here, std::uint16_t row, CallSite site, GraphWork work,
               const std::vector<Handle>& dependencies, bool awaited, bool* done) {
   site.opcode = row;
   site.form = protocol::Form::kRaw;
@@ -84,7 +84,7 @@ int send_work(const Here& here, std::uint16_t row, CallSite site, GraphWork work
   return result;
 }
 
-int capture_work(const Here& here, Handle stream, GraphWork work) {
+int capture_work(const EntryContext& here, Handle stream, GraphWork work) {
   const std::uint16_t row = work.payload.work == protocol::GraphWork::kFunction
                                 ? opcode::cuGraphAddHostNode
                                 : opcode::cuGraphAddMemcpyNode;

@@ -20,16 +20,16 @@ struct GraphWork {
 GraphWork work_of(CUhostFn function, void* user);
 // Return INVALID_VALUE for an empty box and for device memory or an array that ends inside the box.
 // Return INVALID_HANDLE for a wrong array handle.
-int work_of(const Here& here, const Copy& copy, GraphWork* work);
-int work_of(const Here& here, const CUDA_MEMCPY3D* given, GraphWork* work);
+int work_of(const EntryContext& here, const Copy& copy, GraphWork* work);
+int work_of(const EntryContext& here, const CUDA_MEMCPY3D* given, GraphWork* work);
 
 // Sends the work under the opcode of `row`, with the handles that its payload already holds.
 // `awaited`: waits, and returns the result of the worker's driver, or an earlier call's failure.
 // `*done` (optional) tells whether the work itself was taken.
-int send_work(const Here& here, std::uint16_t row, CallSite site, GraphWork work,
+int send_work(const EntryContext& here, std::uint16_t row, CallSite site, GraphWork work,
               const std::vector<Handle>& dependencies, bool awaited, bool* done = nullptr);
 
 // Adds the work to the capture that `stream` is part of.
-int capture_work(const Here& here, Handle stream, GraphWork work);
+int capture_work(const EntryContext& here, Handle stream, GraphWork work);
 
 }  // namespace gpurun::client::interpose

@@ -124,7 +124,7 @@ int make_ready(Runners& all) {
 }
 
 // The program wants each call's own result. Waits for the stream and runs the function here.
-int run_here(const Here& here, Handle stream, const Job& job) {
+int run_here(const EntryContext& here, Handle stream, const Job& job) {
   const int result = synchronize_stream(here, stream);
   if (job.callback != nullptr) {
     job.callback(job.stream, cuda(result), job.user);
@@ -135,7 +135,7 @@ int run_here(const Here& here, Handle stream, const Job& job) {
 }
 
 int add(CUstream given, Job job) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return result;
   Handle stream = 0;
   if (const int result = resolve_stream(here, given, &stream); result != 0) return result;

@@ -21,7 +21,7 @@ std::uint64_t whole_pages(std::uint64_t bytes) {
 }
 
 CUresult allocate(void** out, size_t bytes, unsigned flags) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || bytes == 0 || !driver_abi::is_host_alloc_flags(flags)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -48,7 +48,7 @@ CUresult allocate(void** out, size_t bytes, unsigned flags) {
 
 // In relaxed mode a program may end memory while a stream of its context captures. With an older
 // worker, no wait for bytes that are still to arrive there is possible then.
-int refuse_to_end(const Here& here, const MemoryRange& range) {
+int refuse_to_end(const EntryContext& here, const MemoryRange& range) {
   if (worker_keeps_order(here)) return 0;
   return here.session().host_write_outstanding() && context_captures(range.context)
              ? int{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}
@@ -57,7 +57,7 @@ int refuse_to_end(const Here& here, const MemoryRange& range) {
 
 // The driver waits for the device in such a call. After the wait, copies have written all bytes
 // into the memory and have read it completely.
-int wait_before_end(const Here& here, const MemoryRange& range) {
+int wait_before_end(const EntryContext& here, const MemoryRange& range) {
   const int result = wait_implicitly(here, range.context);
   const Handle current = here.context->handle;
   const int of_current = current == range.context ? 0 : wait_implicitly(here, current);
@@ -84,7 +84,7 @@ CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
 }
 
 CUresult cuMemFreeHost(void* memory) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   const auto range = find_range(base);
@@ -100,7 +100,7 @@ CUresult cuMemFreeHost(void* memory) {
 }
 
 CUresult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (memory == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   // The device attribute READ_ONLY_HOST_REGISTER_SUPPORTED is 0.
@@ -117,7 +117,7 @@ CUresult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
 }
 
 CUresult cuMemHostUnregister(void* memory) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
@@ -133,7 +133,7 @@ CUresult cuMemHostUnregister(void* memory) {
 
 // Registered memory was not allocated, so it has no flags (manual).
 CUresult cuMemHostGetFlags(unsigned* flags, void* memory) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto range = find_range(reinterpret_cast<std::uintptr_t>(memory));
@@ -144,7 +144,7 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* memory) {
 
 // CAN_MAP_HOST_MEMORY is 0, because the device does not share this memory.
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned flags) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto range = find_range(reinterpret_cast<std::uintptr_t>(memory));

@@ -22,7 +22,7 @@ CallSite raw(CallSite site, std::uint16_t code) {
 }
 
 // Undoes an opening that the program has not seen.
-void take_back(const Here& here, const protocol::OpenGrant& grant) {
+void take_back(const EntryContext& here, const protocol::OpenGrant& grant) {
   protocol::CloseRequest close;
   close.address = grant.address;
   Reply reply;
@@ -32,7 +32,7 @@ void take_back(const Here& here, const protocol::OpenGrant& grant) {
 
 // Opens the memory that the handle names. Its address is in the window of the current context's
 // device, if that has a window or can have one now. Returns a CUresult.
-int open_shared_memory(const Here& here, protocol::OpenRequest request,
+int open_shared_memory(const EntryContext& here, protocol::OpenRequest request,
                        protocol::OpenGrant* grant) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     const WindowPlace wished = wished_window(here);
@@ -69,7 +69,7 @@ int open_shared_memory(const Here& here, protocol::OpenRequest request,
 // No call is answered early while this object lives, or longer after keep().
 class Sharing {
  public:
-  explicit Sharing(const Here& here) : here_(here) { here_.session().share_memory(); }
+  explicit Sharing(const EntryContext& here) : here_(here) { here_.session().share_memory(); }
   ~Sharing() {
     if (!kept_) here_.session().unshare_memory();
   }
@@ -91,13 +91,13 @@ class Sharing {
   void keep() { kept_ = true; }
 
  private:
-  const Here& here_;
+  const EntryContext& here_;
   bool kept_ = false;
 };
 
 }  // namespace
 
-bool end_sharing(const Here& here, const MemoryRange& range) {
+bool end_sharing(const EntryContext& here, const MemoryRange& range) {
   CallSite site;
   site.form = protocol::Form::kRaw;
   site.order = protocol::Order::kOrderedHost;
@@ -124,7 +124,7 @@ bool end_sharing(const Here& here, const MemoryRange& range) {
 namespace gpurun::client::interpose::custom {
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr address) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // Neither memory of pools, nor another process's.
@@ -151,7 +151,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr address) {
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle, unsigned flags) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -178,7 +178,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle, unsigned
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   const auto range = find_range(address);
   // The worker decides about addresses that we do not know.

@@ -16,7 +16,8 @@ constexpr std::uint64_t kQuietCopyBytesMax = std::uint64_t{8} << 10;
 static_assert(kQuietCopyBytesMax <= limits::kInlineBytesMax, "their bytes are in their records");
 class LineRun {
  public:
-  LineRun(const Here& here, std::uint16_t code, Handle stream, const Copy& copy, Waiting waiting)
+  LineRun(const EntryContext& here, std::uint16_t code, Handle stream, const Copy& copy,
+          Waiting waiting)
       : here_(here), copy_(copy), waiting_(waiting), site_(here.stream_site(stream)) {
     site_.opcode = code;
   }
@@ -125,7 +126,7 @@ class LineRun {
     return synchronize_stream(here_, site_.stream);
   }
 
-  const Here& here_;
+  const EntryContext& here_;
   const Copy& copy_;
   const Waiting waiting_;
   CallSite site_;
@@ -134,7 +135,7 @@ class LineRun {
 
 }  // namespace
 
-int run_line_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
+int run_line_copy(const EntryContext& here, std::uint16_t code, Handle stream, const Copy& copy,
                   Waiting waiting) {
   return LineRun(here, code, stream, copy, waiting).run();
 }

@@ -12,7 +12,7 @@ namespace gpurun::client::interpose {
 
 // Runs the copy in the order of `stream`. The copy must pass stays_inside() and have no array.
 // `code` names the call for errors and statistics. Returns a CUresult.
-int run_line_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
+int run_line_copy(const EntryContext& here, std::uint16_t code, Handle stream, const Copy& copy,
                   Waiting waiting);
 
 }  // namespace gpurun::client::interpose

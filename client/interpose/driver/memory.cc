@@ -16,7 +16,7 @@
 namespace gpurun::client::interpose {
 namespace {
 
-CUresult keep(const Here& here, CUdeviceptr address, std::uint64_t bytes, MemoryKind kind,
+CUresult keep(const EntryContext& here, CUdeviceptr address, std::uint64_t bytes, MemoryKind kind,
               Handle owner) {
   MemoryRange range;
   range.base = address;
@@ -31,7 +31,7 @@ CUresult keep(const Here& here, CUdeviceptr address, std::uint64_t bytes, Memory
 
 // `pool` 0: the device's own pool.
 CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream given) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
   if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
@@ -64,7 +64,7 @@ CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream gi
 namespace gpurun::client::interpose::custom {
 
 CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   return cuda(allocate_device_memory(here, bytes, out));
@@ -72,7 +72,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch_out, size_t width, size_t height,
                             unsigned element_bytes) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || pitch_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUdeviceptr address = 0;
@@ -106,7 +106,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
                                  CUstream stream) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   const Handle handle = handle_of(pool);
   if (const int result = here.check(handle, HandleKind::kMemoryPool); result != 0) {
@@ -116,7 +116,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool po
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (address == 0) return CUDA_SUCCESS;
   if (const int result = refuse_unsafe_call(here); result != 0) return cuda(result);
@@ -131,7 +131,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
   if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
@@ -147,7 +147,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
 }
 
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (free_bytes == nullptr || total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const int result = ask_free_bytes(here, free_bytes, total_bytes);
@@ -160,7 +160,7 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (const auto range = find_range(address); range.has_value()) {
     if (base != nullptr) *base = range->base;
@@ -181,7 +181,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr a
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
                      const CUmemAllocationProp* properties, unsigned long long flags) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   if (out == nullptr || properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (static_cast<unsigned>(properties->location.type) > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {

@@ -12,8 +12,8 @@ namespace {
 using protocol::pool_attribute_bytes;
 using protocol::PoolAttributePayload;
 
-int enter_pool(Here& here, CUmemoryPool pool, CUmemPool_attribute attribute, const void* value,
-               PoolAttributePayload* payload) {
+int enter_pool(EntryContext& here, CUmemoryPool pool, CUmemPool_attribute attribute,
+               const void* value, PoolAttributePayload* payload) {
   if (const int result = here.enter(); result != 0) return result;
   payload->pool = handle_of(pool);
   payload->attribute = static_cast<std::uint32_t>(attribute);
@@ -41,7 +41,7 @@ CallSite pool_site(std::uint16_t code) {
 namespace gpurun::client::interpose::custom {
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
-  Here here;
+  EntryContext here;
   PoolAttributePayload payload;
   if (const int result = enter_pool(here, pool, attribute, value, &payload); result != 0) {
     return cuda(result);
@@ -54,7 +54,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
-  Here here;
+  EntryContext here;
   PoolAttributePayload payload;
   if (const int result = enter_pool(here, pool, attribute, value, &payload); result != 0) {
     return cuda(result);

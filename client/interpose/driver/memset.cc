@@ -13,7 +13,7 @@ constexpr std::uint64_t kQuietFillBytesMax = std::uint64_t{1} << 20;
 
 CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint32_t element_bytes,
               size_t count, CUstream given) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Handle stream = 0;
   if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);

@@ -9,7 +9,7 @@
 #include "client/interpose/driver/nvml_view.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/memory/device_windows.h"
-#include "client/process/memory_board.h"
+#include "client/process/shared_memory_pressure.h"
 #include "driver_abi/driver_release.h"
 
 namespace gpurun::client::interpose {
@@ -50,18 +50,18 @@ NvmlReturn device(unsigned index, NvmlDevice* out) {
   return driver_abi::kNvmlSuccess;
 }
 
-using Users = std::array<MemoryBoard::User, 256>;
+using Users = std::array<SharedMemoryPressure::User, 256>;
 
 // The processes of this gpurun that use the device, and the bytes that they have allocated there.
 unsigned users_of(const Device& device, Users& users) {
-  MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
+  SharedMemoryPressure* const board = shared_memory_board.load(std::memory_order_acquire);
   if (board == nullptr) return 0;
   return board->users(device.server_ordinal, users.data(), static_cast<unsigned>(users.size()));
 }
 
 // The driver's answer through this process's own context. 0 without a context.
 std::uint64_t used_bytes_told(const Device& device) {
-  Here here;
+  EntryContext here;
   if (here.enter() != 0) return 0;
   const int ordinal = here.devices().ordinal_of_server(device.server_ordinal);
   if (ordinal < 0 || primary_context(here, ordinal, &here.context) != 0 ||

@@ -25,7 +25,7 @@ driver_abi::PointerFacts facts_of(const MemoryRange& range, CUdeviceptr address)
 // Prepares a query. An address means the same in every context, so a thread without a context may
 // query it. NVIDIA's runtime does that (cudaPointerGetAttributes in a thread that has called
 // nothing yet, as in PyTorch's loaders).
-int enter_to_ask(Here& here) {
+int enter_to_ask(EntryContext& here) {
   if (const int result = here.enter(); result != 0) return result;
   const int result = here.enter_context();
   if (result != CUDA_ERROR_INVALID_CONTEXT) return result;
@@ -39,7 +39,7 @@ int enter_to_ask(Here& here) {
 namespace gpurun::client::interpose::custom {
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdeviceptr address) {
-  Here here;
+  EntryContext here;
   if (const int result = enter_to_ask(here); result != 0) return cuda(result);
   if (here.context != nullptr) {
     if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
@@ -52,7 +52,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdevicept
 
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void** data,
                                 CUdeviceptr address) {
-  Here here;
+  EntryContext here;
   if (const int result = enter_to_ask(here); result != 0) return cuda(result);
   if (count == 0 || which == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto range = find_range(address);

@@ -34,7 +34,7 @@ class Lock {
 };
 
 // Enters the call. Returns 0 and the device's entry, or the call's result.
-int enter_device(Here& here, CUdevice ordinal, Primary** primary) {
+int enter_device(EntryContext& here, CUdevice ordinal, Primary** primary) {
   if (const int result = here.enter(); result != 0) return result;
   if (here.devices().device(ordinal) == nullptr || ordinal >= kDevicesMax) {
     return CUDA_ERROR_INVALID_DEVICE;
@@ -43,13 +43,13 @@ int enter_device(Here& here, CUdevice ordinal, Primary** primary) {
   return 0;
 }
 
-int make(const Here& here, int ordinal, Primary& primary) {
+int make(const EntryContext& here, int ordinal, Primary& primary) {
   if (primary.context == nullptr) primary.context = new_context(here, ordinal, true);
   return primary.context == nullptr ? int{CUDA_ERROR_OUT_OF_MEMORY} : 0;
 }
 
 // The worker creates the driver's context, which the handle names from now on.
-int activate(const Here& here, Primary& primary) {
+int activate(const EntryContext& here, Primary& primary) {
   CUcontext placed = nullptr;
   CUcontext* const out = &placed;
   const int device = primary.context->server_ordinal;
@@ -74,7 +74,7 @@ int activate(const Here& here, Primary& primary) {
 
 // Ends the worker's context once everything in it is done. The call waits for that, even when the
 // program ends with it: the reply brings the last output of kernels.
-int deactivate(const Here& here, Primary& primary) {
+int deactivate(const EntryContext& here, Primary& primary) {
   begin_end_of_context(here, *primary.context);
   CallSite site;
   site.order = protocol::Order::kOrderedHost;
@@ -90,7 +90,7 @@ bool is_active(const Primary& primary) {
 
 }  // namespace
 
-int primary_context(const Here& here, int ordinal, Context** context) {
+int primary_context(const EntryContext& here, int ordinal, Context** context) {
   if (here.devices().device(ordinal) == nullptr || ordinal >= kDevicesMax) {
     return CUDA_ERROR_INVALID_DEVICE;
   }
@@ -104,7 +104,7 @@ int primary_context(const Here& here, int ordinal, Context** context) {
 namespace custom {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
-  Here here;
+  EntryContext here;
   Primary* primary = nullptr;
   if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -119,7 +119,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
-  Here here;
+  EntryContext here;
   Primary* primary = nullptr;
   if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
   const Lock lock(*primary);
@@ -130,7 +130,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
 
 // Destroys everything in the context. Each retain must still be released (manual).
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
-  Here here;
+  EntryContext here;
   Primary* primary = nullptr;
   if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
   const Lock lock(*primary);
@@ -141,7 +141,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
-  Here here;
+  EntryContext here;
   Primary* primary = nullptr;
   if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
   if (!driver_abi::is_context_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
@@ -155,7 +155,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active) {
-  Here here;
+  EntryContext here;
   Primary* primary = nullptr;
   if (const int result = enter_device(here, ordinal, &primary); result != 0) return cuda(result);
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -37,7 +37,7 @@ bool goes_as_box(const Copy& copy) {
 
 }  // namespace
 
-int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& wanted,
+int run_copy(const EntryContext& here, std::uint16_t code, Handle stream, const Copy& wanted,
              Waiting waiting) {
   if (wanted.width == 0 || wanted.lines == 0 || wanted.slices == 0) {
     return here.session().health(here.context->handle);

@@ -17,7 +17,7 @@ namespace gpurun::client::interpose {
 
 // Runs the copy in the order of `stream`. `code` names the call for errors and statistics. Returns
 // a CUresult.
-int run_copy(const Here& here, std::uint16_t code, Handle stream, const Copy& copy,
+int run_copy(const EntryContext& here, std::uint16_t code, Handle stream, const Copy& copy,
              Waiting waiting);
 
 }  // namespace gpurun::client::interpose

@@ -25,7 +25,7 @@ constexpr std::uint64_t kFirstCreatedId = std::uint64_t{1} << 24;
 static_assert(kFirstLaneId + limits::kLanesMax < kFirstCreatedId);
 
 CUresult create(CUstream* out, unsigned flags, int priority, bool with_priority) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || !driver_abi::is_stream_flags(flags)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -54,14 +54,14 @@ CUresult create(CUstream* out, unsigned flags, int priority, bool with_priority)
 }
 
 // Prepares a query of a stream of any kind.
-int enter_stream(Here& here, CUstream given, Handle* stream) {
+int enter_stream(EntryContext& here, CUstream given, Handle* stream) {
   if (const int result = here.enter_context(); result != 0) return result;
   return resolve_stream(here, given, stream);
 }
 
 // Whether a wait for the stream is answered before it is over (docs/adr/0033). Not for a blocking
 // stream, because its work may be queued after work of the legacy stream.
-bool waits_early(const Here& here, Handle stream, int* result) {
+bool waits_early(const EntryContext& here, Handle stream, int* result) {
   const Stream* const known = find_stream(here, stream);
   if (known == nullptr || (known->flags & CU_STREAM_NON_BLOCKING) == 0) return false;
   const CallSite site = here.stream_site(stream);
@@ -87,7 +87,7 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority)
 
 // Returns at once. The driver ends the stream when its work is done.
 CUresult cuStreamDestroy_v2(CUstream given) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   const Handle stream = handle_of(given);
   if (const int result = here.check_end(stream, HandleKind::kStream); result != 0) {
@@ -101,7 +101,7 @@ CUresult cuStreamDestroy_v2(CUstream given) {
 }
 
 CUresult cuStreamQuery(CUstream given) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   // A query proves nothing for a later wait, because only a wait brings the output of kernels.
@@ -112,7 +112,7 @@ CUresult cuStreamQuery(CUstream given) {
 }
 
 CUresult cuStreamSynchronize(CUstream given) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   int result = 0;
@@ -121,7 +121,7 @@ CUresult cuStreamSynchronize(CUstream given) {
 }
 
 CUresult cuStreamGetFlags(CUstream given, unsigned* flags) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -131,7 +131,7 @@ CUresult cuStreamGetFlags(CUstream given, unsigned* flags) {
 }
 
 CUresult cuStreamGetPriority(CUstream given, int* priority) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -141,7 +141,7 @@ CUresult cuStreamGetPriority(CUstream given, int* priority) {
 }
 
 CUresult cuStreamGetId(CUstream given, unsigned long long* id) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -155,7 +155,7 @@ CUresult cuStreamGetId(CUstream given, unsigned long long* id) {
 }
 
 CUresult cuStreamGetCtx(CUstream given, CUcontext* context) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -171,7 +171,7 @@ CUresult cuStreamGetCtx_v2(CUstream given, CUcontext* context, CUgreenCtx* green
 }
 
 CUresult cuStreamGetDevice(CUstream given, CUdevice* device) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -182,7 +182,7 @@ CUresult cuStreamGetDevice(CUstream given, CUdevice* device) {
 }
 
 CUresult cuStreamWaitEvent(CUstream given, CUevent event, unsigned flags) {
-  Here here;
+  EntryContext here;
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   const Handle waited_for = handle_of(event);

@@ -51,7 +51,7 @@ LiveObjects& live_surfaces() {
 
 // Whether the handles in the description are valid. A wrong handle is a wrong value, like all else
 // in a description (manual, cuTexObjectCreate: return values).
-bool is_sound(const Here& here, const CUDA_RESOURCE_DESC& resource) {
+bool is_sound(const EntryContext& here, const CUDA_RESOURCE_DESC& resource) {
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY:
       return here.check(handle_of(resource.res.array.hArray), HandleKind::kArray) == 0;
@@ -72,7 +72,7 @@ constexpr Handle kNotMinted = 1;
 template <typename Object, typename... Arguments>
 CUresult create(LiveObjects& live, std::uint16_t row, Object* out, const CUDA_RESOURCE_DESC* given,
                 Arguments... arguments) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (!is_sound(here, *given)) return CUDA_ERROR_INVALID_VALUE;
   Object value = 0;
@@ -86,7 +86,7 @@ CUresult create(LiveObjects& live, std::uint16_t row, Object* out, const CUDA_RE
 
 // Ordered after the work that uses the object.
 CUresult destroy(LiveObjects& live, std::uint16_t row, std::uint64_t value) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   CallSite site = here.site(protocol::Order::kOrderedHost);
   const Handle context = live.take(value);
@@ -100,7 +100,7 @@ CUresult destroy(LiveObjects& live, std::uint16_t row, std::uint64_t value) {
 template <typename Description, typename Object>
 CUresult describe(std::uint16_t row, Description* out, Object value) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   return cuda(call_row(here, row, here.passing_site(), {}, out, value));
 }

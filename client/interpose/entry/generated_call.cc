@@ -12,9 +12,9 @@
 #include "client/interpose/call/remembered.h"
 #include "client/interpose/capture/graph_nodes.h"
 #include "client/interpose/capture/stream_argument.h"
+#include "client/interpose/entry/address_tracking.h"
 #include "client/interpose/entry/argument_rules.h"
 #include "client/interpose/entry/device_numbers.h"
-#include "client/interpose/entry/observed.h"
 #include "driver_abi/semantics/handle_errors.h"
 #include "protocol/calls/call.h"
 
@@ -443,7 +443,7 @@ class GeneratedCall {
   void* const* const program_;  // The arguments as they came.
   const Rules rules_;
   const Question* question_ = nullptr;  // The question being asked, which remembers the reply.
-  Here here_;
+  EntryContext here_;
   int context_result_ = 0;  // The result of a call that needs a context.
   DeviceNumbers numbers_;
   std::array<void*, protocol::kParametersMax> arguments_{};

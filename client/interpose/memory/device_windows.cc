@@ -14,7 +14,7 @@
 #include "client/interpose/memory/credit_parts.h"
 #include "client/interpose/memory/implicit_wait.h"
 #include "client/process/fork_guard.h"
-#include "client/process/memory_board.h"
+#include "client/process/shared_memory_pressure.h"
 #include "client/process/thread.h"
 #include "client/session/credit_book.h"
 #include "protocol/calls/device_memory.h"
@@ -54,7 +54,7 @@ struct Windows {
   Window by_device[kWindowedDevicesMax];
   std::atomic<std::uint64_t> last_ticket{0};
   std::once_flag joining;
-  Thread giver;  // Answers on the MemoryBoard for the life of the process.
+  Thread giver;  // Answers on the SharedMemoryPressure for the life of the process.
 };
 
 // Never destroyed. A forked child makes its own, because a thread of the parent may hold a mutex.
@@ -121,7 +121,7 @@ bool worker_knows_windows() {
 }
 
 // Chooses and reserves addresses for a window. The lock must be held.
-void wish(const Here& here, Window& window) {
+void wish(const EntryContext& here, Window& window) {
   if (window.state != State::kUnknown) return;
   window.state = State::kNone;
   const Device* const device = here.devices().device(here.context->ordinal);
@@ -196,7 +196,7 @@ CallSite return_site(Handle context) {
   return site;
 }
 
-int tell(const Here& here, Handle context, const MemoryReturn& payload, bool wait,
+int tell(const EntryContext& here, Handle context, const MemoryReturn& payload, bool wait,
          std::uint16_t flags = 0) {
   if (payload.kind == ReturnKind::kPiece) memory_returns.fetch_add(1, std::memory_order_relaxed);
   CallSite site = return_site(context);
@@ -206,7 +206,7 @@ int tell(const Here& here, Handle context, const MemoryReturn& payload, bool wai
   return here.session().call(*here.lane, site, bytes_of(payload), &reply);
 }
 
-void keep(const Here& here, std::uint64_t address, std::uint64_t bytes) {
+void keep(const EntryContext& here, std::uint64_t address, std::uint64_t bytes) {
   MemoryRange range;
   range.base = address;
   range.bytes = bytes;
@@ -216,7 +216,7 @@ void keep(const Here& here, std::uint64_t address, std::uint64_t bytes) {
 }
 
 // Reports the frees that were made during a capture, once no capture is left.
-void tell_untold(const Here& here, Window& window) {
+void tell_untold(const EntryContext& here, Window& window) {
   if (capturing_somewhere()) return;
   std::vector<std::pair<Handle, std::uint64_t>> untold;
   {
@@ -232,7 +232,7 @@ void tell_untold(const Here& here, Window& window) {
 }
 
 // After a free: returns excess credits, and isolated pieces once nothing lives in the window.
-void return_more(const Here& here, Window& window, Handle context) {
+void return_more(const EntryContext& here, Window& window, Handle context) {
   for (;;) {
     MemoryReturn payload;
     payload.kind = ReturnKind::kPiece;
@@ -247,7 +247,7 @@ void return_more(const Here& here, Window& window, Handle context) {
 }
 
 // Waits until freed memory is known to be unused. Returns 0, or an earlier call's failure.
-int settle(const Here& here, Window& window) {
+int settle(const EntryContext& here, Window& window) {
   tell_untold(here, window);
   std::vector<Handle> contexts;
   {
@@ -266,7 +266,7 @@ int settle(const Here& here, Window& window) {
 
 // Returns every part in which nothing lives any more after `context`'s frees. False: there was
 // none. `*earlier`, if 0, becomes the failure of an earlier call that became known meanwhile.
-bool return_all_idle(const Here& here, Window& window, Handle context, int* earlier) {
+bool return_all_idle(const EntryContext& here, Window& window, Handle context, int* earlier) {
   for (bool returned = false;; returned = true) {
     MemoryReturn payload;
     payload.kind = ReturnKind::kPiece;
@@ -282,7 +282,7 @@ bool return_all_idle(const Here& here, Window& window, Handle context, int* earl
 
 // Returns all idle credits of each device, after the earlier frees. Another process lacks memory.
 void give_up_idle_credits() {
-  Here here;
+  EntryContext here;
   if (connected(&here.process) != 0 || (here.lane = Lane::current()) == nullptr) return;
   Windows& all = windows();
   for (int device = 0; device < kWindowedDevicesMax; ++device) {
@@ -298,7 +298,7 @@ void give_up_idle_credits() {
 }
 
 void* answer_others(void*) {
-  MemoryBoard& board = *shared_memory_board.load(std::memory_order_acquire);
+  SharedMemoryPressure& board = *shared_memory_board.load(std::memory_order_acquire);
   const int place = shared_memory_place.load(std::memory_order_acquire);
   for (std::uint32_t question = board.answered(place);;) {
     question = board.await_question(place, question);
@@ -323,7 +323,7 @@ void begin_sharing() {
 
 // Sends one request for credits. `*address` stays 0 without memory. `ordered`: after earlier
 // returns of memory.
-int request(const Here& here, Window& window, std::uint64_t bytes, bool ordered,
+int request(const EntryContext& here, Window& window, std::uint64_t bytes, bool ordered,
             CUdeviceptr* address) {
   CreditRequest payload;
   payload.bytes = bytes;
@@ -378,7 +378,7 @@ int request(const Here& here, Window& window, std::uint64_t bytes, bool ordered,
 
 // Allocates by the driver itself. The first attempt does not wait for queued work. The second one
 // waits for the context's queue, because earlier frees may have to complete first.
-int allocate_plain(const Here& here, std::uint64_t bytes, CUdeviceptr* address) {
+int allocate_plain(const EntryContext& here, std::uint64_t bytes, CUdeviceptr* address) {
   begin_sharing();
   for (const CallSite& site : {here.passing_site(), here.site()}) {
     const int result = call_row(here, opcode::cuMemAlloc_v2, site, {}, address, std::size_t{bytes});
@@ -389,8 +389,8 @@ int allocate_plain(const Here& here, std::uint64_t bytes, CUdeviceptr* address) 
 
 // Allocates out of credits, or requests new ones. `*address` and the result stay 0 without windows,
 // or without enough room in them.
-int allocate_windowed(const Here& here, Window& window, std::uint64_t bytes, CUdeviceptr* address,
-                      int* earlier) {
+int allocate_windowed(const EntryContext& here, Window& window, std::uint64_t bytes,
+                      CUdeviceptr* address, int* earlier) {
   bool reclaimed = false;
   Others others = Others::kUnasked;
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
@@ -422,7 +422,7 @@ int allocate_windowed(const Here& here, Window& window, std::uint64_t bytes, CUd
   return 0;
 }
 
-int allocate(const Here& here, std::uint64_t bytes, CUdeviceptr* address) {
+int allocate(const EntryContext& here, std::uint64_t bytes, CUdeviceptr* address) {
   if (const int result = here.session().health(here.context->handle); result != 0) return result;
   Window* const window = window_of(here.context->server_ordinal);
   int earlier = 0;
@@ -436,7 +436,7 @@ int allocate(const Here& here, std::uint64_t bytes, CUdeviceptr* address) {
 
 }  // namespace
 
-int allocate_device_memory(const Here& here, std::uint64_t bytes, CUdeviceptr* address) {
+int allocate_device_memory(const EntryContext& here, std::uint64_t bytes, CUdeviceptr* address) {
   CUdeviceptr got = 0;
   const int result = allocate(here, bytes, &got);
   if (got == 0) return result;
@@ -462,7 +462,7 @@ void adopt_first_credits(Process& process) {
     }
   }
   begin_sharing();
-  const Here here{&process, Lane::current(), nullptr};
+  const EntryContext here{&process, Lane::current(), nullptr};
   if (here.lane == nullptr || grant.piece + grant.piece_bytes < grant.piece ||
       grant.piece_bytes > limits::kCreditBytesMax) {
     return;
@@ -476,7 +476,7 @@ void adopt_first_credits(Process& process) {
   });
 }
 
-WindowPlace wished_window(const Here& here) {
+WindowPlace wished_window(const EntryContext& here) {
   Window* const window = window_of(here.context->server_ordinal);
   if (window == nullptr) return {};
   const std::lock_guard<std::mutex> lock(window->mutex);
@@ -484,7 +484,7 @@ WindowPlace wished_window(const Here& here) {
   return window->state == State::kNone ? WindowPlace{} : WindowPlace{window->base, window->bytes};
 }
 
-bool hold_window(const Here& here, const WindowPlace& place) {
+bool hold_window(const EntryContext& here, const WindowPlace& place) {
   Window& window = *window_of(here.context->server_ordinal);
   here.session().set_work_done(&work_done);
   CreditGrant granted;
@@ -498,7 +498,7 @@ bool hold_window(const Here& here, const WindowPlace& place) {
 // Waits for the device's work as cuMemFree does only if the program could notice, for example while
 // bytes are on their way into its memory. Otherwise the worker orders later calls and queries after
 // that work (docs/adr/0038).
-int free_device_memory(const Here& here, const MemoryRange& range, bool synchronous) {
+int free_device_memory(const EntryContext& here, const MemoryRange& range, bool synchronous) {
   const bool early = synchronous && may_free_early(here);
   const bool wait = synchronous && !early;
   const int device = device_of_window(range.base);
@@ -539,7 +539,7 @@ int free_device_memory(const Here& here, const MemoryRange& range, bool synchron
   return result;
 }
 
-void end_windowed_ranges(const Here& here, const Context& context,
+void end_windowed_ranges(const EntryContext& here, const Context& context,
                          const std::vector<MemoryRange>& ranges) {
   Window* const window = window_of(context.server_ordinal);
   if (window == nullptr) return;
@@ -564,12 +564,12 @@ void end_windowed_ranges(const Here& here, const Context& context,
   if (any) (void)tell(here, 0, payload, false);
 }
 
-int settle_frees(const Here& here) {
+int settle_frees(const EntryContext& here) {
   Window* const window = window_of(here.context->server_ordinal);
   return window == nullptr ? 0 : settle(here, *window);
 }
 
-bool return_idle_credits(const Here& here, int* earlier) {
+bool return_idle_credits(const EntryContext& here, int* earlier) {
   Window* const window = window_of(here.context->server_ordinal);
   if (window == nullptr) return false;
   const int told = settle_frees(here);
@@ -577,7 +577,7 @@ bool return_idle_credits(const Here& here, int* earlier) {
   return return_all_idle(here, *window, here.context->handle, earlier);
 }
 
-bool may_be_windowed(const Here& here, std::uint64_t bytes) {
+bool may_be_windowed(const EntryContext& here, std::uint64_t bytes) {
   Window* const window = window_of(here.context->server_ordinal);
   if (window == nullptr || bytes > limits::kWindowedBytesMax) return false;
   const WindowLock lock(*window);
@@ -587,7 +587,7 @@ bool may_be_windowed(const Here& here, std::uint64_t bytes) {
 
 std::uint64_t idle_credit_bytes(int server_ordinal) noexcept {
   std::uint64_t bytes = 0;
-  if (MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire)) {
+  if (SharedMemoryPressure* const board = shared_memory_board.load(std::memory_order_acquire)) {
     bytes =
         board->idle_elsewhere(shared_memory_place.load(std::memory_order_acquire), server_ordinal);
   }

@@ -9,7 +9,7 @@ namespace gpurun::client::interpose {
 namespace {
 
 // Returns at once if `early`. Otherwise returns when the work before it is done.
-int order(const Here& here, Handle context, bool early) {
+int order(const EntryContext& here, Handle context, bool early) {
   protocol::MemoryReturn payload;
   payload.kind = protocol::ReturnKind::kOrder;
   CallSite site;
@@ -29,17 +29,17 @@ int order(const Here& here, Handle context, bool early) {
 
 }  // namespace
 
-bool worker_keeps_order(const Here& here) {
+bool worker_keeps_order(const EntryContext& here) {
   return (here.process->features & protocol::feature_bit(protocol::Feature::kFreesInOrder)) != 0;
 }
 
-bool may_free_early(const Here& here) {
+bool may_free_early(const EntryContext& here) {
   if (!here.session().may_answer_early()) return false;
   here.session().await_sources_read();
   return true;
 }
 
-int wait_implicitly(const Here& here, Handle context) {
+int wait_implicitly(const EntryContext& here, Handle context) {
   Session& session = here.session();
   const bool early = may_free_early(here);
   const bool captures = context_captures(context);

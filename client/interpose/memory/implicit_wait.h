@@ -10,14 +10,14 @@ namespace gpurun::client::interpose {
 // Whether a call that frees memory may return before the device is done. Waits until the earlier
 // copies have read their sources. When it returns true, the program may write to these sources, as
 // it may after a full wait.
-bool may_free_early(const Here& here);
+bool may_free_early(const EntryContext& here);
 
 // Whether the worker orders later calls after a free, and allows a wait while a stream captures.
-bool worker_keeps_order(const Here& here);
+bool worker_keeps_order(const EntryContext& here);
 
 // For a call that frees no device memory. Waits for the work of `context`, or orders all later
 // calls after it. Sends nothing when that work is known to be complete. Returns 0, or an earlier
 // failure.
-int wait_implicitly(const Here& here, Handle context);
+int wait_implicitly(const EntryContext& here, Handle context);
 
 }  // namespace gpurun::client::interpose

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "client/interpose/memory/device_windows.h"
-#include "client/process/memory_board.h"
+#include "client/process/shared_memory_pressure.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -19,8 +19,8 @@ std::atomic<std::uint64_t> g_returned{0};  // The memory_returns that are done.
 
 }  // namespace
 
-bool others_return_credits(const Here&, Others* stage) {
-  MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
+bool others_return_credits(const EntryContext&, Others* stage) {
+  SharedMemoryPressure* const board = shared_memory_board.load(std::memory_order_acquire);
   if (board == nullptr) return false;
   const int place = shared_memory_place.load(std::memory_order_acquire);
   if (*stage == Others::kUnasked) {
@@ -33,7 +33,7 @@ bool others_return_credits(const Here&, Others* stage) {
   return true;
 }
 
-int ask_free_bytes(const Here& here, std::size_t* free_bytes, std::size_t* total_bytes) {
+int ask_free_bytes(const EntryContext& here, std::size_t* free_bytes, std::size_t* total_bytes) {
   const std::uint64_t returns = memory_returns.load(std::memory_order_relaxed);
   const bool all_done = g_returned.load(std::memory_order_relaxed) == returns;
   const int result =

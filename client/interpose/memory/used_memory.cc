@@ -9,7 +9,7 @@
 
 #include "client/interpose/call/process.h"
 #include "client/process/fork_guard.h"
-#include "client/process/memory_board.h"
+#include "client/process/shared_memory_pressure.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -21,8 +21,8 @@ struct Counted {
 struct UsedMemory {
   std::mutex mutex;
   // Guarded by mutex. `bytes` by the program's device number, `contexts` by the worker's.
-  std::array<std::uint64_t, MemoryBoard::kDevices> bytes{};
-  std::array<unsigned, MemoryBoard::kDevices> contexts{};
+  std::array<std::uint64_t, SharedMemoryPressure::kDevices> bytes{};
+  std::array<unsigned, SharedMemoryPressure::kDevices> contexts{};
   std::unordered_map<Handle, Counted> by_handle;
   bool refused = false;  // The board had no place. Looking for one costs system calls.
 };
@@ -41,12 +41,12 @@ UsedMemory& used_memory() {
   return *found;
 }
 
-bool in_table(int device) { return device >= 0 && device < MemoryBoard::kDevices; }
+bool in_table(int device) { return device >= 0 && device < SharedMemoryPressure::kDevices; }
 
 // The board and this process's place there. nullptr: no board or no place. The mutex must be held.
-MemoryBoard* board_of_ours(UsedMemory& used, int* place) {
+SharedMemoryPressure* board_of_ours(UsedMemory& used, int* place) {
   if (used.refused) return nullptr;
-  MemoryBoard* const board = shared_memory_board.load(std::memory_order_acquire);
+  SharedMemoryPressure* const board = shared_memory_board.load(std::memory_order_acquire);
   const bool joined = shared_memory_place.load(std::memory_order_acquire) >= 0;
   *place = join_memory_board();
   used.refused = board != nullptr && *place < 0;
@@ -64,7 +64,7 @@ void add(UsedMemory& used, int ordinal, std::uint64_t bytes, bool added) {
   const Process* const process = connected_already();
   const Device* const device = process == nullptr ? nullptr : process->devices->device(ordinal);
   int place = -1;
-  MemoryBoard* const board = device == nullptr ? nullptr : board_of_ours(used, &place);
+  SharedMemoryPressure* const board = device == nullptr ? nullptr : board_of_ours(used, &place);
   if (board != nullptr) board->say_used(place, device->server_ordinal, sum);
 }
 
@@ -102,7 +102,7 @@ void count_context(int server_ordinal, bool begun) noexcept {
   count += begun ? 1 : -1U;
   int place = -1;
   if (connected_already() == nullptr) return;
-  if (MemoryBoard* const board = board_of_ours(used, &place)) {
+  if (SharedMemoryPressure* const board = board_of_ours(used, &place)) {
     board->say_contexts(place, server_ordinal, count != 0);
   }
 }

@@ -1,6 +1,6 @@
 // UsedMemory: the device memory that this process uses, and the devices on which it has contexts.
-// The MemoryBoard shows both to the other processes of the same gpurun. NVML shows a device as all
-// of them together use it.
+// The SharedMemoryPressure shows both to the other processes of the same gpurun. NVML shows a
+// device as all of them together use it.
 //
 // Counts the program's allocations: memory, memory of pools, arrays, VMM allocations. The driver's
 // own memory is not counted. The state is immortal. Any thread.

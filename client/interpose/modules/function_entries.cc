@@ -10,20 +10,20 @@ namespace {
 using modules::Function;
 using modules::Loaded;
 
-int found(Here& here, CUfunction given, Function** function) {
+int found(EntryContext& here, CUfunction given, Function** function) {
   if (const int result = here.enter(); result != 0) return result;
   here.context = find_context(*here.process, here.lane->context());
   return modules::find_function(here, given, function);
 }
 
-int found(Here& here, CUkernel given, Function** function) {
+int found(EntryContext& here, CUkernel given, Function** function) {
   if (const int result = here.enter(); result != 0) return result;
   here.context = find_context(*here.process, here.lane->context());
   return modules::find_kernel(here, given, function);
 }
 
 // Driver 580 reports the parameters of a kernel only to a thread that has a context.
-int found_in_context(Here& here, CUkernel given, Function** function) {
+int found_in_context(EntryContext& here, CUkernel given, Function** function) {
   if (const int result = here.enter_context(); result != 0) return result;
   return modules::find_kernel(here, given, function);
 }
@@ -70,7 +70,7 @@ void keep_setting(Function& function, CUfunction_attribute id, int value) {
   }
 }
 
-const Device* device_of(const Here& here, int server_device) {
+const Device* device_of(const EntryContext& here, int server_device) {
   return here.devices().device(here.devices().ordinal_of_server(server_device));
 }
 
@@ -80,7 +80,7 @@ namespace custom {
 
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Function* function = nullptr;
   if (const int result = found(here, hfunc, &function); result != 0) return cuda(result);
   if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
@@ -97,7 +97,7 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
 
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Function* function = nullptr;
   if (const int result = found(here, kernel, &function); result != 0) return cuda(result);
   const Device* device = here.devices().device(dev);
@@ -113,7 +113,7 @@ CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel ker
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Function* function = nullptr;
   if (const int result = found(here, hfunc, &function); result != 0) return cuda(result);
@@ -129,7 +129,7 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
-  Here here;
+  EntryContext here;
   Function* function = nullptr;
   if (const int result = found(here, kernel, &function); result != 0) return cuda(result);
   const Device* device = here.devices().device(dev);
@@ -147,7 +147,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
 
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Function* function = nullptr;
   if (const int result = found(here, hfunc, &function); result != 0) return cuda(result);
   Loaded* module = function->owner;
@@ -162,7 +162,7 @@ CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 
 CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Function* function = nullptr;
   if (const int result = found(here, hfunc, &function); result != 0) return cuda(result);
   *name = function->info.name.c_str();
@@ -171,7 +171,7 @@ CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
 
 CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Function* function = nullptr;
   if (const int result = found(here, hfunc, &function); result != 0) return cuda(result);
   *name = function->info.name.c_str();
@@ -181,7 +181,7 @@ CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
                             size_t* paramSize) {
   if (paramOffset == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Function* function = nullptr;
   if (const int result = found(here, func, &function); result != 0) return cuda(result);
   return parameter_of(*function, paramIndex, paramOffset, paramSize);
@@ -190,7 +190,7 @@ CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOff
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
                               size_t* paramSize) {
   if (paramOffset == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Function* function = nullptr;
   if (const int result = found_in_context(here, kernel, &function); result != 0)
     return cuda(result);
@@ -199,7 +199,7 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramO
 
 CUresult cuFuncGetParamCount(CUfunction func, size_t* paramCount) {
   if (paramCount == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Function* function = nullptr;
   if (const int result = found(here, func, &function); result != 0) return cuda(result);
   return parameter_count_of(*function, paramCount);
@@ -207,7 +207,7 @@ CUresult cuFuncGetParamCount(CUfunction func, size_t* paramCount) {
 
 CUresult cuKernelGetParamCount(CUkernel kernel, size_t* paramCount) {
   if (paramCount == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Function* function = nullptr;
   if (const int result = found_in_context(here, kernel, &function); result != 0)
     return cuda(result);
@@ -216,7 +216,7 @@ CUresult cuKernelGetParamCount(CUkernel kernel, size_t* paramCount) {
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Function* known = nullptr;
   if (const int result = found(here, function, &known); result != 0) return cuda(result);
   *state = CU_FUNCTION_LOADING_STATE_LOADED;  // The worker's driver loaded it to describe it.
@@ -225,7 +225,7 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
 
 CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Function* function = nullptr;
   if (const int result = modules::find_kernel(here, kernel, &function); result != 0) {
@@ -239,7 +239,7 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
 
 CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
   if (pLib == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Function* function = nullptr;
   if (const int result = found(here, kernel, &function); result != 0) return cuda(result);
   *pLib = as<CUlibrary>(function->owner->handle);

@@ -13,7 +13,7 @@ using modules::Function;
 using protocol::KernelNode;
 
 // Packs the node's kernel and its parameters into `node`.
-int pack_kernel(const Here& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNode* node) {
+int pack_kernel(const EntryContext& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNode* node) {
   if (given == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // Manual: func, or kern when func is NULL.
   const CUfunction named =
@@ -52,7 +52,7 @@ int pack_kernel(const Here& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNo
   return 0;
 }
 
-CallSite site_of(const Here& here, std::uint16_t row) {
+CallSite site_of(const EntryContext& here, std::uint16_t row) {
   // A change to an executable must come after the earlier launches.
   const bool executable = row == opcode::cuGraphExecKernelNodeSetParams_v2;
   CallSite site = executable ? here.site() : here.passing_site();
@@ -73,7 +73,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
       numDependencies > limits::kArrayCountMax) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   KernelNode node;
   node.graph = handle_of(hGraph);
@@ -108,7 +108,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
 
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
                                        const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   KernelNode node;
   node.node = handle_of(hNode);
@@ -124,7 +124,7 @@ CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
 
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
                                            const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   KernelNode node;
   node.graph = handle_of(hGraphExec);

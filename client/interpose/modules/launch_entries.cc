@@ -62,7 +62,8 @@ int check_cooperative(const Device* device, const Function& function, const Laun
 }
 
 // Only the worker knows an event that the launch itself records.
-void note_events(const Here& here, const LaunchAttribute* attributes, unsigned count) noexcept {
+void note_events(const EntryContext& here, const LaunchAttribute* attributes,
+                 unsigned count) noexcept {
   for (const LaunchAttribute* each = attributes; each != attributes + count; ++each) {
     if (driver_abi::launch_attribute(each->id).use != driver_abi::LaunchAttributeUse::kEvent) {
       continue;
@@ -75,7 +76,7 @@ void note_events(const Here& here, const LaunchAttribute* attributes, unsigned c
 
 CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void** parameters,
                 void** extra) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Function* function = nullptr;
   if (const int result = modules::find_function(here, f, &function); result != 0) {

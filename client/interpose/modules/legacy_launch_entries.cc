@@ -11,7 +11,7 @@ using driver_abi::LegacyLaunch;
 
 // Finds the state of the function behind `given`. The thread must have a context.
 int find_legacy_launch(CUfunction given, LegacyLaunch** legacy) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return result;
   modules::Function* function = nullptr;
   if (const int result = modules::find_function(here, given, &function); result != 0) return result;
@@ -22,7 +22,7 @@ int find_legacy_launch(CUfunction given, LegacyLaunch** legacy) {
 CUresult launch_grid(CUfunction f, int width, int height, CUstream stream) {
   LegacyLaunch* legacy = nullptr;
   if (const int result = find_legacy_launch(f, &legacy); result != 0) return cuda(result);
-  Here here;
+  EntryContext here;
   client::Handle known = 0;
   int result = here.enter_context();
   if (result == 0) result = resolve_stream(here, stream, &known);

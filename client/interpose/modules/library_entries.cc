@@ -37,7 +37,7 @@ struct LibraryOptions {
 // `preserved`: where the program promises to leave the image. nullptr: it does not promise that.
 int load_library(CUlibrary* library, const Result<driver_abi::Image>& image, JitRequest& jit,
                  const void* preserved) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return result;
   here.context = find_context(*here.process, here.lane->context());  // Optional.
   if (!image.ok()) return modules::image_error(image.status(), jit);
@@ -50,7 +50,7 @@ int load_library(CUlibrary* library, const Result<driver_abi::Image>& image, Jit
   return result;
 }
 
-int ensured(Here& here, CUlibrary library, Loaded** loaded) {
+int ensured(EntryContext& here, CUlibrary library, Loaded** loaded) {
   if (const int result = here.enter(); result != 0) return result;
   here.context = find_context(*here.process, here.lane->context());
   const int result = modules::find_loaded(here, handle_of(library), HandleKind::kLibrary, loaded);
@@ -102,7 +102,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter(); result != 0) return cuda(result);
   Loaded* loaded = nullptr;
   const int result = modules::find_ending(here, handle_of(library), HandleKind::kLibrary, &loaded);
@@ -111,7 +111,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
   if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Loaded* loaded = nullptr;
   if (const int result = ensured(here, library, &loaded); result != 0) return cuda(result);
   Function* kernel = nullptr;
@@ -122,7 +122,7 @@ CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* na
 
 CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Loaded* loaded = nullptr;
   const int result = ensured(here, lib, &loaded);
   return cuda(result != 0 ? result : modules::count_kernels(here, loaded, count));
@@ -130,7 +130,7 @@ CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
 
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) {
   if (kernels == nullptr && numKernels != 0) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Loaded* loaded = nullptr;
   if (const int result = ensured(here, lib, &loaded); result != 0) return cuda(result);
   if (!loaded->table->complete()) return CUDA_ERROR_NOT_SUPPORTED;
@@ -147,7 +147,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, C
 
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Loaded* loaded = nullptr;
   if (const int result = ensured(here, library, &loaded); result != 0) return cuda(result);
@@ -159,7 +159,7 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Loaded* loaded = nullptr;
   if (const int result = ensured(here, library, &loaded); result != 0) return cuda(result);

@@ -14,7 +14,7 @@ namespace {
 
 using protocol::LinkReply;
 
-CallSite link_site(const Here& here, std::uint16_t row, Handle context) {
+CallSite link_site(const EntryContext& here, std::uint16_t row, Handle context) {
   CallSite site = here.passing_site();
   site.opcode = row;
   site.form = protocol::Form::kRaw;
@@ -25,7 +25,7 @@ CallSite link_site(const Here& here, std::uint16_t row, Handle context) {
 // One round trip of a link. The link's mutex must be held. Writes the program's outputs. `*part`
 // (optional) gets the part of the image in the reply. Returns this step's own failure. `*earlier`
 // gets an earlier call's failure although this one has done its work.
-int step(const Here& here, Link& link, std::uint16_t row, ByteView payload, ByteView bulk,
+int step(const EntryContext& here, Link& link, std::uint16_t row, ByteView payload, ByteView bulk,
          int* earlier, Bytes* part = nullptr) {
   if (server_lacks(row) || driver_lacks(row)) return call_lacking(*driver_abi::find_row(row));
   Reply reply;
@@ -51,7 +51,7 @@ int step(const Here& here, Link& link, std::uint16_t row, ByteView payload, Byte
 }
 
 // Fetches the rest of an image. `image` holds its beginning.
-int fetch_rest(const Here& here, Link& link, Bytes& image, int* earlier) {
+int fetch_rest(const EntryContext& here, Link& link, Bytes& image, int* earlier) {
   const std::uint64_t whole = link.latest.image_bytes;
   while (image.size() < whole) {
     const protocol::LinkComplete request{link.handle, image.size()};
@@ -70,7 +70,7 @@ int fetch_rest(const Here& here, Link& link, Bytes& image, int* earlier) {
 
 }  // namespace
 
-int create_link(const Here& here, const JitRequest& jit, std::shared_ptr<Link>* link) {
+int create_link(const EntryContext& here, const JitRequest& jit, std::shared_ptr<Link>* link) {
   auto made = std::make_shared<Link>();
   made->jit = jit;
   made->context = here.context->handle;
@@ -98,7 +98,7 @@ int create_link(const Here& here, const JitRequest& jit, std::shared_ptr<Link>* 
   return earlier;
 }
 
-int find_link(const Here& here, Handle handle, std::shared_ptr<Link>* link) {
+int find_link(const EntryContext& here, Handle handle, std::shared_ptr<Link>* link) {
   if (const int result = here.check(handle, HandleKind::kLinkState); result != 0) return result;
   Registry& all = registry();
   {
@@ -110,8 +110,8 @@ int find_link(const Here& here, Handle handle, std::shared_ptr<Link>* link) {
   return here.session().health((*link)->context);
 }
 
-int add_input(const Here& here, Link& link, CUjitInputType type, ByteView data, const char* name,
-              const JitRequest& jit) {
+int add_input(const EntryContext& here, Link& link, CUjitInputType type, ByteView data,
+              const char* name, const JitRequest& jit) {
   if (data.size() > limits::kLinkBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   protocol::LinkInput input;
   input.state = link.handle;
@@ -133,7 +133,7 @@ int add_input(const Here& here, Link& link, CUjitInputType type, ByteView data, 
   return result != 0 ? result : earlier;
 }
 
-int complete_link(const Here& here, Link& link, ByteView* image) {
+int complete_link(const EntryContext& here, Link& link, ByteView* image) {
   const std::lock_guard lock(link.mutex);
   const protocol::LinkComplete request{link.handle, 0};
   Bytes bytes;
@@ -157,7 +157,7 @@ int complete_link(const Here& here, Link& link, ByteView* image) {
   return earlier;
 }
 
-int end_link(const Here& here, const Link& link) {
+int end_link(const EntryContext& here, const Link& link) {
   Registry& all = registry();
   {
     const std::lock_guard lock(all.mutex);

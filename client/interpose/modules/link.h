@@ -14,15 +14,15 @@ namespace gpurun::client::interpose::modules {
 // a current context.
 
 // Creates `*link` with a handle, in the current context.
-int create_link(const Here& here, const JitRequest& jit, std::shared_ptr<Link>* link);
+int create_link(const EntryContext& here, const JitRequest& jit, std::shared_ptr<Link>* link);
 // Returns INVALID_HANDLE, or the sticky error of the link's context, even for a call that ends it.
-int find_link(const Here& here, Handle handle, std::shared_ptr<Link>* link);
+int find_link(const EntryContext& here, Handle handle, std::shared_ptr<Link>* link);
 // `name` may be nullptr.
-int add_input(const Here& here, Link& link, CUjitInputType type, ByteView data, const char* name,
-              const JitRequest& jit);
+int add_input(const EntryContext& here, Link& link, CUjitInputType type, ByteView data,
+              const char* name, const JitRequest& jit);
 // The image lives as long as the link.
-int complete_link(const Here& here, Link& link, ByteView* image);
-int end_link(const Here& here, const Link& link);
+int complete_link(const EntryContext& here, Link& link, ByteView* image);
+int end_link(const EntryContext& here, const Link& link);
 
 // The image that the program passes by its address alone. For the output of a link the length is
 // known, and `*kept` keeps its bytes alive even if another thread ends the link. For other images

@@ -28,12 +28,12 @@ int read_input_options(const CUjit_option* options, void* const* values, unsigne
   return 0;
 }
 
-int find(Here& here, CUlinkState state, std::shared_ptr<Link>* link) {
+int find(EntryContext& here, CUlinkState state, std::shared_ptr<Link>* link) {
   if (const int result = here.enter(); result != 0) return result;
   return modules::find_link(here, handle_of(state), link);
 }
 
-int add(const Here& here, Link& link, CUjitInputType type, ByteView data, const char* name,
+int add(const EntryContext& here, Link& link, CUjitInputType type, ByteView data, const char* name,
         const JitRequest& jit) {
   if (data.data() == nullptr || data.empty() || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -47,7 +47,7 @@ namespace custom {
 
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues,
                          CUlinkState* stateOut) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   if (stateOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -64,7 +64,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size,
                           const char* name, unsigned int numOptions, CUjit_option* options,
                           void** optionValues) {
-  Here here;
+  EntryContext here;
   std::shared_ptr<Link> link;
   if (const int result = find(here, state, &link); result != 0) return cuda(result);
   JitRequest jit;
@@ -76,7 +76,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, si
 
 CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path,
                           unsigned int numOptions, CUjit_option* options, void** optionValues) {
-  Here here;
+  EntryContext here;
   std::shared_ptr<Link> link;
   if (const int result = find(here, state, &link); result != 0) return cuda(result);
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -92,7 +92,7 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* pa
 }
 
 CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
-  Here here;
+  EntryContext here;
   std::shared_ptr<Link> link;
   if (const int result = find(here, state, &link); result != 0) return cuda(result);
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -105,7 +105,7 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
 }
 
 CUresult cuLinkDestroy(CUlinkState state) {
-  Here here;
+  EntryContext here;
   std::shared_ptr<Link> link;
   if (const int result = find(here, state, &link); result != 0) return cuda(result);
   return cuda(modules::end_link(here, *link));

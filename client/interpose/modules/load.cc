@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "client/bulk/bulk.h"
-#include "client/interpose/modules/neighbours.h"
+#include "client/interpose/modules/adjacent_fatbins.h"
 #include "client/interpose/modules/table_cache.h"
 #include "protocol/calls/image_bundle.h"
 #include "protocol/limits.h"
@@ -28,13 +28,13 @@ constexpr std::size_t kCompanionBytesMax = std::size_t{128} << 10;
 // be too large for a record. The worker hardly ever has such an image from elsewhere.
 constexpr std::size_t kUnaskedImageBytesMax = std::size_t{1} << 20;
 
-int server_device(const Here& here) {
+int server_device(const EntryContext& here) {
   if (here.context != nullptr) return here.context->server_ordinal;
   const Device* first = here.devices().device(0);
   return first == nullptr ? 0 : first->server_ordinal;
 }
 
-CallSite load_site(const Here& here, HandleKind kind, Order order) {
+CallSite load_site(const EntryContext& here, HandleKind kind, Order order) {
   CallSite site = here.site(order);
   site.opcode =
       kind == HandleKind::kLibrary ? opcode::cuLibraryLoadData : opcode::cuModuleLoadDataEx;
@@ -46,8 +46,8 @@ CallSite load_site(const Here& here, HandleKind kind, Order order) {
 }
 
 // One round trip. `earlier` gets an earlier call's failure although this one has done its work.
-int ask(const Here& here, const CallSite& site, std::span<const ImageLoad> loads, ByteView bulk,
-        std::vector<ImageOutcome>* outcomes, int* earlier) {
+int ask(const EntryContext& here, const CallSite& site, std::span<const ImageLoad> loads,
+        ByteView bulk, std::vector<ImageOutcome>* outcomes, int* earlier) {
   const Bytes payload = protocol::pack(loads);
   Reply reply;
   const ByteView part(payload);
@@ -82,7 +82,7 @@ void settle(Loaded& loaded, int result, std::shared_ptr<KernelTable> table, bool
 }
 
 // nullptr: not one of our devices.
-const Device* device_of_server(const Here& here, int ordinal) {
+const Device* device_of_server(const EntryContext& here, int ordinal) {
   const DeviceSnapshot& all = *here.process->all_devices;
   for (int i = 0; i < all.device_count(); ++i) {
     if (all.device(i)->server_ordinal == ordinal) return all.device(i);
@@ -98,7 +98,7 @@ std::shared_ptr<KernelTable> make_table(ImageOutcome&& outcome, int device) {
 }
 
 // The table that this process or an earlier one got for the image. nullptr: none.
-std::shared_ptr<KernelTable> known_table(const Here& here, const Loaded& loaded) {
+std::shared_ptr<KernelTable> known_table(const EntryContext& here, const Loaded& loaded) {
   // With GPURUN_SYNC each call must return its own failure, so the worker is asked.
   if (here.session().every_call_is_a_fence()) return nullptr;
   const int ordinal = server_device(here);
@@ -114,7 +114,7 @@ std::shared_ptr<KernelTable> known_table(const Here& here, const Loaded& loaded)
   return table;
 }
 
-void settle(const Here& here, Loaded& loaded, ImageOutcome&& outcome, bool with_options) {
+void settle(const EntryContext& here, Loaded& loaded, ImageOutcome&& outcome, bool with_options) {
   if (outcome.result != 0 || outcome.missing) {
     const int result = outcome.result != 0 ? outcome.result : int{CUDA_ERROR_UNKNOWN};
     return settle(loaded, result, nullptr, true);
@@ -153,14 +153,14 @@ bool may_go_along(const Loaded& loaded) {
 }
 
 // Without a cache, and if every load asks, it is unknown whether the image is new.
-bool goes_along(const Here& here, const Loaded& loaded, bool with_options) {
+bool goes_along(const EntryContext& here, const Loaded& loaded, bool with_options) {
   return may_go_along(loaded) && !with_options && !here.session().every_call_is_a_fence() &&
          TableCache::of_user().keeps() && known_table(here, loaded) == nullptr;
 }
 
 // Posts a load without waiting. The table is known, and the worker has the image or is offered it.
 // False: the worker must be asked.
-bool post_known(const Here& here, Loaded& loaded, std::shared_ptr<KernelTable> table) {
+bool post_known(const EntryContext& here, Loaded& loaded, std::shared_ptr<KernelTable> table) {
   const ImageLoad load = request_for(loaded, nullptr);
   const Bytes payload = protocol::pack(std::span<const ImageLoad>(&load, 1));
   const CallSite site = load_site(here, loaded.kind, Order::kOrderedHost);
@@ -180,8 +180,8 @@ bool post_known(const Here& here, Loaded& loaded, std::shared_ptr<KernelTable> t
 }
 
 // The worker replied that it does not have the image.
-void send_image(const Here& here, Loaded& loaded, const JitRequest* jit, ImageOutcome* outcome,
-                int* earlier) {
+void send_image(const EntryContext& here, Loaded& loaded, const JitRequest* jit,
+                ImageOutcome* outcome, int* earlier) {
   const Bytes bundle = protocol::make_bundle(loaded.image);
   const ImageLoad load = request_for(loaded, jit);
   std::vector<ImageOutcome> outcomes;
@@ -193,7 +193,7 @@ void send_image(const Here& here, Loaded& loaded, const JitRequest* jit, ImageOu
 
 // Loads all of `batch`, which this thread has marked kLoading. Settles each of them. Returns an
 // earlier call's failure, otherwise 0.
-int submit(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit) {
+int submit(const EntryContext& here, const std::vector<Loaded*>& batch, JitRequest* jit) {
   const bool with_options = jit != nullptr && !jit->empty();
   std::vector<ImageLoad> loads;
   std::vector<Bytes> bundles;
@@ -242,7 +242,7 @@ int submit(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit)
 }
 
 // Creates a library, marked as loading, before the program asks for it. nullptr: not possible.
-Loaded* make_unasked(const Here& here, const void* wrapper, std::size_t bytes_max) {
+Loaded* make_unasked(const EntryContext& here, const void* wrapper, std::size_t bytes_max) {
   Result<driver_abi::Image> image = driver_abi::image_at(wrapper, protocol::kInlineImageBytesMax);
   if (!image.ok() || protocol::bundle_bytes(*image) > bytes_max) return nullptr;
   auto made = std::make_unique<Loaded>();
@@ -256,13 +256,13 @@ Loaded* make_unasked(const Here& here, const void* wrapper, std::size_t bytes_ma
 }
 
 // Adds neighbours to a batch if the worker must be asked about its first image.
-void add_neighbours(const Here& here, std::vector<Loaded*>* batch) {
+void add_neighbours(const EntryContext& here, std::vector<Loaded*>* batch) {
   const void* const wrapper = batch->front()->wrapper;
   if (wrapper == nullptr) return;
   std::size_t bytes = 0;
   for (const Loaded* each : *batch) bytes += protocol::bundle_bytes(each->image);
   // Called without the registry's mutex, because the loader has locks of its own.
-  const std::vector<const void*> neighbours = neighbouring_wrappers(wrapper);
+  const std::vector<const void*> neighbours = adjacent_wrappers(wrapper);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   for (const void* each : neighbours) {
@@ -279,7 +279,7 @@ void add_neighbours(const Here& here, std::vector<Loaded*>* batch) {
 }
 
 // The library that was already loaded as a neighbour. nullptr: there is no such library.
-Loaded* take_unasked(Here& here, const driver_abi::Image& image, const void* wrapper) {
+Loaded* take_unasked(EntryContext& here, const driver_abi::Image& image, const void* wrapper) {
   Registry& all = registry();
   Loaded* loaded = nullptr;
   {
@@ -301,7 +301,8 @@ Loaded* take_unasked(Here& here, const driver_abi::Image& image, const void* wra
 }
 
 // Settles every image on every way out, so that no thread waits forever.
-int submit_and_settle(const Here& here, const std::vector<Loaded*>& batch, JitRequest* jit) {
+int submit_and_settle(const EntryContext& here, const std::vector<Loaded*>& batch,
+                      JitRequest* jit) {
   const auto fail_rest = [&batch](int result) {
     for (Loaded* loaded : batch) {
       bool open = false;
@@ -351,7 +352,7 @@ std::vector<Loaded*> batch_of(Registry& all, Loaded* wanted) {
 
 }  // namespace
 
-int load(Here& here, HandleKind kind, const driver_abi::Image& image, JitRequest& jit,
+int load(EntryContext& here, HandleKind kind, const driver_abi::Image& image, JitRequest& jit,
          const void* preserved, Handle* handle) {
   const bool deferred = preserved != nullptr && jit.empty();
   if (deferred) {
@@ -389,7 +390,7 @@ int load(Here& here, HandleKind kind, const driver_abi::Image& image, JitRequest
   return failure;
 }
 
-int ensure(Here& here, Loaded* loaded) {
+int ensure(EntryContext& here, Loaded* loaded) {
   Registry& all = registry();
   for (;;) {
     std::vector<Loaded*> batch;
@@ -415,7 +416,7 @@ int ensure(Here& here, Loaded* loaded) {
   }
 }
 
-int unload(Here& here, Loaded* loaded) {
+int unload(EntryContext& here, Loaded* loaded) {
   bool sent = false;
   {
     Registry& all = registry();

@@ -25,29 +25,29 @@ namespace gpurun::client::interpose::modules {
 
 // Loads a module or library of `image`. `preserved`: nvcc's wrapper of the image, which stays in
 // place until the library's end. nullptr: none. Returns 0 and the handle, or the driver's CUresult.
-int load(Here& here, HandleKind kind, const driver_abi::Image& image, JitRequest& jit,
+int load(EntryContext& here, HandleKind kind, const driver_abi::Image& image, JitRequest& jit,
          const void* preserved, Handle* handle);
 
 // Ensures that the worker has `loaded` and that its table is there. May cost a round trip.
-int ensure(Here& here, Loaded* loaded);
+int ensure(EntryContext& here, Loaded* loaded);
 
 // The kernel or function of that name, with a handle. `loaded` must have been ensured.
-int get_function(Here& here, Loaded* loaded, std::string_view name, Function** function);
+int get_function(EntryContext& here, Loaded* loaded, std::string_view name, Function** function);
 
 // The number of kernels that the driver counts in `loaded`, including those that cannot run.
 // `loaded` must have been ensured.
-int count_kernels(Here& here, Loaded* loaded, unsigned* count);
+int count_kernels(EntryContext& here, Loaded* loaded, unsigned* count);
 
 // The function of `kernel` in the current context, and the module of `library` there.
-int function_of_kernel(Here& here, Function* kernel, Function** function);
-int module_of_library(Here& here, Loaded* library, Loaded** module);
+int function_of_kernel(EntryContext& here, Function* kernel, Function** function);
+int module_of_library(EntryContext& here, Loaded* library, Loaded** module);
 
 // A global variable of `loaded` in the current context. `loaded` must have been ensured. The worker
 // is asked once.
-int get_variable(Here& here, Loaded* loaded, const char* name, CUdeviceptr* address,
+int get_variable(EntryContext& here, Loaded* loaded, const char* name, CUdeviceptr* address,
                  std::size_t* bytes);
 
 // Notifies the worker of the unload and forgets `loaded`.
-int unload(Here& here, Loaded* loaded);
+int unload(EntryContext& here, Loaded* loaded);
 
 }  // namespace gpurun::client::interpose::modules

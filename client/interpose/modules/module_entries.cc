@@ -16,7 +16,7 @@ using modules::Loaded;
 
 int load_module(CUmodule* module, const Result<driver_abi::Image>& image, JitRequest& jit) {
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return result;
   if (!image.ok()) return modules::image_error(image.status(), jit);
   Handle handle = 0;
@@ -25,7 +25,7 @@ int load_module(CUmodule* module, const Result<driver_abi::Image>& image, JitReq
   return result;
 }
 
-int ensured(Here& here, CUmodule module, Loaded** loaded) {
+int ensured(EntryContext& here, CUmodule module, Loaded** loaded) {
   if (const int result = here.enter_context(); result != 0) return result;
   const int result = modules::find_loaded(here, handle_of(module), HandleKind::kModule, loaded);
   return result != 0 ? result : modules::ensure(here, *loaded);
@@ -64,7 +64,7 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   Loaded* loaded = nullptr;
@@ -80,7 +80,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
 
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
   if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Loaded* loaded = nullptr;
   if (const int result = ensured(here, hmod, &loaded); result != 0) return cuda(result);
   const Handle context = here.handles().context_of(handle_of(hmod));
@@ -93,7 +93,7 @@ CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name)
 
 CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Loaded* loaded = nullptr;
   const int result = ensured(here, mod, &loaded);
   return cuda(result != 0 ? result : modules::count_kernels(here, loaded, count));
@@ -102,7 +102,7 @@ CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
 CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
                                     CUmodule mod) {
   if (functions == nullptr && numFunctions != 0) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Loaded* loaded = nullptr;
   if (const int result = ensured(here, mod, &loaded); result != 0) return cuda(result);
   if (!loaded->table->complete()) return CUDA_ERROR_NOT_SUPPORTED;
@@ -119,7 +119,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunct
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   Loaded* loaded = nullptr;
   if (const int result = ensured(here, hmod, &loaded); result != 0) return cuda(result);
   return cuda(modules::get_variable(here, loaded, name, dptr, bytes));

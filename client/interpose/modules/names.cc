@@ -14,7 +14,8 @@ using protocol::Order;
 
 // The site of a record that names something of `loaded`. Immediate if the worker has confirmed the
 // load. Otherwise ordered after the load, which was posted.
-CallSite name_site(const Here& here, const Loaded& loaded, bool confirmed, std::uint16_t row) {
+CallSite name_site(const EntryContext& here, const Loaded& loaded, bool confirmed,
+                   std::uint16_t row) {
   CallSite site;
   site.opcode = row;
   site.form = protocol::Form::kRaw;
@@ -30,7 +31,7 @@ CallSite name_site(const Here& here, const Loaded& loaded, bool confirmed, std::
 }
 
 // One round trip. The worker names and describes it. `earlier` gets an earlier call's failure.
-int ask(const Here& here, const CallSite& site, const NameRequest& request,
+int ask(const EntryContext& here, const CallSite& site, const NameRequest& request,
         KernelDescription* description, int* earlier) {
   const Bytes payload = protocol::pack(request);
   Reply reply;
@@ -50,19 +51,19 @@ int ask(const Here& here, const CallSite& site, const NameRequest& request,
 }
 
 // A trace names launched kernels even after they were unloaded.
-void name_for_trace(const Here& here, const Function& function) {
+void name_for_trace(const EntryContext& here, const Function& function) {
   Recorder* const recorder = here.session().stats().recorder();
   if (recorder != nullptr) recorder->name_kernel(function.handle, function.info.name);
 }
 
-int post(const Here& here, const CallSite& site, const NameRequest& request) {
+int post(const EntryContext& here, const CallSite& site, const NameRequest& request) {
   const Bytes payload = protocol::pack(request);
   return here.session().post(*here.lane, site, ByteView(payload));
 }
 
 // An object that was named before. Returns the failure if the worker has reported one for it since.
 template <typename Object>
-int known_good(const Here& here, Object* object, Object** out) {
+int known_good(const EntryContext& here, Object* object, Object** out) {
   const int failure = here.check(object->handle, object->kind);
   if (failure == 0) *out = object;
   return failure;
@@ -70,7 +71,7 @@ int known_good(const Here& here, Object* object, Object** out) {
 
 }  // namespace
 
-int get_function(Here& here, Loaded* loaded, std::string_view name, Function** function) {
+int get_function(EntryContext& here, Loaded* loaded, std::string_view name, Function** function) {
   if (name.size() > limits::kStringBytesMax) return CUDA_ERROR_NOT_FOUND;
   Registry& all = registry();
   std::shared_ptr<KernelTable> table;
@@ -121,7 +122,7 @@ int get_function(Here& here, Loaded* loaded, std::string_view name, Function** f
   return earlier;
 }
 
-int count_kernels(Here& here, Loaded* loaded, unsigned* count) {
+int count_kernels(EntryContext& here, Loaded* loaded, unsigned* count) {
   if (loaded->table->complete()) {
     *count = static_cast<unsigned>(loaded->table->kernels().size());
     return 0;
@@ -131,7 +132,7 @@ int count_kernels(Here& here, Loaded* loaded, unsigned* count) {
   return call_row(here, row, name_site(here, *loaded, false, row), {}, count, loaded->handle);
 }
 
-int function_of_kernel(Here& here, Function* kernel, Function** function) {
+int function_of_kernel(EntryContext& here, Function* kernel, Function** function) {
   Registry& all = registry();
   const Handle context = here.context->handle;
   {
@@ -167,7 +168,7 @@ int function_of_kernel(Here& here, Function* kernel, Function** function) {
   return 0;
 }
 
-int module_of_library(Here& here, Loaded* library, Loaded** module) {
+int module_of_library(EntryContext& here, Loaded* library, Loaded** module) {
   Registry& all = registry();
   const Handle context = here.context->handle;
   auto made = std::make_unique<Loaded>();
@@ -201,7 +202,7 @@ int module_of_library(Here& here, Loaded* library, Loaded** module) {
   return 0;
 }
 
-int get_variable(Here& here, Loaded* loaded, const char* name, CUdeviceptr* address,
+int get_variable(EntryContext& here, Loaded* loaded, const char* name, CUdeviceptr* address,
                  std::size_t* bytes) {
   Registry& all = registry();
   const std::pair<Handle, std::string> key{here.context->handle, name};

@@ -20,7 +20,7 @@ void bury(Registry& all, std::unique_ptr<Loaded> loaded) {
   if (all.ended.size() > Registry::kEndedMax) all.ended.pop_front();
 }
 
-void forget_function(const Here& here, Registry& all, Function* function) {
+void forget_function(const EntryContext& here, Registry& all, Function* function) {
   for (const auto& [context, each] : function->functions) {
     here.handles().retire(each->handle);
     bury(all, std::unique_ptr<Function>(each));
@@ -29,7 +29,7 @@ void forget_function(const Here& here, Registry& all, Function* function) {
   bury(all, std::unique_ptr<Function>(function));
 }
 
-void forget_loaded(const Here& here, Registry& all, Loaded* loaded) {
+void forget_loaded(const EntryContext& here, Registry& all, Loaded* loaded) {
   for (const auto& [context, module] : loaded->modules) forget_loaded(here, all, module);
   for (const auto& [name, function] : loaded->functions) forget_function(here, all, function);
   all.deferred.erase(loaded->handle);
@@ -55,19 +55,19 @@ Registry& registry() {
   return *all;
 }
 
-int find_loaded(const Here& here, Handle handle, HandleKind kind, Loaded** loaded) {
+int find_loaded(const EntryContext& here, Handle handle, HandleKind kind, Loaded** loaded) {
   if (const int result = here.check(handle, kind); result != 0) return result;
   *loaded = static_cast<Loaded*>(here.handles().object_of(handle));
   return *loaded == nullptr ? int{CUDA_ERROR_INVALID_HANDLE} : 0;
 }
 
-int find_ending(const Here& here, Handle handle, HandleKind kind, Loaded** loaded) {
+int find_ending(const EntryContext& here, Handle handle, HandleKind kind, Loaded** loaded) {
   if (const int result = here.check_end(handle, kind); result != 0) return result;
   *loaded = static_cast<Loaded*>(here.handles().object_of(handle));
   return *loaded == nullptr ? int{CUDA_ERROR_INVALID_HANDLE} : 0;
 }
 
-int find_function(const Here& here, CUfunction given, Function** function) {
+int find_function(const EntryContext& here, CUfunction given, Function** function) {
   const Handle handle = handle_of(given);
   const HandleKind kind =
       claimed_kind(handle) == HandleKind::kKernel ? HandleKind::kKernel : HandleKind::kFunction;
@@ -76,7 +76,7 @@ int find_function(const Here& here, CUfunction given, Function** function) {
   return *function == nullptr ? int{CUDA_ERROR_INVALID_HANDLE} : 0;
 }
 
-int find_kernel(const Here& here, CUkernel given, Function** function) {
+int find_kernel(const EntryContext& here, CUkernel given, Function** function) {
   if (const int result = here.check(handle_of(given), HandleKind::kKernel); result != 0) {
     return result;
   }
@@ -84,13 +84,13 @@ int find_kernel(const Here& here, CUkernel given, Function** function) {
   return *function == nullptr ? int{CUDA_ERROR_INVALID_HANDLE} : 0;
 }
 
-void forget(const Here& here, Loaded* loaded) {
+void forget(const EntryContext& here, Loaded* loaded) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   forget_loaded(here, all, loaded);
 }
 
-void end_of_context(const Here& here, Handle context) {
+void end_of_context(const EntryContext& here, Handle context) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   const std::vector<Loaded*> alive(all.alive.begin(), all.alive.end());

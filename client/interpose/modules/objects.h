@@ -116,20 +116,20 @@ struct Registry {
 Registry& registry();
 
 // Returns 0 and the object of a live handle, or the call's result.
-int find_loaded(const Here& here, Handle handle, HandleKind kind, Loaded** loaded);
+int find_loaded(const EntryContext& here, Handle handle, HandleKind kind, Loaded** loaded);
 // As find_loaded(), for a call that ends the object. Also accepts an object with a failed load.
-int find_ending(const Here& here, Handle handle, HandleKind kind, Loaded** loaded);
+int find_ending(const EntryContext& here, Handle handle, HandleKind kind, Loaded** loaded);
 // Finds a CUfunction, or a CUkernel in its place. cuLaunchKernel and others of the manual's
 // "Execution Control" take both.
-int find_function(const Here& here, CUfunction given, Function** function);
-int find_kernel(const Here& here, CUkernel given, Function** function);
+int find_function(const EntryContext& here, CUfunction given, Function** function);
+int find_kernel(const EntryContext& here, CUkernel given, Function** function);
 
 // Ends the object behind `handle` and everything that belongs to it: functions, and a library's
 // modules. Sends nothing to the worker.
-void forget(const Here& here, Loaded* loaded);
+void forget(const EntryContext& here, Loaded* loaded);
 
 // The context ends, and with it its modules and the parts of libraries in it. Call it before the
 // context's handles are retired.
-void end_of_context(const Here& here, Handle context);
+void end_of_context(const EntryContext& here, Handle context);
 
 }  // namespace gpurun::client::interpose::modules

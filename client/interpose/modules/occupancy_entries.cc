@@ -59,7 +59,7 @@ struct Question {
   driver_abi::OccupancyFunction function;
 
   int ask(CUfunction given) {
-    Here here;
+    EntryContext here;
     if (const int result = here.enter_context(); result != 0) return result;
     Function* found = nullptr;
     if (const int result = modules::find_function(here, given, &found); result != 0) return result;
@@ -75,7 +75,7 @@ struct Question {
 CUresult ask_cluster(std::uint16_t row, int* answer, CUfunction func,
                      const CUlaunchConfig* config) {
   if (answer == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Here here;
+  EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   Function* function = nullptr;
   if (const int result = modules::find_function(here, func, &function); result != 0) {

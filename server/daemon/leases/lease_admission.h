@@ -23,8 +23,8 @@ namespace gpurun::server {
 class LeaseAdmission {
  public:
   // Borrows all references.
-  LeaseAdmission(const LeaseWaitLimits& limits, UserBook& users, LeaseQueue& queue, LeaseBook& book,
-                 LeaseLinks& links)
+  LeaseAdmission(const LeaseWaitLimits& limits, UserRegistry& users, LeaseQueue& queue,
+                 LeaseBook& book, LeaseLinks& links)
       : limits_(limits), users_(users), queue_(queue), book_(book), links_(links) {}
   LeaseAdmission(const LeaseAdmission&) = delete;
   LeaseAdmission& operator=(const LeaseAdmission&) = delete;
@@ -56,7 +56,7 @@ class LeaseAdmission {
                              std::uint64_t& sent);
 
   const LeaseWaitLimits limits_;
-  UserBook& users_;
+  UserRegistry& users_;
   LeaseQueue& queue_;
   LeaseBook& book_;
   LeaseLinks& links_;

@@ -3,7 +3,7 @@
 //
 // run()'s thread leaves messages for a lease's client here, and the link's own thread sends them.
 // So a client that does not read delays no other client. Any thread. The mutex is taken before
-// those of UserBook and LeaseQueue, and is otherwise a leaf.
+// those of UserRegistry and LeaseQueue, and is otherwise a leaf.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // ConnectionCloser: closes connections on a thread of its own. The close of a local socket may take
-// long (base/close_unawaited.h), and nothing else in the daemon may wait for it.
+// long (base/close_without_linger.h), and nothing else in the daemon may wait for it.
 //
 // Any thread. Only the daemon's thread calls start() and stop().
 #pragma once

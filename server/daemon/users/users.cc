@@ -1,4 +1,4 @@
-// UserBook: counts by a scan of all admissions, because a server has few leases at a time.
+// UserRegistry: counts by a scan of all admissions, because a server has few leases at a time.
 #include "server/daemon/users/users.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ std::string UserAdmission::why_ended() const {
   return why_;
 }
 
-Result<std::unique_ptr<UserAdmission>> UserBook::enter(const User& user, unsigned gpus) {
+Result<std::unique_ptr<UserAdmission>> UserRegistry::enter(const User& user, unsigned gpus) {
   UniqueFd told(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!told.valid()) return Status::from_errno(errno, "eventfd");
   std::unique_ptr<UserAdmission> admission(new UserAdmission(*this, user, gpus, std::move(told)));
@@ -76,7 +76,7 @@ Result<std::unique_ptr<UserAdmission>> UserBook::enter(const User& user, unsigne
   return admission;
 }
 
-Room UserBook::room(const User& user, unsigned gpus) const {
+Room UserRegistry::room(const User& user, unsigned gpus) const {
   const std::lock_guard lock(mutex_);
   if (!why_closed_.empty()) return Room::kNone;
   const UserLimits limits = limits_.of(user.name);
@@ -88,7 +88,7 @@ Room UserBook::room(const User& user, unsigned gpus) const {
   return fits_beside({}) ? Room::kIfLeasesEnd : Room::kNone;
 }
 
-UserBook::Held UserBook::admitted(const User& user) const {
+UserRegistry::Held UserRegistry::admitted(const User& user) const {
   Held held;
   for (const UserAdmission* admission : admissions_) {
     if (!admission->user_.is_same(user)) continue;
@@ -98,7 +98,7 @@ UserBook::Held UserBook::admitted(const User& user) const {
   return held;
 }
 
-UserBook::Held UserBook::leaving(const User& user) const {
+UserRegistry::Held UserRegistry::leaving(const User& user) const {
   Held held;
   for (const Leaving& lease : leaving_) {
     if (lease.returned->load() || !lease.user.is_same(user)) continue;
@@ -108,7 +108,7 @@ UserBook::Held UserBook::leaving(const User& user) const {
   return held;
 }
 
-Status UserBook::admit_session(const User& user, std::size_t running) const {
+Status UserRegistry::admit_session(const User& user, std::size_t running) const {
   if (user.is_operator()) return {};
   const std::lock_guard lock(mutex_);
   const UserLimits limits = limits_.of(user.name);
@@ -117,7 +117,7 @@ Status UserBook::admit_session(const User& user, std::size_t running) const {
               "max-sessions");
 }
 
-void UserBook::end(const std::string& token, const std::string& why) {
+void UserRegistry::end(const std::string& token, const std::string& why) {
   const std::lock_guard lock(mutex_);
   for (UserAdmission* admission : admissions_) {
     if (admission->user_.is_operator() || admission->user_.token != token) continue;
@@ -125,13 +125,13 @@ void UserBook::end(const std::string& token, const std::string& why) {
   }
 }
 
-void UserBook::close(const std::string& why) {
+void UserRegistry::close(const std::string& why) {
   const std::lock_guard lock(mutex_);
   why_closed_ = why;
   for (UserAdmission* admission : admissions_) admission->tell(why);
 }
 
-void UserBook::set_limits(UserLimitsTable limits) {
+void UserRegistry::set_limits(UserLimitsTable limits) {
   const std::lock_guard lock(mutex_);
   limits_ = std::move(limits);
 }

@@ -1,4 +1,4 @@
-// UserBook: the present users, the bounds of each user, and a way to end a user's leases from
+// UserRegistry: the present users, the bounds of each user, and a way to end a user's leases from
 // another thread.
 //
 // Any thread.
@@ -47,7 +47,7 @@ enum class Room {
   kSoon,         // The return of ended leases.
 };
 
-class UserBook;
+class UserRegistry;
 
 // One request for a lease, from its arrival until its lease has ended. The book must outlive it.
 class UserAdmission {
@@ -64,20 +64,20 @@ class UserAdmission {
   void leave(std::shared_ptr<const std::atomic<bool>> returned);
 
  private:
-  friend class UserBook;
-  UserAdmission(UserBook& book, const User& user, unsigned gpus, UniqueFd told)
+  friend class UserRegistry;
+  UserAdmission(UserRegistry& book, const User& user, unsigned gpus, UniqueFd told)
       : book_(book), user_(user), gpus_(gpus), told_(std::move(told)) {}
   void tell(const std::string& why);  // Under the book's mutex. Only the first call counts.
-  UserBook& book_;
+  UserRegistry& book_;
   const User user_;
   const unsigned gpus_;
   const UniqueFd told_;
   std::string why_;  // Under the book's mutex.
 };
 
-class UserBook {
+class UserRegistry {
  public:
-  explicit UserBook(UserLimitsTable limits) : limits_(std::move(limits)) {}
+  explicit UserRegistry(UserLimitsTable limits) : limits_(std::move(limits)) {}
 
   // kRefused: the user has reached a bound. The message names it and its setting.
   Result<std::unique_ptr<UserAdmission>> enter(const User& user, unsigned gpus);

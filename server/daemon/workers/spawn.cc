@@ -17,15 +17,15 @@
 #include <string_view>
 #include <utility>
 
-#include "base/planted_flaw.h"
+#include "base/injected_fault.h"
 #include "base/unique_fd.h"
 #include "protocol/control/control.h"
 #include "server/daemon/workers/orphans.h"
 #include "server/daemon/workers/spawn_process.h"
 #include "server/daemon/workers/worker_log_relay.h"
 #include "server/handover/spawn_assignment.h"
+#include "server/handover/spawn_extra_bulk.h"
 #include "server/handover/spawn_hand_over.h"
-#include "server/handover/spawn_joining.h"
 
 extern char** environ;
 
@@ -42,8 +42,8 @@ bool inherited(std::string_view entry, bool for_own_user) {
                            "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "TSAN_OPTIONS="}) {
     if (entry.starts_with(name)) return true;
   }
-#ifdef GPURUN_PLANTED_FLAWS
-  if (entry.starts_with("GPURUN_PLANTED_FLAW=")) return true;
+#ifdef GPURUN_INJECTED_FAULTS
+  if (entry.starts_with("GPURUN_INJECTED_FAULT=")) return true;
 #endif
   return for_own_user && (entry.starts_with("HOME=") || entry.starts_with("XDG_CACHE_HOME="));
 }
@@ -186,7 +186,7 @@ class ProcessWorker final : public Worker {
     shutdown(parts_.hand_over.get(), SHUT_RD);
     return Status();
   }
-  Status join(JoiningConnection& joining) override {
+  Status join(ExtraBulkConnection& joining) override {
     GPURUN_RETURN_IF_ERROR(send_joining(parts_.hand_over.get(), {joining.index, joining.key},
                                         joining.connection->fd()));
     joining.connection.reset();
@@ -195,7 +195,7 @@ class ProcessWorker final : public Worker {
   int log_fd() const noexcept override { return log_relay_.fd(); }
   void relay_log() override { log_relay_.pass_on(); }
   int exchange_fd() const noexcept override { return parts_.exchange.get(); }
-  void serve_exchange(ExchangeBook& book, const protocol::Id& lease) override {
+  void serve_exchange(ExchangeRegistry& book, const protocol::Id& lease) override {
     UniqueFd& exchange = parts_.exchange;
     if (exchange.valid() && !book.serve(exchange.get(), this, lease)) exchange.reset();
   }

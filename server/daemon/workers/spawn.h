@@ -48,11 +48,11 @@ class Worker {
   }
   // For a worker with a session: gives it one more connection of that session. Never waits. On
   // failure the connection is unchanged.
-  virtual Status join(JoiningConnection& /*joining*/) {
+  virtual Status join(ExtraBulkConnection& /*joining*/) {
     return Status(Code::kUnavailable, "this worker takes no more connections");
   }
   // Answers the request. `lease` is the worker's lease.
-  virtual void serve_exchange(ExchangeBook& /*book*/, const protocol::Id& /*lease*/) {}
+  virtual void serve_exchange(ExchangeRegistry& /*book*/, const protocol::Id& /*lease*/) {}
 };
 
 class WorkerSpawner {

@@ -103,7 +103,7 @@ std::string describe(int status) {
 }  // namespace
 
 void keep_memory_private() {
-#ifndef GPURUN_PLANTED_FLAWS  // A sanitizer examines its own process from outside.
+#ifndef GPURUN_INJECTED_FAULTS  // A sanitizer examines its own process from outside.
   rlimit core = {};
   if (getrlimit(RLIMIT_CORE, &core) == 0) {
     core_limit() = core;

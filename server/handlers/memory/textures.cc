@@ -15,7 +15,7 @@ namespace {
 namespace opcode = driver_abi::opcode;
 using protocol::UnpackedCall;
 
-TextureBook& book_of(const Call& call) { return HandlerState::of(call).textures(); }
+TextureRegistry& book_of(const Call& call) { return HandlerState::of(call).textures(); }
 
 template <typename T>
 T as(DriverValue value) {
@@ -132,27 +132,27 @@ CallOutcome run_around(Call& call) {
 
 }  // namespace
 
-void TextureBook::add(HandleKind kind, std::uint64_t value) {
+void TextureRegistry::add(HandleKind kind, std::uint64_t value) {
   const std::lock_guard lock(mutex_);
   (kind == HandleKind::kSurfaceObject ? surfaces_ : textures_).insert(value);
 }
 
-bool TextureBook::lives(HandleKind kind, std::uint64_t value) const {
+bool TextureRegistry::lives(HandleKind kind, std::uint64_t value) const {
   const std::lock_guard lock(mutex_);
   return (kind == HandleKind::kSurfaceObject ? surfaces_ : textures_).count(value) != 0;
 }
 
-void TextureBook::remove(HandleKind kind, std::uint64_t value) {
+void TextureRegistry::remove(HandleKind kind, std::uint64_t value) {
   const std::lock_guard lock(mutex_);
   (kind == HandleKind::kSurfaceObject ? surfaces_ : textures_).erase(value);
 }
 
-void TextureBook::add_part(std::uint64_t whole, std::uint64_t part) {
+void TextureRegistry::add_part(std::uint64_t whole, std::uint64_t part) {
   const std::lock_guard lock(mutex_);
   parts_[whole].push_back(part);
 }
 
-std::vector<std::uint64_t> TextureBook::take_parts(std::uint64_t whole) {
+std::vector<std::uint64_t> TextureRegistry::take_parts(std::uint64_t whole) {
   const std::lock_guard lock(mutex_);
   const auto found = parts_.find(whole);
   if (found == parts_.end()) return {};

@@ -1,5 +1,5 @@
-// TextureBook: texture and surface objects, which have the driver's value on both sides. It also
-// knows the arrays that are parts of others (levels, planes) and end with them.
+// TextureRegistry: texture and surface objects, which have the driver's value on both sides. It
+// also knows the arrays that are parts of others (levels, planes) and end with them.
 //
 // A client may name any value, but only live objects reach the driver. Any thread. Locks are short.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace gpurun::server {
 
-class TextureBook {
+class TextureRegistry {
  public:
   // `kind`: kTextureObject or kSurfaceObject.
   void add(HandleKind kind, std::uint64_t value);

@@ -15,7 +15,7 @@ namespace {
 
 using protocol::LinkReply;
 
-LinkBook& book_of(const Call& call) { return HandlerState::of(call).links(); }
+LinkRegistry& book_of(const Call& call) { return HandlerState::of(call).links(); }
 
 // The outputs of the driver call. The caller holds the mutex of `link`.
 LinkReply reply_of(const Link& link, int result) {
@@ -156,19 +156,19 @@ CallOutcome run_destroy(Call& call) {
 
 }  // namespace
 
-int LinkBook::add(std::uint64_t handle, std::shared_ptr<Link> link) {
+int LinkRegistry::add(std::uint64_t handle, std::shared_ptr<Link> link) {
   const std::lock_guard lock(mutex_);
   if (links_.size() >= limits::kLinkStatesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   return links_.emplace(handle, std::move(link)).second ? 0 : int{CUDA_ERROR_INVALID_HANDLE};
 }
 
-std::shared_ptr<Link> LinkBook::find(std::uint64_t handle) const {
+std::shared_ptr<Link> LinkRegistry::find(std::uint64_t handle) const {
   const std::lock_guard lock(mutex_);
   const auto found = links_.find(handle);
   return found == links_.end() ? nullptr : found->second;
 }
 
-int LinkBook::count_input(std::uint64_t handle, std::size_t bytes) {
+int LinkRegistry::count_input(std::uint64_t handle, std::size_t bytes) {
   const std::size_t counted = std::max(bytes, limits::kLinkInputBytesMin);
   const std::lock_guard lock(mutex_);
   const auto found = links_.find(handle);
@@ -179,7 +179,7 @@ int LinkBook::count_input(std::uint64_t handle, std::size_t bytes) {
   return 0;
 }
 
-void LinkBook::take(std::uint64_t handle) {
+void LinkRegistry::take(std::uint64_t handle) {
   const std::lock_guard lock(mutex_);
   const auto found = links_.find(handle);
   if (found == links_.end()) return;
@@ -187,7 +187,7 @@ void LinkBook::take(std::uint64_t handle) {
   links_.erase(found);
 }
 
-void LinkBook::end_context(std::uint64_t context, HandleTable& handles) {
+void LinkRegistry::end_context(std::uint64_t context, HandleTable& handles) {
   std::vector<std::pair<std::uint64_t, std::shared_ptr<Link>>> ending;
   {
     const std::lock_guard lock(mutex_);

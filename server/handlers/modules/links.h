@@ -1,6 +1,6 @@
-// LinkBook: the link states of a session (cuLink*). The driver writes logs and times into memory
-// that its caller keeps for the life of the state. That memory is here, and each reply carries its
-// content (protocol/calls/link_calls.h).
+// LinkRegistry: the link states of a session (cuLink*). The driver writes logs and times into
+// memory that its caller keeps for the life of the state. That memory is here, and each reply
+// carries its content (protocol/calls/link_calls.h).
 //
 // A client may name any state at any time, from several threads. Only a live state that no other
 // call uses reaches the driver. Calls of one state wait for each other. The bounds are
@@ -35,12 +35,12 @@ struct Link {
   std::size_t bytes = 0;  // Counted bytes of its inputs.
 };
 
-class LinkBook {
+class LinkRegistry {
  public:
   // `driver` is borrowed and outlives this.
-  explicit LinkBook(const CudaDriver& driver) : driver_(driver) {}
-  LinkBook(const LinkBook&) = delete;
-  LinkBook& operator=(const LinkBook&) = delete;
+  explicit LinkRegistry(const CudaDriver& driver) : driver_(driver) {}
+  LinkRegistry(const LinkRegistry&) = delete;
+  LinkRegistry& operator=(const LinkRegistry&) = delete;
 
   // OUT_OF_MEMORY: too many are open. Otherwise find() finds the link until take().
   int add(std::uint64_t handle, std::shared_ptr<Link> link);

@@ -20,9 +20,9 @@ class GraphHosts;
 class GraphTopology;
 class HostGates;
 class Interprocess;
-class LinkBook;
+class LinkRegistry;
 class ModuleState;
-class TextureBook;
+class TextureRegistry;
 
 inline constexpr int kHandlerDevicesMax = 64;
 
@@ -33,12 +33,12 @@ class HandlerState {
   // None is nullptr. A shared_ptr can end an object of a type that this header does not have.
   struct Objects {
     std::shared_ptr<ModuleState> modules;
-    std::shared_ptr<LinkBook> links;
+    std::shared_ptr<LinkRegistry> links;
     std::shared_ptr<HostGates> gates;
     std::shared_ptr<GraphHosts> graph_hosts;
     std::shared_ptr<GraphTopology> graph_topology;
     std::shared_ptr<Interprocess> interprocess;
-    std::shared_ptr<TextureBook> textures;
+    std::shared_ptr<TextureRegistry> textures;
     std::vector<std::shared_ptr<DeviceWindow>> windows;  // By device.
   };
 
@@ -53,11 +53,11 @@ class HandlerState {
   const Dispatch& dispatch() const { return *dispatch_; }
   ByteView snapshot() const { return snapshot_; }
   ModuleState& modules() { return *objects_.modules; }
-  LinkBook& links() { return *objects_.links; }
+  LinkRegistry& links() { return *objects_.links; }
   HostGates& gates() { return *objects_.gates; }
   GraphHosts& graph_hosts() { return *objects_.graph_hosts; }
   GraphTopology& graph_topology() { return *objects_.graph_topology; }
-  TextureBook& textures() { return *objects_.textures; }
+  TextureRegistry& textures() { return *objects_.textures; }
   // The client's handle of a device's retained primary context. 0: not retained. `device` is at
   // least 0 and below kHandlerDevicesMax.
   std::atomic<std::uint64_t>& primary_context(int device) {

@@ -13,7 +13,7 @@
 #include "server/worker/execution/executor.h"
 #include "server/worker/execution/outbox.h"
 #include "server/worker/execution/output_capture.h"
-#include "server/worker/stats/observer.h"
+#include "server/worker/stats/statistics_counter.h"
 
 namespace gpurun::server {
 namespace {
@@ -104,9 +104,9 @@ class SessionEnd {
 }  // namespace
 
 Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
-  std::unique_ptr<Observer> observer;
+  std::unique_ptr<StatisticsCounter> observer;
   if ((given.features & feature_bit(protocol::Feature::kCounting)) != 0) {
-    observer = std::make_unique<Observer>();
+    observer = std::make_unique<StatisticsCounter>();
   }
   WorkerOptions options = given;
   options.observer = observer.get();

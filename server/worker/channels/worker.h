@@ -18,9 +18,9 @@ namespace gpurun::server {
 class BulkLanes;
 
 // The source of bulk connections that join a running session. One thread starts and stops it.
-class LateConnections {
+class ExtraBulkSource {
  public:
-  virtual ~LateConnections() = default;
+  virtual ~ExtraBulkSource() = default;
   // Gives each proved connection to `lanes`, on a thread of its own, until stop().
   virtual Status start(BulkLanes& lanes) = 0;
   // Returns when that thread has ended, which is soon. A second call does no harm.

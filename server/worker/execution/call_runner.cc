@@ -1,7 +1,7 @@
 // CallRunner: the steps from a call's record to its handler, and what follows it on the device.
 #include "server/worker/execution/call_runner.h"
 
-#include "base/planted_flaw.h"
+#include "base/injected_fault.h"
 #include "driver_abi/opcodes.h"
 #include "server/worker/execution/thread_context.h"
 
@@ -98,10 +98,10 @@ CallOutcome CallRunner::run(Call& call) {
   }
   if (observer_ == nullptr) return run_unobserved(call);
   observer_->launches_belong_to(call.header_.sequence);
-  const std::uint64_t begin = Observer::now();
+  const std::uint64_t begin = StatisticsCounter::now();
   const CallOutcome outcome = run_unobserved(call);
   observer_->launches_belong_to(0);
-  Observer::Ran ran{call.decoded_ns_, begin, Observer::now()};
+  StatisticsCounter::Ran ran{call.decoded_ns_, begin, StatisticsCounter::now()};
   ran.over = outcome.kind != CallOutcome::Kind::kHeld;
   ran.failed = ran.over && outcome.result != 0;
   const std::uint64_t beside = CallBulk::bytes(call);
@@ -115,10 +115,10 @@ CallOutcome CallRunner::run(Call& call) {
 int CallRunner::run_rest(Call& call, int (*rest)(Call&)) {
   if (observer_ == nullptr) return rest(call);
   observer_->launches_belong_to(call.header_.sequence);
-  const std::uint64_t begin = Observer::now();
+  const std::uint64_t begin = StatisticsCounter::now();
   const int result = rest(call);
   observer_->launches_belong_to(0);
-  observer_->waited(call.header_, begin, Observer::now());
+  observer_->waited(call.header_, begin, StatisticsCounter::now());
   return result;
 }
 
@@ -137,7 +137,7 @@ CallOutcome CallRunner::run_unobserved(Call& call) {
     if (parts_.options.handlers.not_run != nullptr) parts_.options.handlers.not_run(call, result);
     return CallOutcome::done(result);
   }
-  planted_flaw("worker");
+  injected_fault("worker");
   const CallOutcome outcome = run_handler(call);
   const bool issued = outcome.kind != CallOutcome::Kind::kHeld && outcome.result == 0;
   if (issued && header.order == Order::kStream && (header.flags & protocol::kFlagBarrier) != 0) {

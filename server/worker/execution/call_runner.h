@@ -17,7 +17,7 @@
 #include "server/worker/execution/stall_warning.h"
 #include "server/worker/execution/stream_bound.h"
 #include "server/worker/execution/worker_options.h"
-#include "server/worker/stats/observer.h"
+#include "server/worker/stats/statistics_counter.h"
 
 namespace gpurun::server {
 
@@ -64,7 +64,7 @@ class CallRunner {
   CallOutcome run_hot(Call& call, Handler handler);
 
   const Parts parts_;
-  Observer* const observer_ = parts_.options.observer;  // nullptr: statistics are off.
+  StatisticsCounter* const observer_ = parts_.options.observer;  // nullptr: statistics are off.
 };
 
 }  // namespace gpurun::server

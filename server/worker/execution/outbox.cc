@@ -5,7 +5,7 @@
 #include <array>
 #include <cstring>
 
-#include "server/worker/stats/observer.h"
+#include "server/worker/stats/statistics_counter.h"
 
 namespace gpurun::server {
 namespace {
@@ -23,7 +23,7 @@ void append(Bytes& to, ByteView bytes) { to.insert(to.end(), bytes.begin(), byte
 }  // namespace
 
 Outbox::Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline,
-               Observer* observer)
+               StatisticsCounter* observer)
     : log_(log), send_deadline_(send_deadline), observer_(observer) {}
 
 void Outbox::fail(Status why) {

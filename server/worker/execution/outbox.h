@@ -26,7 +26,7 @@
 
 namespace gpurun::server {
 
-class Observer;
+class StatisticsCounter;
 
 // Bytes of replies without an acknowledgement. Beyond this the session ends.
 inline constexpr std::size_t kOutboxBytesMax = std::size_t{64} << 20;
@@ -44,7 +44,7 @@ class Outbox {
   // Borrows the connection, which outlives it, and the observer, if there is one. No other code
   // sends on the connection.
   Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline,
-         Observer* observer = nullptr);
+         StatisticsCounter* observer = nullptr);
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
@@ -102,7 +102,7 @@ class Outbox {
 
   transport::Connection& log_;
   const std::chrono::milliseconds send_deadline_;
-  Observer* const observer_;
+  StatisticsCounter* const observer_;
 
   mutable std::mutex mutex_;
   std::condition_variable room_;

@@ -24,7 +24,7 @@
 #include "server/worker/execution/event_registry.h"
 #include "server/worker/execution/outbox.h"
 #include "server/worker/execution/worker_options.h"
-#include "server/worker/stats/observer.h"
+#include "server/worker/stats/statistics_counter.h"
 
 namespace gpurun::server {
 
@@ -96,7 +96,7 @@ class ReplySender {
   CallBulk& call_bulk_;
   Completions& completions_;
   EventRegistry& events_;
-  Observer* const observer_ = options_.observer;  // nullptr: statistics are off.
+  StatisticsCounter* const observer_ = options_.observer;  // nullptr: statistics are off.
   void (*before_reply_)(void* user) = nullptr;
   void* before_reply_user_ = nullptr;
 

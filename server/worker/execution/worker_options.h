@@ -14,8 +14,8 @@
 
 namespace gpurun::server {
 
-class LateConnections;
-class Observer;
+class ExtraBulkSource;
+class StatisticsCounter;
 
 struct WorkerOptions {
   DriverFunctions driver;
@@ -31,14 +31,14 @@ struct WorkerOptions {
   std::chrono::milliseconds standing_after{10'000};
   // The counters for a client that asked for them. run_worker() sets it. nullptr: nothing is
   // counted.
-  Observer* observer = nullptr;
+  StatisticsCounter* observer = nullptr;
   // For tests. The product uses the bounds of protocol/limits.h.
   std::size_t queued_bytes_max = limits::kQueuedBytesMax;
   std::size_t queued_behind_client_bytes_max = limits::kQueuedBehindClientBytesMax;
   // The protocol::Feature bits that the client offers too.
   std::uint64_t features = protocol::our_features(protocol::Sender::kClient).offered;
   // nullptr: the session keeps its first connections.
-  LateConnections* late = nullptr;
+  ExtraBulkSource* late = nullptr;
   // Called with the result that run_worker() will return, before it waits for calls that still
   // block in the driver. Such a wait may take as long as a kernel. A process that serves no other
   // client ends itself here.

@@ -19,7 +19,7 @@
 #include <cstring>
 #include <new>
 
-#include "base/planted_flaw.h"
+#include "base/injected_fault.h"
 #include "base/unique_fd.h"
 #include "server/handover/worker_exit_codes.h"
 #include "server/worker/sandbox/system_call_filter.h"
@@ -30,7 +30,7 @@ namespace {
 
 // The sanitizers have threads and shadow memory of their own, read /proc and start a symbolizer.
 // With them a worker changes only its user.
-#ifdef GPURUN_PLANTED_FLAWS
+#ifdef GPURUN_INJECTED_FAULTS
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;

@@ -181,7 +181,7 @@ class WithoutTimes(Case):
     def test_files_are_the_users_own_and_only_where_one_was_asked_for(self):
         self.run_traced(PROGRAM, "1")
         (file,) = glob.glob(os.path.join(self.traces, "*"))
-        self.assertRegex(os.path.basename(file), r"^observed_client\.\d+\.gpurun-trace$")
+        self.assertRegex(os.path.basename(file), r"^statistics_client\.\d+\.gpurun-trace$")
         self.assertEqual(os.stat(file).st_mode & 0o777, 0o600)
         empty = os.path.join(self.folder.name, "empty")
         os.mkdir(empty)

@@ -1,6 +1,6 @@
 gpurun_test(daemon_test unit SOURCES daemon/daemon_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(daemon_following_test unit SOURCES daemon/daemon_following_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
-gpurun_test(daemon_joining_test unit SOURCES daemon/daemon_joining_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
+gpurun_test(daemon_extra_bulk_test unit SOURCES daemon/daemon_extra_bulk_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(daemon_local_test unit SOURCES daemon/daemon_local_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(daemon_spares_test unit SOURCES daemon/daemon_spares_test.cc LIBRARIES gpurun_server_daemon gpurun_client_attach)
 gpurun_test(spare_workers_test unit ONE_THREAD SOURCES daemon/workers/spare_workers_test.cc LIBRARIES gpurun_server_daemon)

@@ -10,7 +10,7 @@
 #include <future>
 #include <thread>
 
-#include "base/close_unawaited.h"
+#include "base/close_without_linger.h"
 #include "base/descriptor_message.h"
 #include "protocol/control/local_address.h"
 #include "tests/unit/server/daemon/daemon_under_test.h"
@@ -300,7 +300,7 @@ TEST_F(LocalTest, DescriptorsThatLingerHoldNobodyUp) {
     const ByteView part(garbage);
     EXPECT_TRUE((*stranger)->send({&part, 1}, soon()).ok());
     if (send_message((*stranger)->fd(), byte_view("y", 1), {&fd, 1}, Wait::kNever).ok()) {
-      close_unawaited(std::move(sent));  // Ours may be the last close, if gpurund was quick.
+      close_without_linger(std::move(sent));  // Ours may be the last close, if gpurund was quick.
       return true;
     }
     let_not_linger(sent);  // It still belongs to this process.

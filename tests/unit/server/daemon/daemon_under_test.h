@@ -145,7 +145,7 @@ class FakeWorker final : public Worker {
     ++workers_.handed_over;
     return give_session(workers_, order);
   }
-  Status join(JoiningConnection& joining) override {
+  Status join(ExtraBulkConnection& joining) override {
     const std::lock_guard lock(workers_.mutex);
     if (workers_.refuse_joining) return Status(Code::kUnavailable, "on purpose");
     GPURUN_RETURN_IF_ERROR(protocol::send_control(*joining.connection, protocol::Joined{3},

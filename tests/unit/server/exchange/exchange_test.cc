@@ -25,7 +25,7 @@ protocol::Id lease(std::uint8_t number) {
 // A worker's end, and the daemon's end, which answers on its own thread.
 class Served {
  public:
-  Served(ExchangeBook& book, std::mutex& mutex, std::uint8_t of_lease)
+  Served(ExchangeRegistry& book, std::mutex& mutex, std::uint8_t of_lease)
       : book_(book), mutex_(mutex), lease_(lease(of_lease)) {
     int pair[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
@@ -56,7 +56,7 @@ class Served {
     }
   }
 
-  ExchangeBook& book_;
+  ExchangeRegistry& book_;
   std::mutex& mutex_;
   const protocol::Id lease_;
   UniqueFd daemon_;
@@ -90,7 +90,7 @@ class Exchange : public ::testing::Test {
   }
 
   ExchangeLimits limits_{4, 6, 8};
-  ExchangeBook book_{limits_};
+  ExchangeRegistry book_{limits_};
   std::mutex mutex_;
   Bytes content_;
   std::vector<UniqueFd> files_;
@@ -179,7 +179,7 @@ TEST_F(Exchange, WhoSpeaksWronglyIsNotServedAgain) {
     EXPECT_FALSE(worker->put({}, {}, &handle));
     EXPECT_TRUE(worker.refused());
   }
-  ExchangeWords words;
+  ExchangeMessage words;
   for (const std::uint32_t wrong : {0u, 4u, ~0u}) {
     Served worker(book_, mutex_, 1);
     words.step = static_cast<ExchangeStep>(wrong);

@@ -14,8 +14,8 @@
 #include "base/descriptor_message.h"
 #include "protocol/control/control.h"
 #include "server/handover/spawn_assignment.h"
+#include "server/handover/spawn_extra_bulk.h"
 #include "server/handover/spawn_hand_over.h"
-#include "server/handover/spawn_joining.h"
 
 namespace gpurun::server {
 namespace {

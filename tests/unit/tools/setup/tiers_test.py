@@ -80,9 +80,9 @@ class Tiers(unittest.TestCase):
         self.assertEqual(chosen.choose(tests, 1, ["client/a.cc"]), ([], {3: ["slow"]}))
         self.assertEqual(chosen.choose(tests, 1, ["server/a.cc"]), (["slow"], {}))
 
-    def test_every_sanitizer_finds_its_planted_flaw_each_time(self):
+    def test_every_sanitizer_finds_its_injected_fault_each_time(self):
         for preset in ("asan", "tsan"):
-            self.assertTrue(tiers.Tiers(preset).is_each("planted_flaws", ["interpose"]))
+            self.assertTrue(tiers.Tiers(preset).is_each("injected_faults", ["interpose"]))
 
     @unittest.skipUnless(WHOLE, "this build has not every test")
     def test_no_pattern_names_what_is_gone(self):

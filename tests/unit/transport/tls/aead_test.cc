@@ -15,7 +15,7 @@ namespace gpurun::transport::tls {
 namespace {
 
 std::vector<AeadBy> ways() {
-  if (wide_registers()) return {AeadBy::kOpenssl, AeadBy::kWideRegisters};
+  if (has_vaes512()) return {AeadBy::kOpenssl, AeadBy::kVaes512};
   return {AeadBy::kOpenssl};
 }
 std::string name_of(const testing::TestParamInfo<AeadBy>& by) {
@@ -40,7 +40,7 @@ Array array_of(std::string_view text) {
 }
 
 std::unique_ptr<Aead> made(AeadBy by, bool to_seal, const AeadKey& key) {
-  auto cipher = Aead::create(to_seal, KnownBy::kKey, by);
+  auto cipher = Aead::create(to_seal, AuthMode::kKey, by);
   EXPECT_TRUE(cipher.ok()) << cipher.status().to_string();
   EXPECT_TRUE((*cipher)->set_key(key));
   return *std::move(cipher);
@@ -153,7 +153,7 @@ TEST_P(AeadByEach, ALaterKeyIsAnother) {
 // Sizes around a block (16), around the wide implementation's steps (256, 768), and around a
 // record.
 TEST(Aead, BothWaysAreOneForAnySizeInAnyPieces) {
-  if (!wide_registers()) GTEST_SKIP() << "no registers of 512 bits for AES";
+  if (!has_vaes512()) GTEST_SKIP() << "no registers of 512 bits for AES";
   std::mt19937_64 random(2);
   const auto bytes = [&random](std::size_t count) {
     Bytes made(count);
@@ -180,19 +180,17 @@ TEST(Aead, BothWaysAreOneForAnySizeInAnyPieces) {
       return ends;
     };
     const Bytes one = sealed(*made(AeadBy::kOpenssl, true, key), nonce, additional, plain, cut());
-    const Bytes other =
-        sealed(*made(AeadBy::kWideRegisters, true, key), nonce, additional, plain, cut());
+    const Bytes other = sealed(*made(AeadBy::kVaes512, true, key), nonce, additional, plain, cut());
     ASSERT_EQ(one, other) << size;
     if (size == 0) continue;
     ASSERT_EQ(opened(*made(AeadBy::kOpenssl, false, key), nonce, additional, other, cut()), plain);
-    ASSERT_EQ(opened(*made(AeadBy::kWideRegisters, false, key), nonce, additional, one, cut()),
-              plain);
+    ASSERT_EQ(opened(*made(AeadBy::kVaes512, false, key), nonce, additional, one, cut()), plain);
   }
 }
 
 TEST(Aead, WhatIsNotThereIsSaid) {
-  const Status made = Aead::create(true, KnownBy::kKey, AeadBy::kWideRegisters).status();
-  EXPECT_EQ(made.code(), wide_registers() ? Code::kOk : Code::kInternal);
+  const Status made = Aead::create(true, AuthMode::kKey, AeadBy::kVaes512).status();
+  EXPECT_EQ(made.code(), has_vaes512() ? Code::kOk : Code::kInternal);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "transport/faulty/connection.h"
 #include "transport/loopback/connection.h"
 #include "transport/tcp/connection.h"
-#include "transport/tls/few_algorithms.h"
+#include "transport/tls/minimal_openssl_provider.h"
 
 namespace gpurun::transport::tls {
 namespace {
@@ -94,10 +94,10 @@ TEST(TlsRecord, IsTheRfcsOwnByteForByte) {
   const Bytes expected = bytes_from(
       "1703030043a23f7054b62c94d0affafe8228ba55cbefacea42f914aa66bcab3f2b9819a8a5b46b395bd54a9a2044"
       "1e2b62974e1f5a6292a2977014bd1e3deae63aeebb21694915e4");
-  for (const AeadBy by : {AeadBy::kOpenssl, AeadBy::kWideRegisters}) {
-    if (by == AeadBy::kWideRegisters && !wide_registers()) continue;
+  for (const AeadBy by : {AeadBy::kOpenssl, AeadBy::kVaes512}) {
+    if (by == AeadBy::kVaes512 && !has_vaes512()) continue;
     const auto made = [&client, by](bool to_seal) {
-      return *Protection::create(client, *Aead::create(to_seal, KnownBy::kKey, by));
+      return *Protection::create(client, *Aead::create(to_seal, AuthMode::kKey, by));
     };
     auto sealer = made(true);
     const ByteView parts[] = {ByteView(plain).first(7), ByteView(plain).subspan(7)};
@@ -126,14 +126,14 @@ TEST(TlsRecord, IsTheRfcsOwnByteForByte) {
 // A direction begins with OpenSSL's cipher and continues with the wide one. The other end uses
 // OpenSSL's cipher throughout and sees no difference.
 TEST(TlsRecord, TheCipherChangesAndNobodySeesIt) {
-  const AeadBy later = wide_registers() ? AeadBy::kWideRegisters : AeadBy::kOpenssl;
+  const AeadBy later = has_vaes512() ? AeadBy::kVaes512 : AeadBy::kOpenssl;
   const Secret secret = key_of("", 9).key;
   for (const std::size_t large_at : {std::size_t{3}, std::size_t{1000}}) {
     auto sealer = *Protection::create(secret, true), opener = *Protection::create(secret, false);
     auto plain_sealer =
-        *Protection::create(secret, *Aead::create(true, KnownBy::kKey, AeadBy::kOpenssl));
+        *Protection::create(secret, *Aead::create(true, AuthMode::kKey, AeadBy::kOpenssl));
     auto plain_opener =
-        *Protection::create(secret, *Aead::create(false, KnownBy::kKey, AeadBy::kOpenssl));
+        *Protection::create(secret, *Aead::create(false, AuthMode::kKey, AeadBy::kOpenssl));
     for (std::size_t number = 0; number < 2 * Protection::kFewRecords; ++number) {
       const Bytes plain(number == large_at ? kPlainBytesMax : number + 1,
                         static_cast<std::byte>(number));
@@ -197,8 +197,8 @@ TEST(TlsHandshake, ThereIsNoWayFromAKeyToACertificate) {
 // A context for keys loads few algorithms, which makes its start short. A context for certificates
 // in the same process has all of them, whichever was first.
 TEST(TlsLibrary, AKeyNeedsFewAlgorithmsAndACertificateHasThemAll) {
-  const auto has = [](KnownBy known_by, const char* cipher, const char* key) {
-    OSSL_LIB_CTX* const context = (*library(known_by))->context;
+  const auto has = [](AuthMode auth_mode, const char* cipher, const char* key) {
+    OSSL_LIB_CTX* const context = (*library(auth_mode))->context;
     EVP_CIPHER* const found = EVP_CIPHER_fetch(context, cipher, nullptr);
     EVP_PKEY_CTX* const made = EVP_PKEY_CTX_new_from_name(context, key, nullptr);
     EVP_CIPHER_free(found);
@@ -206,10 +206,10 @@ TEST(TlsLibrary, AKeyNeedsFewAlgorithmsAndACertificateHasThemAll) {
     static_cast<void>(take_openssl_error());
     return std::pair(found != nullptr, made != nullptr);
   };
-  EXPECT_EQ(has(KnownBy::kKey, "AES-128-GCM", "X25519"), std::pair(true, true));
-  EXPECT_EQ(has(KnownBy::kKey, "ChaCha20-Poly1305", "RSA"),
+  EXPECT_EQ(has(AuthMode::kKey, "AES-128-GCM", "X25519"), std::pair(true, true));
+  EXPECT_EQ(has(AuthMode::kKey, "ChaCha20-Poly1305", "RSA"),
             std::pair(!kHasFewAlgorithms, !kHasFewAlgorithms));
-  EXPECT_EQ(has(KnownBy::kCertificate, "ChaCha20-Poly1305", "RSA"), std::pair(true, true));
+  EXPECT_EQ(has(AuthMode::kCertificate, "ChaCha20-Poly1305", "RSA"), std::pair(true, true));
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(shake_with_keys(key_of("who", 1), key_of("who", 1)).client.ok());
     const auto identity = *Identity::make("host.example");

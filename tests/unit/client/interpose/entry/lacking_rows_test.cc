@@ -50,7 +50,7 @@ TEST(LackingRows, AreRefusedWithOneLineEach) {
   Process* process = nullptr;
   ASSERT_EQ(connected(&process), 0);
   ASSERT_EQ(initialize(*process), 0);
-  Here here;
+  EntryContext here;
   ASSERT_EQ(here.enter(), 0);
   testing::internal::CaptureStderr();
   EXPECT_EQ(calls_made(opcode::cuEventRecord), 0);

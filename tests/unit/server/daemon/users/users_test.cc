@@ -42,8 +42,8 @@ bool is_told(const UserAdmission& stay) {
   return poll(&told, 1, 0) == 1;
 }
 
-TEST(UserBook, LimitsThatChangeBindWhatComesAndSpareWhatIsThere) {
-  UserBook book({});
+TEST(UserRegistry, LimitsThatChangeBindWhatComesAndSpareWhatIsThere) {
+  UserRegistry book({});
   const auto there = book.enter(kAnna, 3);
   ASSERT_TRUE(there.ok());
   UserLimitsTable limits;
@@ -59,8 +59,8 @@ TEST(UserBook, LimitsThatChangeBindWhatComesAndSpareWhatIsThere) {
   EXPECT_TRUE(book.admit_session(kBen, 1).ok());
 }
 
-TEST(UserBook, TellsAllWhyItCloses) {
-  UserBook book({});
+TEST(UserRegistry, TellsAllWhyItCloses) {
+  UserRegistry book({});
   const auto annas = book.enter(kAnna, 1), operators = book.enter(User(), 1);
   ASSERT_TRUE(annas.ok() && operators.ok());
   book.end(kAnna.token, "revoked");
@@ -75,12 +75,12 @@ TEST(UserBook, TellsAllWhyItCloses) {
   EXPECT_EQ(book.room(User(), 1), Room::kNone);
 }
 
-TEST(UserBook, BoundsWhatOneUserHasAndNobodyElse) {
+TEST(UserRegistry, BoundsWhatOneUserHasAndNobodyElse) {
   UserLimitsTable limits;
   limits.every.leases = 2;
   limits.every.gpus = 3;
   limits.by_name["ben"].leases = 1;
-  UserBook book(limits);
+  UserRegistry book(limits);
   auto first = book.enter(kAnna, 1);
   ASSERT_TRUE(first.ok());
   const auto gpus = book.enter(kAnnasOther, 3);
@@ -103,10 +103,10 @@ TEST(UserBook, BoundsWhatOneUserHasAndNobodyElse) {
 }
 
 // Work may still run on the GPUs of an ended lease.
-TEST(UserBook, WhatLeavesCountsUntilItHasReturned) {
+TEST(UserRegistry, WhatLeavesCountsUntilItHasReturned) {
   UserLimitsTable limits;
   limits.every.gpus = 2;
-  UserBook book(limits);
+  UserRegistry book(limits);
   const auto returned = std::make_shared<std::atomic<bool>>(false);
   auto stay = book.enter(kAnna, 1);
   EXPECT_EQ(book.room(kAnna, 2), Room::kIfLeasesEnd);
@@ -122,19 +122,19 @@ TEST(UserBook, WhatLeavesCountsUntilItHasReturned) {
   EXPECT_TRUE(book.enter(kAnna, 2).ok());
 }
 
-TEST(UserBook, BoundsSessionsAtTheLastOne) {
+TEST(UserRegistry, BoundsSessionsAtTheLastOne) {
   UserLimitsTable limits;
   limits.every.sessions = 2;
-  const UserBook book(limits);
+  const UserRegistry book(limits);
   EXPECT_TRUE(book.admit_session(kAnna, 1).ok());
   EXPECT_EQ(book.admit_session(kAnna, 2).message(),
             "user anna has 2 attached processes; this server allows 2 (max-sessions)");
   EXPECT_TRUE(book.admit_session(User(), 1000).ok());
-  EXPECT_TRUE(UserBook({}).admit_session(kAnna, 1000).ok());
+  EXPECT_TRUE(UserRegistry({}).admit_session(kAnna, 1000).ok());
 }
 
-TEST(UserBook, EndsAllStaysOfATokenAndNoOther) {
-  UserBook book({});
+TEST(UserRegistry, EndsAllStaysOfATokenAndNoOther) {
+  UserRegistry book({});
   const auto first = book.enter(kAnna, 1);
   const auto second = book.enter(kAnna, 1);
   const auto other = book.enter(kAnnasOther, 1);

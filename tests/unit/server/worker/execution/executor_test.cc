@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "server/worker/channels/worker.h"
-#include "server/worker/stats/observer.h"
+#include "server/worker/stats/statistics_counter.h"
 #include "tests/unit/server/worker/execution/executor_under_test.h"
 
 namespace gpurun::server {
@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST_F(ExecutorTest, EachCallIsCountedOnceHoweverItWasIssued) {
-  Observer observer;
+  StatisticsCounter observer;
   options_.observer = &observer;
   start();
   const auto counted = [&observer](std::uint16_t opcode) {

@@ -1,0 +1,67 @@
+// Observe handler: serves the one opcode that belongs to no function of CUDA.
+#include "server/handlers/worker_statistics.h"
+
+#include <cstring>
+
+#include "server/driver/snapshot.h"
+#include "server/handlers/state/handler_state.h"
+#include "server/worker/execution/executor.h"
+#include "server/worker/stats/statistics_counter.h"
+
+namespace gpurun::server {
+namespace {
+
+CallOutcome begin_recording(Call& call, StatisticsCounter& observer) {
+  StatisticsCounter::Device device;
+  const driver_abi::EmulatedView* const view = emulated_view(HandlerState::of(call).driver());
+  if (view != nullptr) device = {view->number_launches, view->watch_kernels};
+  observer.begin_recording(device);
+  return CallOutcome::done(0);
+}
+
+CallOutcome give_piece(Call& call, Recorder* recorder, std::uint64_t offset) {
+  if (recorder == nullptr) return CallOutcome::done(kErrorInvalidValue);
+  std::uint64_t size = 0;
+  const Bytes piece = recorder->piece(offset, protocol::kRecordingPieceBytes, &size);
+  const MutableBytes reply = call.reserve_reply(sizeof size + piece.size());
+  static_assert(sizeof size + protocol::kRecordingPieceBytes <= protocol::kReplyPayloadBytesMax);
+  std::memcpy(reply.data(), &size, sizeof size);
+  if (!piece.empty()) std::memcpy(reply.data() + sizeof size, piece.data(), piece.size());
+  return CallOutcome::done(0);
+}
+
+CallOutcome observe(Call& call) {
+  protocol::ObservePayload asked;
+  StatisticsCounter* const observer = call.executor().options().observer;
+  if (observer == nullptr) return CallOutcome::done(kErrorNotSupported);
+  if (call.header().form != protocol::Form::kRaw || !call.awaited() ||
+      call.payload().size() != sizeof asked) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  std::memcpy(&asked, call.payload().data(), sizeof asked);
+  switch (asked.what) {
+    case protocol::Observe::kStatistics:
+      call.set_reply(protocol::encode(observer->statistics()));
+      return CallOutcome::done(0);
+    case protocol::Observe::kClock: {
+      const std::uint64_t now = StatisticsCounter::now();
+      call.set_reply(bytes_of(now));
+      return CallOutcome::done(0);
+    }
+    case protocol::Observe::kRecord:
+      return begin_recording(call, *observer);
+    case protocol::Observe::kRecording:
+      observer->set_told();
+      return give_piece(call, observer->recorder(), asked.value);
+  }
+  return CallOutcome::done(kErrorInvalidValue);
+}
+
+}  // namespace
+
+void add_observe_handler(Handlers& handlers) {
+  static_assert(protocol::kObserveOpcode < Handlers::kOpcodes);
+  handlers.by_opcode[protocol::kObserveOpcode] = &observe;
+}
+
+}  // namespace gpurun::server
