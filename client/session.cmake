@@ -6,7 +6,7 @@ add_library(gpurun_client_session STATIC
   progress/deferred_errors.cc progress/early_wait_limiter.cc progress/event_completions.cc
   progress/stream_progress.cc session/call_path.cc session/copies.cc session/device_output.cc
   session/early_answers.cc session/fences.cc session/graph_host.cc session/lane_replies.cc session/log_receiver.cc
-  session/log_room.cc session/log_sender.cc session/observation.cc session/reply_handler.cc session/session.cc
+  session/log_room.cc session/log_sender.cc session/worker_statistics.cc session/reply_handler.cc session/session.cc
   session/session_options.cc session/session_shutdown.cc stats/recorder.cc stats/stats.cc stats/stats_report.cc
   stats/trace.cc)
 target_link_libraries(gpurun_client_session

@@ -7,7 +7,7 @@ gpurun_test(client_session_test unit
                     "${CMAKE_CURRENT_LIST_DIR}/progress/early_wait_limiter_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/progress/upload_waits_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/progress/deferred_errors_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/session/observation_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/session/worker_statistics_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(connection_count_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk/connection_count_test.cc"
             LIBRARIES gpurun_client_session)
