@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "server/daemon/config/command_line.h"
-#include "server/daemon/config/config.h"
+#include "server/daemon/config/config_file.h"
 #include "server/daemon/daemon.h"
 
 namespace gpurun::server {

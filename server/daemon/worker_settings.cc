@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/user_folders.h"
+#include "server/daemon/config/config_file.h"
 #include "server/daemon/workers/driver_path.h"
 #include "server/daemon/workers/orphans.h"
 #include "server/images/image_folder.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
-#include "server/daemon/config/config.h"
+#include "server/daemon/config/config_file.h"
 #include "tests/fuzz/fuzz_target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -9,6 +9,7 @@
 #include "base/command_suggestion.h"
 #include "protocol/auth/secret_text.h"
 #include "protocol/control/control.h"
+#include "server/daemon/config/config_file.h"
 #include "server/daemon/config/config_values.h"
 
 namespace gpurun::server {

@@ -38,10 +38,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "base/result.h"
 #include "server/daemon/users/users.h"
 #include "server/daemon/workers/worker_uids.h"
 
@@ -79,29 +76,5 @@ struct Config {
   // "PATH:LINE" of each key that a file has set.
   std::map<std::string, std::string> origins;
 };
-
-// Reads `path` and overrides `config`. kUnavailable: no such file. kInvalidArgument, with
-// "PATH:LINE: ...": not TOML, an unknown key, a value of the wrong kind or out of range, or an
-// error of config_text().
-Status read_config_file(const std::string& path, Config* config);
-
-// All keys of the file, tables included.
-std::vector<std::string_view> setting_names();
-// Checks the value of a setting. The message follows the setting's name.
-Status check_setting(std::string_view name, const Config& config);
-
-// The names of settings that differ.
-struct ConfigChanges {
-  std::vector<std::string> heeded;      // A running gpurund adopts them (server/daemon/reload.h).
-  std::vector<std::string> at_restart;  // They need a restart.
-};
-ConfigChanges changes_between(const Config& before, const Config& after);
-
-// The cache folder that the service manager gave to this daemon, else one in its user's folders
-// (XDG Base Directory Specification). Empty: the environment names none.
-std::string default_cache();
-
-// Parses "FIRST-LAST" or "none", as --worker-uids takes it.
-Result<UidRange> parse_uid_range(const std::string& text);
 
 }  // namespace gpurun::server

@@ -85,7 +85,8 @@ Status take_word(const ConfigPlace& place, const EmulatedKey& key, const toml::n
 
 }  // namespace
 
-Status read_emulated(const ConfigPlace& place, const toml::node& node, std::string* words) {
+Status read_emulated(const ConfigPlace& place, const toml::node& node,
+                     const std::vector<std::string_view>& top_level, std::string* words) {
   const toml::table* table = node.as_table();
   if (table == nullptr) return place.wrong("must be a table");
   words->clear();
@@ -97,7 +98,7 @@ Status read_emulated(const ConfigPlace& place, const toml::node& node, std::stri
       if (name.str() == key.name) found = &key;
       names.emplace_back(key.name);
     }
-    if (found == nullptr) return inner.wrong(unknown_in_table(name.str(), names));
+    if (found == nullptr) return inner.wrong(unknown_in_table(name.str(), names, top_level));
     GPURUN_RETURN_IF_ERROR(take_word(inner, *found, value, words));
   }
   return {};

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "server/daemon/config/config.h"
-
 namespace gpurun::server {
 namespace {
 
@@ -58,8 +56,9 @@ std::string unknown_key(std::string_view key, const std::vector<std::string_view
   return "is unknown; did you mean '" + std::string(nearest) + "'?";
 }
 
-std::string unknown_in_table(std::string_view key, const std::vector<std::string_view>& known) {
-  for (const std::string_view name : setting_names()) {
+std::string unknown_in_table(std::string_view key, const std::vector<std::string_view>& known,
+                             const std::vector<std::string_view>& top_level) {
+  for (const std::string_view name : top_level) {
     if (key == name) return "is unknown there; it belongs above the file's first [table]";
   }
   return unknown_key(key, known);

@@ -29,7 +29,9 @@ struct ConfigPlace {
 // "is unknown", with the one of `known` that was probably meant, if there is one. The comparison
 // ignores case and treats '_' as '-'.
 std::string unknown_key(std::string_view key, const std::vector<std::string_view>& known);
-// As unknown_key(), for a key in a table. The key may have been meant for the file's top level.
-std::string unknown_in_table(std::string_view key, const std::vector<std::string_view>& known);
+// As unknown_key(), for a key in a table. The key may have been meant for the file's top level,
+// which has the keys `top_level`.
+std::string unknown_in_table(std::string_view key, const std::vector<std::string_view>& known,
+                             const std::vector<std::string_view>& top_level);
 
 }  // namespace gpurun::server

@@ -1,6 +1,6 @@
 // Settings of gpurund as a table: every key is named here once. Any other key is an error with its
 // line.
-#include "server/daemon/config/config.h"
+#include "server/daemon/config/config_file.h"
 
 #include <charconv>
 #include <utility>
@@ -60,7 +60,8 @@ Status take_limits(const ConfigPlace& place, const toml::node& node, UserLimits*
                                           : key.str() == "max-sessions" ? &limits->sessions
                                                                         : nullptr;
     if (limit == nullptr) {
-      return inner.wrong(unknown_in_table(key.str(), {"max-leases", "max-gpus", "max-sessions"}));
+      return inner.wrong(
+          unknown_in_table(key.str(), {"max-leases", "max-gpus", "max-sessions"}, setting_names()));
     }
     GPURUN_RETURN_IF_ERROR(take(inner, value, &limit->emplace()));
   }
@@ -112,7 +113,7 @@ Status take_uids(const ConfigPlace& place, const toml::node& node, Config* confi
 }
 
 Status take_emulated(const ConfigPlace& place, const toml::node& node, Config* config) {
-  return read_emulated(place, node, &config->emulated);
+  return read_emulated(place, node, setting_names(), &config->emulated);
 }
 
 // When a change of the file takes effect.
