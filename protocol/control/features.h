@@ -37,8 +37,8 @@ enum class Feature : std::uint8_t {
   kPassedStreams = 6,
   // Copies of boxes, and to and from CUDA arrays (kFlagBox, record.h).
   kBoxCopies = 7,
-  // The worker counts what it does, and the client may ask for it (worker_statistics.h). Only a client
-  // that will ask offers it.
+  // The worker counts what it does, and the client may ask for it (worker_statistics.h). Only a
+  // client that will ask offers it.
   kCounting = 8,
   // The worker's answer to an attach brings a window with first credits (Accept::credits).
   kFirstCredits = 9,

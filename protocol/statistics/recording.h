@@ -2,8 +2,8 @@
 // trace`.
 //
 // Each side keeps the newest events of each of its threads, at most kRecordedEventsMax. The worker
-// sends its recording to the client in pieces (worker_statistics.h). The client writes it unchanged into
-// its own file. gpuctl parses both, in a separate process.
+// sends its recording to the client in pieces (worker_statistics.h). The client writes it unchanged
+// into its own file. gpuctl parses both, in a separate process.
 #pragma once
 
 #include <cstdint>
