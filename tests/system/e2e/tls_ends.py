@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 import world
-from world import environment
+from world import environment, gpurun, until
 
 # TLS alerts.
 ACCESS_DENIED, DECRYPT_ERROR, UNKNOWN_KEY = 49, 51, 115
@@ -147,3 +147,26 @@ def attach_with(session, folder):
     return subprocess.run([world.ARGS.client, "once"], capture_output=True, text=True, check=False,
                           timeout=2 * world.SECONDS,
                           env=environment(GPURUN_SESSION=path, LD_LIBRARY_PATH=world.ARGS.client_dir))
+
+
+class TlsRuns:
+    """For a TestCase: runs programs, with a home folder of their own."""
+
+    def setUp(self):
+        self.home = tempfile.TemporaryDirectory()
+        self.addCleanup(self.home.cleanup)
+
+    def run_program(self, server, *words, address=None, program=None, tls=("--tls",)):
+        return gpurun(*tls, *words, "--secret-file", server.secret_file, "-l",
+                      address or server.address, "--", *(program or [world.ARGS.client, "once"]),
+                      env=environment(XDG_CONFIG_HOME=self.home.name))
+
+    def assert_open_for_honest(self, server):
+        done = self.run_program(server)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        until(lambda: not server.workers(), "its worker ends")
+
+
+def audited(server):
+    with open(server.audit_file, encoding="utf-8") as file:
+        return file.read()
