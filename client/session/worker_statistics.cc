@@ -1,4 +1,4 @@
-// Worker observation: questions to the worker, with a bounded wait.
+// Worker statistics: questions to the worker, with a bounded wait.
 #include "client/session/worker_statistics.h"
 
 #include <condition_variable>
@@ -39,7 +39,7 @@ Result<Bytes> ask(Session& session, const protocol::ObservePayload& payload) {
 
 // A task for its own thread, and the answer. Shared, because the thread may outlive the waiter.
 template <typename Answer>
-struct Errand {
+struct Request {
   std::function<Result<Answer>()> work;
   Thread thread;
   std::mutex mutex;
@@ -49,19 +49,19 @@ struct Errand {
 
 template <typename Answer>
 Result<Answer> within(std::chrono::milliseconds patience, std::function<Result<Answer>()> work) {
-  using Shared = std::shared_ptr<Errand<Answer>>;
-  const Shared mine = std::make_shared<Errand<Answer>>();
+  using Shared = std::shared_ptr<Request<Answer>>;
+  const Shared mine = std::make_shared<Request<Answer>>();
   mine->work = std::move(work);
   auto theirs = std::make_unique<Shared>(mine);
   const Status started = mine->thread.start(
       "gpurun-ask",
       [](void* argument) -> void* {
         const std::unique_ptr<Shared> held(static_cast<Shared*>(argument));
-        Errand<Answer>& errand = **held;
-        Result<Answer> answer = errand.work();
-        const std::lock_guard<std::mutex> lock(errand.mutex);
-        errand.answer.emplace(std::move(answer));
-        errand.changed.notify_all();
+        Request<Answer>& request = **held;
+        Result<Answer> answer = request.work();
+        const std::lock_guard<std::mutex> lock(request.mutex);
+        request.answer.emplace(std::move(answer));
+        request.changed.notify_all();
         return nullptr;
       },
       theirs.get());

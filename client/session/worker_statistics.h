@@ -1,4 +1,4 @@
-// Worker observation: what the worker has counted and recorded
+// Worker statistics: what the worker has counted and recorded
 // (protocol/statistics/worker_statistics.h). Asked for when the program ends.
 #pragma once
 

@@ -176,7 +176,7 @@ GridResult EngineCore::run(const LaunchRequest& request) {
   });
   // Only for this thread while the grid is small, so that no thread is woken.
   grid->open = grid->block_count > 1 && grid->block_count * grid->block_threads > kSmallGridThreads;
-  Patience patience;
+  IdleBackOff back_off;
   std::unique_lock lock(mutex_);
   enlist(grid);
   for (;;) {
@@ -184,7 +184,7 @@ GridResult EngineCore::run(const LaunchRequest& request) {
     const bool taken = take(grid.get(), &task);
     lock.unlock();
     if (taken) {
-      be_patient(&patience, work(std::move(task), *runner));
+      back_off_or_go_on(&back_off, work(std::move(task), *runner));
     } else {
       // Other threads hold its last blocks.
       std::unique_lock waiting(waiter.mutex);
@@ -218,13 +218,13 @@ EngineCounters EngineCore::counters() const {
 void EngineCore::pool_main(std::uint32_t index) {
   pool_of_this_thread = this;
   BlockRunner runner(index % options_.sm_count);
-  Patience patience;
+  IdleBackOff back_off;
   std::unique_lock lock(mutex_);
   for (;;) {
     Task task;
     if (take(nullptr, &task)) {
       lock.unlock();
-      be_patient(&patience, work(std::move(task), runner));
+      back_off_or_go_on(&back_off, work(std::move(task), runner));
       lock.lock();
       continue;
     }
@@ -484,16 +484,16 @@ void EngineCore::finish(const GridPtr& grid, std::list<std::unique_ptr<Block>> w
 
 // A thread that finds only polling blocks yields to other processes and threads, because these may
 // do what the blocks wait for.
-void EngineCore::be_patient(Patience* patience, bool fruitful) {
+void EngineCore::back_off_or_go_on(IdleBackOff* back_off, bool fruitful) {
   if (fruitful) {
-    patience->turns = 0;
+    back_off->turns = 0;
     return;
   }
   const Clock::time_point now = Clock::now();
-  if (patience->turns++ == 0) patience->since = now;
-  if (patience->turns % 16 != 0) return;
+  if (back_off->turns++ == 0) back_off->since = now;
+  if (back_off->turns % 16 != 0) return;
   sched_yield();
-  if (patience->turns % 1024 == 0 && now - patience->since > kPollingLong) {
+  if (back_off->turns % 1024 == 0 && now - back_off->since > kPollingLong) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }

@@ -50,7 +50,7 @@ class EngineCore {
     std::unique_ptr<Block> spare;
   };
   // How long a thread has found only blocks that poll.
-  struct Patience {
+  struct IdleBackOff {
     std::uint32_t turns = 0;
     Clock::time_point since;
   };
@@ -73,7 +73,7 @@ class EngineCore {
   void settle(const GridPtr& grid, Turn turn, bool continued);
   void finish(const GridPtr& grid, std::list<std::unique_ptr<Block>> waiting);
   void keep_locked(std::unique_ptr<Block> block);
-  void be_patient(Patience* patience, bool fruitful);
+  void back_off_or_go_on(IdleBackOff* back_off, bool fruitful);
   void watch();
   Clock::time_point next_report(const Grid& grid) const;
   void report(Grid& grid, Clock::time_point now);

@@ -11,11 +11,11 @@
 namespace gpurun::server {
 namespace {
 
-CallOutcome begin_recording(Call& call, StatisticsCounter& observer) {
+CallOutcome begin_recording(Call& call, StatisticsCounter& statistics) {
   StatisticsCounter::Device device;
   const driver_abi::EmulatedView* const view = emulated_view(HandlerState::of(call).driver());
   if (view != nullptr) device = {view->number_launches, view->watch_kernels};
-  observer.begin_recording(device);
+  statistics.begin_recording(device);
   return CallOutcome::done(0);
 }
 
@@ -32,8 +32,8 @@ CallOutcome give_piece(Call& call, Recorder* recorder, std::uint64_t offset) {
 
 CallOutcome observe(Call& call) {
   protocol::ObservePayload asked;
-  StatisticsCounter* const observer = call.executor().options().observer;
-  if (observer == nullptr) return CallOutcome::done(kErrorNotSupported);
+  StatisticsCounter* const statistics = call.executor().options().statistics;
+  if (statistics == nullptr) return CallOutcome::done(kErrorNotSupported);
   if (call.header().form != protocol::Form::kRaw || !call.awaited() ||
       call.payload().size() != sizeof asked) {
     return CallOutcome::done(kErrorInvalidValue);
@@ -41,7 +41,7 @@ CallOutcome observe(Call& call) {
   std::memcpy(&asked, call.payload().data(), sizeof asked);
   switch (asked.what) {
     case protocol::Observe::kStatistics:
-      call.set_reply(protocol::encode(observer->statistics()));
+      call.set_reply(protocol::encode(statistics->statistics()));
       return CallOutcome::done(0);
     case protocol::Observe::kClock: {
       const std::uint64_t now = StatisticsCounter::now();
@@ -49,10 +49,10 @@ CallOutcome observe(Call& call) {
       return CallOutcome::done(0);
     }
     case protocol::Observe::kRecord:
-      return begin_recording(call, *observer);
+      return begin_recording(call, *statistics);
     case protocol::Observe::kRecording:
-      observer->set_told();
-      return give_piece(call, observer->recorder(), asked.value);
+      statistics->set_told();
+      return give_piece(call, statistics->recorder(), asked.value);
   }
   return CallOutcome::done(kErrorInvalidValue);
 }

@@ -142,7 +142,7 @@ struct Started {
 };
 
 // GPURUN_STANDING_MS, if it is a number.
-std::chrono::milliseconds standing_after(std::chrono::milliseconds otherwise) {
+std::chrono::milliseconds stall_warning_after(std::chrono::milliseconds otherwise) {
   const char* const text = std::getenv("GPURUN_STANDING_MS");
   unsigned value = 0;
   if (text == nullptr) return otherwise;
@@ -188,7 +188,7 @@ Result<Started> start(const std::string& path, std::unique_ptr<CudaDriver> mappe
     end_process(ended);
   };
   started.options.capture_stdout = true;
-  started.options.standing_after = standing_after(started.options.standing_after);
+  started.options.stall_warning_after = stall_warning_after(started.options.stall_warning_after);
   return started;
 }
 

@@ -152,9 +152,9 @@ class Run {
                                                            call.header().lane == 1 ? 'p' : 'q'};
       return CallOutcome::done(0);
     };
-    options.standing_after = std::chrono::milliseconds(0);  // Time does not advance here.
-    options.launch_depth = 16;                              // Puts a mark behind every second
-                                                            // operation.
+    options.stall_warning_after = std::chrono::milliseconds(0);  // Time does not advance here.
+    options.launch_depth = 16;                                   // Puts a mark behind every second
+                                                                 // operation.
     outbox.emplace(client, std::chrono::hours(1));
     executor = std::make_unique<Executor>(options, *outbox);
     bind();

@@ -49,8 +49,8 @@ int refuse_in_window(const driver_abi::Row& row, void* const* arguments) noexcep
   }
 }
 
-void observe(const EntryContext& here, const driver_abi::Row& row,
-             void* const* arguments) noexcept {
+void track_addresses(const EntryContext& here, const driver_abi::Row& row,
+                     void* const* arguments) noexcept {
   switch (row.alias_opcode) {
     case opcode::cuMemAddressReserve:
       return keep(here, *argument<CUdeviceptr*>(arguments, 0), argument<std::size_t>(arguments, 1),

@@ -12,6 +12,7 @@ namespace gpurun::client::interpose {
 int refuse_in_window(const driver_abi::Row& row, void* const* arguments) noexcept;
 
 // `arguments` as call_generated() takes them, with the outputs written.
-void observe(const EntryContext& here, const driver_abi::Row& row, void* const* arguments) noexcept;
+void track_addresses(const EntryContext& here, const driver_abi::Row& row,
+                     void* const* arguments) noexcept;
 
 }  // namespace gpurun::client::interpose

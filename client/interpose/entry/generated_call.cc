@@ -193,7 +193,7 @@ class GeneratedCall {
     forget_answers_changed_by(row_.alias_opcode);
     if (result != 0) drop_minted();
     keep_spares(result == 0);
-    if (result == 0) observe(here_, row_, program_);
+    if (result == 0) track_addresses(here_, row_, program_);
     return result;
   }
 

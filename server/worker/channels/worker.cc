@@ -104,13 +104,13 @@ class SessionEnd {
 }  // namespace
 
 Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
-  std::unique_ptr<StatisticsCounter> observer;
+  std::unique_ptr<StatisticsCounter> statistics;
   if ((given.features & feature_bit(protocol::Feature::kCounting)) != 0) {
-    observer = std::make_unique<StatisticsCounter>();
+    statistics = std::make_unique<StatisticsCounter>();
   }
   WorkerOptions options = given;
-  options.observer = observer.get();
-  Outbox outbox(*channels.log, options.silence_deadline, observer.get());
+  options.statistics = statistics.get();
+  Outbox outbox(*channels.log, options.silence_deadline, statistics.get());
   std::vector<transport::Connection*> bulk;
   for (const auto& connection : channels.bulk) bulk.push_back(connection.get());
   // The lanes outlive the executor, because the driver may write to their memory while a helper
@@ -152,10 +152,10 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
     channels.log->shut_down();
     if (options.late != nullptr) options.late->stop();
     lanes.stop();
-    if (observer != nullptr) {
+    if (statistics != nullptr) {
       // A process that dies fetches no statistics. With a private server the line is on its
       // terminal, behind its last output, and must not hide that.
-      const std::string untold = observer->untold();
+      const std::string untold = statistics->untold();
       if (!untold.empty()) {
         GPURUN_LOG(kInfo, "%s", untold.c_str());
         GPURUN_LOG(kWarning, "a process has left no statistics or trace, as when a signal ends it");

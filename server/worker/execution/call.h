@@ -151,7 +151,7 @@ class Call {
   void* driver_stream_ = nullptr;
   Executor* executor_ = nullptr;
   std::uint64_t created_ = 0;
-  std::uint64_t decoded_ns_ = 0;  // For the observer. 0 when it is off.
+  std::uint64_t decoded_ns_ = 0;  // For the statistics. 0 when it is off.
   Bytes owned_;                   // Backs payload_ once the call has outlived its frame.
   std::shared_ptr<WholePayload> bulk_;
   Bytes reply_;

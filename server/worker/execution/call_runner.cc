@@ -96,11 +96,11 @@ CallOutcome CallRunner::run(Call& call) {
     parts_.completions.attend();
     parts_.outbox.send();
   }
-  if (observer_ == nullptr) return run_unobserved(call);
-  observer_->launches_belong_to(call.header_.sequence);
+  if (statistics_ == nullptr) return run_uncounted(call);
+  statistics_->launches_belong_to(call.header_.sequence);
   const std::uint64_t begin = StatisticsCounter::now();
-  const CallOutcome outcome = run_unobserved(call);
-  observer_->launches_belong_to(0);
+  const CallOutcome outcome = run_uncounted(call);
+  statistics_->launches_belong_to(0);
   StatisticsCounter::Ran ran{call.decoded_ns_, begin, StatisticsCounter::now()};
   ran.over = outcome.kind != CallOutcome::Kind::kHeld;
   ran.failed = ran.over && outcome.result != 0;
@@ -108,17 +108,17 @@ CallOutcome CallRunner::run(Call& call) {
   const bool out = call.header_.form == Form::kCopyOut;
   ran.bytes_in = call.header_.bytes + (out ? 0 : beside);
   ran.bytes_out = out ? beside : 0;
-  observer_->ran(call.header_, ran);
+  statistics_->ran(call.header_, ran);
   return outcome;
 }
 
 int CallRunner::run_rest(Call& call, int (*rest)(Call&)) {
-  if (observer_ == nullptr) return rest(call);
-  observer_->launches_belong_to(call.header_.sequence);
+  if (statistics_ == nullptr) return rest(call);
+  statistics_->launches_belong_to(call.header_.sequence);
   const std::uint64_t begin = StatisticsCounter::now();
   const int result = rest(call);
-  observer_->launches_belong_to(0);
-  observer_->waited(call.header_, begin, StatisticsCounter::now());
+  statistics_->launches_belong_to(0);
+  statistics_->waited(call.header_, begin, StatisticsCounter::now());
   return result;
 }
 
@@ -130,7 +130,7 @@ int CallRunner::run_parked(Call& call, int (*rest)(Call&)) {
   return result != 0 ? result : run_rest(call, rest);
 }
 
-CallOutcome CallRunner::run_unobserved(Call& call) {
+CallOutcome CallRunner::run_uncounted(Call& call) {
   const RecordHeader& header = call.header_;
   if (header.order != Order::kOrderedHost) parts_.order.forget_contexts();
   if (const int result = prepare(call); result != 0) {

@@ -59,12 +59,12 @@ class CallRunner {
  private:
   int prepare(Call& call);
   bool is_short(const Call& call) const;
-  CallOutcome run_unobserved(Call& call);
+  CallOutcome run_uncounted(Call& call);
   CallOutcome run_handler(Call& call);
   CallOutcome run_hot(Call& call, Handler handler);
 
   const Parts parts_;
-  StatisticsCounter* const observer_ = parts_.options.observer;  // nullptr: statistics are off.
+  StatisticsCounter* const statistics_ = parts_.options.statistics;  // nullptr: statistics are off.
 };
 
 }  // namespace gpurun::server

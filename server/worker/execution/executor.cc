@@ -98,7 +98,8 @@ HandleTable& Executor::handles() noexcept { return parts_->handles; }
 const WorkerOptions& Executor::options() const noexcept { return parts_->options; }
 BulkLanes* Executor::bulk() noexcept { return parts_->bulk; }
 void Executor::received(std::size_t records, std::size_t bytes) noexcept {
-  if (parts_->options.observer != nullptr) parts_->options.observer->count_batch(records, bytes);
+  if (parts_->options.statistics != nullptr)
+    parts_->options.statistics->count_batch(records, bytes);
 }
 void Executor::idle() { parts_->completions.attend(); }
 bool Executor::context_is_known(const Call& call) {

@@ -70,7 +70,7 @@ Status Issuer::accept(const RecordView& record) {
   call.header_ = record.header;
   call.payload_ = record.payload;
   call.executor_ = &parts_.executor;
-  if (parts_.options.observer != nullptr) call.decoded_ns_ = StatisticsCounter::now();
+  if (parts_.options.statistics != nullptr) call.decoded_ns_ = StatisticsCounter::now();
   parts_.call_bulk.expect(call);
   if (parts_.kinds.is_query(call)) {
     parts_.queries.accept(std::make_unique<Call>(std::move(call)));

@@ -23,8 +23,8 @@ void append(Bytes& to, ByteView bytes) { to.insert(to.end(), bytes.begin(), byte
 }  // namespace
 
 Outbox::Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline,
-               StatisticsCounter* observer)
-    : log_(log), send_deadline_(send_deadline), observer_(observer) {}
+               StatisticsCounter* statistics)
+    : log_(log), send_deadline_(send_deadline), statistics_(statistics) {}
 
 void Outbox::fail(Status why) {
   failure_ = std::move(why);
@@ -169,7 +169,7 @@ bool Outbox::collect(FrameHeader* frame) {
       --unsent_;
       ++item;
     }
-    if (observer_ != nullptr) observer_->count_replies(due - unsent_, frame_.size());
+    if (statistics_ != nullptr) statistics_->count_replies(due - unsent_, frame_.size());
   } else if (goodbye_due_) {
     frame->kind = FrameKind::kGoodbye;
     append(frame_, byte_view(goodbye_.data(), goodbye_.size()));

@@ -41,10 +41,10 @@ inline constexpr std::size_t kAcknowledgeBytes = std::size_t{64} << 10;
 
 class Outbox {
  public:
-  // Borrows the connection, which outlives it, and the observer, if there is one. No other code
+  // Borrows the connection, which outlives it, and the statistics, if there are any. No other code
   // sends on the connection.
   Outbox(transport::Connection& log, std::chrono::milliseconds send_deadline,
-         StatisticsCounter* observer = nullptr);
+         StatisticsCounter* statistics = nullptr);
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
@@ -102,7 +102,7 @@ class Outbox {
 
   transport::Connection& log_;
   const std::chrono::milliseconds send_deadline_;
-  StatisticsCounter* const observer_;
+  StatisticsCounter* const statistics_;
 
   mutable std::mutex mutex_;
   std::condition_variable room_;

@@ -92,7 +92,7 @@ void ReplySender::tell_event_done(const RecordHeader& about, std::uint64_t event
   item.context = about.context;
   item.subject = event;
   item.watermark = watermark(settled);
-  if (observer_ != nullptr) observer_->count_event_told();
+  if (statistics_ != nullptr) statistics_->count_event_told();
   (void)outbox_.post_later(item, ByteView());
 }
 
@@ -189,7 +189,7 @@ void ReplySender::answer(const Call& call, int result, bool settled) {
   reply.watermark = watermark(settled);
   print_first();
   send_gathered();  // The reply may depend on these bytes.
-  if (observer_ != nullptr) observer_->replied(header, call.reply().size());
+  if (statistics_ != nullptr) statistics_->replied(header, call.reply().size());
   // The outbox keeps a failure, and accept() returns it.
   (void)outbox_.post(reply, ByteView(call.reply()));
 }

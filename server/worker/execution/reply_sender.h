@@ -96,7 +96,7 @@ class ReplySender {
   CallBulk& call_bulk_;
   Completions& completions_;
   EventRegistry& events_;
-  StatisticsCounter* const observer_ = options_.observer;  // nullptr: statistics are off.
+  StatisticsCounter* const statistics_ = options_.statistics;  // nullptr: statistics are off.
   void (*before_reply_)(void* user) = nullptr;
   void* before_reply_user_ = nullptr;
 

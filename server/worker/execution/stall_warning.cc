@@ -39,7 +39,8 @@ bool StallWarning::may_note_on_device(const RecordHeader& header) {
   const DeviceBarrier& barrier = parts_.order.barrier();
   const DeviceBarrier::Pending* const early = barrier.pending();
   if (early == nullptr || early->call.lane == header.lane || warned_) return false;
-  if (parts_.options.standing_after.count() == 0 || early->event == barrier.kept()) return false;
+  if (parts_.options.stall_warning_after.count() == 0 || early->event == barrier.kept())
+    return false;
   return !on_device_.has_value() || !lasts(*on_device_);
 }
 
@@ -48,7 +49,7 @@ void StallWarning::keep_on_device(const RecordHeader& header) {
   const DeviceBarrier::Pending& early = *barrier.pending();
   barrier.keep(early.event);
   on_device_ = Stall{header, early.call, early.event, Clock::now()};
-  parts_.inbox.wake_at(on_device_->since + parts_.options.standing_after);
+  parts_.inbox.wake_at(on_device_->since + parts_.options.stall_warning_after);
 }
 
 void StallWarning::note_on_device(const Call& call) {
@@ -74,14 +75,14 @@ void StallWarning::note_query(const RecordHeader& header) {
 void StallWarning::note_in_queue(const RecordHeader& header) {
   const IssueQueue& queue = parts_.queued.queue();
   const IssueQueue::Item* const item = queue.barrier();
-  if (item == nullptr || warned_ || parts_.options.standing_after.count() == 0) return;
+  if (item == nullptr || warned_ || parts_.options.stall_warning_after.count() == 0) return;
   const RecordHeader& early = QueuedCalls::call_of(item).header();
   if (early.lane == header.lane || !parts_.queued.is_early(early)) return;
   // It may wait for this very stream.
   if (is_free(early) && queue.has_queue_of(header)) return;
   if (cuda_orders(header, early) || (in_queue_.has_value() && lasts(*in_queue_))) return;
   in_queue_ = Stall{header, early, nullptr, Clock::now()};
-  parts_.inbox.wake_at(in_queue_->since + parts_.options.standing_after);
+  parts_.inbox.wake_at(in_queue_->since + parts_.options.stall_warning_after);
 }
 
 bool StallWarning::lasts(const Stall& stall) {
@@ -99,7 +100,7 @@ void StallWarning::look() {
   for (std::optional<Stall>* const each : {&on_device_, &in_queue_}) {
     if (!each->has_value() || warned_) continue;
     const Stall stall = **each;
-    const Clock::time_point when = stall.since + parts_.options.standing_after;
+    const Clock::time_point when = stall.since + parts_.options.stall_warning_after;
     if (Clock::now() < when) {
       parts_.inbox.wake_at(when);
       continue;
@@ -121,7 +122,7 @@ void StallWarning::warn(const Stall& stall) {
                                ? "wait for a stream or an event"
                                : "synchronous copy to the device";
   const std::string words =
-      "of one thread has waited for " + std::to_string(parts_.options.standing_after.count()) +
+      "of one thread has waited for " + std::to_string(parts_.options.stall_warning_after.count()) +
       " ms behind a " + kind +
       " of another thread, which was answered early and "
       "waits for unfinished work. If that work waits for this call, neither ends: "

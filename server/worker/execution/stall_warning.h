@@ -51,8 +51,8 @@ class StallWarning {
   void note_query(const protocol::RecordHeader& header);
   // A call with this header is about to be queued.
   void note_in_queue(const protocol::RecordHeader& header);
-  // Warns of calls that still wait after options.standing_after. The executor's own thread, at the
-  // time for which this object has set its inbox.
+  // Warns of calls that still wait after options.stall_warning_after. The executor's own thread, at
+  // the time for which this object has set its inbox.
   void look();
 
  private:

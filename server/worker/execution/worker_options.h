@@ -28,10 +28,10 @@ struct WorkerOptions {
   unsigned launch_depth = 512;
   // How long a call may wait for another lane's call that was answered early (stall_warning.cc)
   // before the client gets a warning. 0: no warning.
-  std::chrono::milliseconds standing_after{10'000};
+  std::chrono::milliseconds stall_warning_after{10'000};
   // The counters for a client that asked for them. run_worker() sets it. nullptr: nothing is
   // counted.
-  StatisticsCounter* observer = nullptr;
+  StatisticsCounter* statistics = nullptr;
   // For tests. The product uses the bounds of protocol/limits.h.
   std::size_t queued_bytes_max = limits::kQueuedBytesMax;
   std::size_t queued_behind_client_bytes_max = limits::kQueuedBehindClientBytesMax;

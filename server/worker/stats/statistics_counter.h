@@ -1,7 +1,7 @@
 // StatisticsCounter: the counters and recordings of a worker, for a client that asked for them
 // (protocol/statistics/worker_statistics.h).
 //
-// Any thread. Other workers have no observer: they count nothing and read no clock.
+// Any thread. Other workers have no statistics: they count nothing and read no clock.
 #pragma once
 
 #include <array>

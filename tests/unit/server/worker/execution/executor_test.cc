@@ -19,11 +19,11 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST_F(ExecutorTest, EachCallIsCountedOnceHoweverItWasIssued) {
-  StatisticsCounter observer;
-  options_.observer = &observer;
+  StatisticsCounter statistics;
+  options_.statistics = &statistics;
   start();
-  const auto counted = [&observer](std::uint16_t opcode) {
-    for (const protocol::WorkerRow& row : observer.statistics().rows) {
+  const auto counted = [&statistics](std::uint16_t opcode) {
+    for (const protocol::WorkerRow& row : statistics.statistics().rows) {
       if (row.opcode == opcode) return row;
     }
     return protocol::WorkerRow();
@@ -46,7 +46,7 @@ TEST_F(ExecutorTest, EachCallIsCountedOnceHoweverItWasIssued) {
   EXPECT_EQ(receive().header.call_sequence, parked);
   EXPECT_EQ(counted(kWaitForGate).calls, 1u);
   EXPECT_GT(counted(kWaitForGate).driver_ns, 0u);
-  executor_.reset();  // It borrows the observer.
+  executor_.reset();  // It borrows the statistics.
 }
 
 TEST_F(ExecutorTest, AFenceIsAnsweredWithItsResults) {
