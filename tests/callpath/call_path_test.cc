@@ -51,7 +51,7 @@ class CallPath : public ::testing::Test {
   World world_;
 };
 
-TEST_F(CallPath, BytesComeBackAsTheyWent) {
+TEST_F(CallPath, CopiesRoundTripUnchanged) {
   constexpr std::size_t kMiB = std::size_t{1} << 20;
   const std::uint64_t device = world_.allocate(80 * kMiB);
   ASSERT_NE(device, 0u);
@@ -86,7 +86,7 @@ std::uint64_t sleeps_of(const std::string& name) {
 // hop that can be avoided). On a busy machine some replies arrive before that thread reads. They
 // also wake the receiver thread (docs/adr/0029). If the receiver thread read them, each reply would
 // wake it.
-TEST_F(CallPath, AFenceWakesOneThreadOfTheClient) {
+TEST_F(CallPath, FencesDoNotEachWakeReceiverThread) {
   constexpr int kFences = 400;
   ASSERT_EQ(world_.synchronize(), 0);
   const std::uint64_t before = sleeps_of("gpurun-receive");
@@ -96,7 +96,7 @@ TEST_F(CallPath, AFenceWakesOneThreadOfTheClient) {
 
 // The record's header names the stream for the worker. A client that ends another stream is
 // refused.
-TEST_F(CallPath, AStreamIsEndedAsItselfOnly) {
+TEST_F(CallPath, StreamDestroyMustMatchRecordHeader) {
   Handle first = world_.make_stream(), second = world_.make_stream();
   const auto end = [&](Handle of_header, Handle of_call, protocol::Order order) {
     client::CallSite site = world_.site("cuStreamDestroy_v2", of_header);
@@ -111,7 +111,7 @@ TEST_F(CallPath, AStreamIsEndedAsItselfOnly) {
   EXPECT_EQ(end(second, second, protocol::Order::kStream), 0);
 }
 
-TEST_F(CallPath, PinnedCopiesArriveBeforeTheFenceReturns) {
+TEST_F(CallPath, PinnedCopiesArriveBeforeFenceReturns) {
   constexpr std::size_t kSize = (std::size_t{5} << 20) + 3;
   const std::uint64_t device = world_.allocate(kSize);
   const Handle stream = world_.make_stream();
@@ -126,7 +126,7 @@ TEST_F(CallPath, PinnedCopiesArriveBeforeTheFenceReturns) {
   world_.session().await_read(sent);
 }
 
-TEST_F(CallPath, MoreTransfersThanTheWindowHoldsInOneStream) {
+TEST_F(CallPath, TransfersLargerThanWindowArriveIntact) {
   constexpr std::size_t kSize = std::size_t{24} << 20;
   constexpr int kCount = 8;
   const Handle stream = world_.make_stream();
@@ -145,7 +145,7 @@ TEST_F(CallPath, MoreTransfersThanTheWindowHoldsInOneStream) {
   }
 }
 
-TEST_F(CallPath, SixtyFourThreadsEachMoveTheirOwnBytes) {
+TEST_F(CallPath, SixtyFourThreadsCopyConcurrently) {
   constexpr std::size_t kSize = (std::size_t{1} << 20) + 77;
   constexpr std::uint32_t kCount = 64;
   const std::uint64_t device = world_.allocate(kCount * kSize);
@@ -163,7 +163,7 @@ TEST_F(CallPath, SixtyFourThreadsEachMoveTheirOwnBytes) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(CallPath, AFailedCopyIsToldAtTheNextFenceAndNothingHangs) {
+TEST_F(CallPath, FailedCopyInIsReportedAtNextFenceAndFreesWindow) {
   const Bytes bytes = pattern(std::size_t{40} << 20, 3);
   ASSERT_EQ(copy_in(0, bytes), 0);  // The device refuses address 0.
   EXPECT_EQ(world_.synchronize(), kInvalidValue);
@@ -179,7 +179,7 @@ TEST_F(CallPath, AFailedCopyIsToldAtTheNextFenceAndNothingHangs) {
   EXPECT_TRUE(back == bytes);
 }
 
-TEST_F(CallPath, AFailedCopyOutIsToldAndLeavesNothingOutstanding) {
+TEST_F(CallPath, FailedCopyOutIsReportedAndLeavesNothingOutstanding) {
   Bytes back(std::size_t{1} << 20);
   EXPECT_EQ(copy_out(back, 0, true), kInvalidValue);
   EXPECT_EQ(copy_out(back, 0, false), 0);
@@ -190,7 +190,7 @@ TEST_F(CallPath, AFailedCopyOutIsToldAndLeavesNothingOutstanding) {
   EXPECT_EQ(world_.synchronize(), 0);
 }
 
-TEST_F(CallPath, ACreationThatFailsPoisonsItsHandle) {
+TEST_F(CallPath, FailedCreationPoisonsHandle) {
   // Posted, as creations are. The queried handle is not a stream.
   std::uint64_t no_stream = 0x5D18000000000077;
   std::uint64_t out = 0;
@@ -215,7 +215,7 @@ server::CallOutcome count_bytes(server::Call& call) {
   return server::CallOutcome::done(0);
 }
 
-TEST(CallPathBulk, AnImageReachesItsHandlerWhole) {
+TEST(CallPathBulk, HandlerReceivesWholeImage) {
   WorldOptions options;
   options.bulk_connections = 3;
   options.prepare = [](server::WorkerOptions& of) {
@@ -257,7 +257,7 @@ server::CallOutcome fetch_if_told(server::Call& call) {
   return server::CallOutcome::done(0);
 }
 
-TEST(CallPathBulk, AnOfferIsSentWhenItIsWantedAndFreedWhenNot) {
+TEST(CallPathBulk, OfferIsSentOnDemandAndFreed) {
   WorldOptions options;
   options.bulk_connections = 2;
   options.prepare = [](server::WorkerOptions& of) {
@@ -300,7 +300,7 @@ TEST(CallPathBulk, AnOfferIsSentWhenItIsWantedAndFreedWhenNot) {
   }
 }
 
-TEST(CallPathBulk, AWorkerThatWaitsForAnOfferEndsWithItsClient) {
+TEST(CallPathBulk, WorkerWaitingForOfferEndsWithClient) {
   WorldOptions options;
   options.prepare = [](server::WorkerOptions& of) {
     of.handlers.by_opcode[kOfferOpcode] = [](server::Call& call) {
@@ -327,7 +327,7 @@ TEST(CallPathBulk, AWorkerThatWaitsForAnOfferEndsWithItsClient) {
   EXPECT_FALSE(world.worker_end().ok());
 }
 
-TEST(CallPathEnd, TheWorkerEndsWithItsClient) {
+TEST(WorkerLifetime, WorkerEndsWithClient) {
   World world;
   world.end_session();
   EXPECT_EQ(world.worker_end().code(), Code::kPeerGone);

@@ -88,7 +88,7 @@ class DeviceWindows : public ::testing::Test {
   std::vector<std::uint64_t> plain_;
 };
 
-TEST_F(DeviceWindows, APieceIsMemoryInsideTheWindow) {
+TEST_F(DeviceWindows, PieceIsUsableMemoryInsideWindow) {
   CreditGrant grant;
   ASSERT_EQ(ask(request(5 * kMiB), &grant), 0);
   ASSERT_EQ(grant.plain, 0u);
@@ -121,7 +121,7 @@ TEST_F(DeviceWindows, GrantsGrowAndNeverOverlap) {
   EXPECT_EQ(grant.piece_bytes, limits::kCreditBytesMax);
 }
 
-TEST_F(DeviceWindows, MemoryEndsExactlyWhereTheDevicesDoes) {
+TEST_F(DeviceWindows, GrantsExactlyFreeDeviceMemory) {
   std::uint64_t free = 0, total = 0, given = 0;
   void* places[] = {&free, &total};
   ASSERT_EQ(world_.call("cuMemGetInfo_v2", {&places[0], &places[1]}), 0);
@@ -142,7 +142,7 @@ TEST_F(DeviceWindows, MemoryEndsExactlyWhereTheDevicesDoes) {
   EXPECT_EQ(ask(request(kMiB), &grant), 0);
 }
 
-TEST_F(DeviceWindows, ReturnsAreOfPiecesThatThereAre) {
+TEST_F(DeviceWindows, AcceptsReturnsOnlyOfGrantedPieces) {
   CreditGrant grant;
   EXPECT_EQ(give_back(piece(wish(0))), kInvalidValue);  // No window yet.
   ASSERT_EQ(ask(request(kMiB), &grant), 0);
@@ -164,7 +164,7 @@ TEST_F(DeviceWindows, ReturnsAreOfPiecesThatThereAre) {
   EXPECT_EQ(give_back(unknown), kInvalidValue);
 }
 
-TEST_F(DeviceWindows, PartsOfAPieceComeAndGoByThemselves) {
+TEST_F(DeviceWindows, ReturnedPartIsGrantedAgainBehindIdleMemory) {
   CreditGrant grant;
   ASSERT_EQ(ask(request(kMiB), &grant), 0);
   const std::uint64_t piece_end = grant.piece + grant.piece_bytes;
@@ -188,7 +188,7 @@ TEST_F(DeviceWindows, PartsOfAPieceComeAndGoByThemselves) {
   EXPECT_EQ(ask(behind, &grant), kInvalidValue);
 }
 
-TEST_F(DeviceWindows, RequestsOverABoundAreRefused) {
+TEST_F(DeviceWindows, RefusesOutOfBoundsAndMalformedRequests) {
   CreditGrant grant;
   EXPECT_EQ(ask(request(0), &grant), kInvalidValue);
   EXPECT_EQ(ask(request(limits::kWindowedBytesMax + 1), &grant), kInvalidValue);
@@ -209,7 +209,7 @@ TEST_F(DeviceWindows, RequestsOverABoundAreRefused) {
   EXPECT_EQ(ask(request(limits::kWindowedBytesMax), &grant), 0);
 }
 
-TEST_F(DeviceWindows, WithoutAWindowMemoryIsTheDriversOwn) {
+TEST_F(DeviceWindows, GrantsDriverMemoryWithoutWindow) {
   CreditGrant grant;
   ASSERT_EQ(ask({kMiB, 0, 0}, &grant), 0);
   EXPECT_TRUE(grant.window == 0 && grant.piece == 0 && grant.plain != 0);
@@ -226,7 +226,7 @@ TEST_F(DeviceWindows, WithoutAWindowMemoryIsTheDriversOwn) {
 
 // Memory that comes with the attach needs no request. The first request either reports that its
 // window is held, or names another window. In the latter case nothing of the first window remains.
-TEST_F(DeviceWindows, WhatCameUnaskedIsKeptWhereTheClientHoldsIt) {
+TEST_F(DeviceWindows, FirstGrantIsKeptIfClientHoldsWindow) {
   server::DeviceWindow& window = *world_.state().window(0);
   CreditGrant first;
   ASSERT_TRUE(window.grant_first(&first));
@@ -242,7 +242,7 @@ TEST_F(DeviceWindows, WhatCameUnaskedIsKeptWhereTheClientHoldsIt) {
   EXPECT_EQ(give_back(piece(first.piece)), 0);
 }
 
-TEST_F(DeviceWindows, WhatCameUnaskedGoesWhereTheClientCannotHoldIt) {
+TEST_F(DeviceWindows, FirstGrantIsFreedIfClientNamesOtherWindow) {
   server::DeviceWindow& window = *world_.state().window(0);
   CreditGrant first, grant;
   ASSERT_TRUE(window.grant_first(&first));
@@ -262,7 +262,7 @@ TEST_F(DeviceWindows, WhatCameUnaskedGoesWhereTheClientCannotHoldIt) {
 }
 
 // The request of a client that keeps no address ranges, although it was granted a window.
-TEST_F(DeviceWindows, WhatCameUnaskedGoesWhereTheClientWantsNoWindow) {
+TEST_F(DeviceWindows, FirstGrantIsFreedIfClientWantsNoWindow) {
   server::DeviceWindow& window = *world_.state().window(0);
   CreditGrant first, grant;
   ASSERT_TRUE(window.grant_first(&first));
@@ -276,7 +276,7 @@ TEST_F(DeviceWindows, WhatCameUnaskedGoesWhereTheClientWantsNoWindow) {
 
 // A client that cannot hold the window returns it part by part before it names another one, or all
 // at once.
-TEST_F(DeviceWindows, WhatCameUnaskedCanBeGivenBack) {
+TEST_F(DeviceWindows, FirstGrantCanBeReturnedInParts) {
   server::DeviceWindow& window = *world_.state().window(0);
   CreditGrant first, grant;
   ASSERT_TRUE(window.grant_first(&first));
@@ -289,7 +289,7 @@ TEST_F(DeviceWindows, WhatCameUnaskedCanBeGivenBack) {
   EXPECT_EQ(grant.window, elsewhere);
 }
 
-TEST_F(DeviceWindows, WhatCameUnaskedIsGoneWithItsWindow) {
+TEST_F(DeviceWindows, FirstGrantIsFreedWithItsWindow) {
   server::DeviceWindow& window = *world_.state().window(0);
   CreditGrant first, grant;
   ASSERT_TRUE(window.grant_first(&first));
@@ -301,7 +301,7 @@ TEST_F(DeviceWindows, WhatCameUnaskedIsGoneWithItsWindow) {
   EXPECT_TRUE(grant.window == 0 && grant.plain != 0);
 }
 
-TEST_F(DeviceWindows, AFreeIsToldWhenItsTurnHasCome) {
+TEST_F(DeviceWindows, OrderedFreeReportsItsTicket) {
   MemoryReturn freed;
   freed.ticket = 5;
   EXPECT_EQ(give_back(freed), 0);

@@ -185,7 +185,7 @@ class Graphs : public ::testing::Test {
   void (*refuse_)(int) = nullptr;
 };
 
-TEST_F(Graphs, WhatAnExecutableWasGivenAnewEndsWithTheLaunchesThatHaveIt) {
+TEST_F(Graphs, ReplacedOperationIsFreedAfterItsLaunches) {
   gate_.release();
   const std::uint64_t device = filled(7);
   Bytes first, memory;
@@ -206,7 +206,7 @@ TEST_F(Graphs, WhatAnExecutableWasGivenAnewEndsWithTheLaunchesThatHaveIt) {
   EXPECT_TRUE(comes_down_to(0));
 }
 
-TEST_F(Graphs, ALaunchKeepsWhatItWasLaunchedWith) {
+TEST_F(Graphs, RunningLaunchKeepsItsOperation) {
   Bytes at_first, then, at_last;
   const std::uint64_t one = filled(1), two = filled(2);
   const Built built = build(0, one, at_first);
@@ -223,7 +223,7 @@ TEST_F(Graphs, ALaunchKeepsWhatItWasLaunchedWith) {
   EXPECT_TRUE(comes_down_to(of_graph + 1));
 }
 
-TEST_F(Graphs, AnExecutableMayBeDestroyedWhileItRunsInAnotherContext) {
+TEST_F(Graphs, RunningExecutableCanBeDestroyedInOtherContext) {
   Bytes first, memory;
   const std::uint64_t device = filled(9, other_context_);
   const Built built = build(other_context_, device, first);
@@ -242,7 +242,7 @@ TEST_F(Graphs, AnExecutableMayBeDestroyedWhileItRunsInAnotherContext) {
   EXPECT_TRUE(comes_down_to(0));
 }
 
-TEST_F(Graphs, ANodeHasItsOwnHandleThoughItsValueWasThatOfOneThatIsGone) {
+TEST_F(Graphs, ReusedDriverNodeGetsItsOwnHandle) {
   std::uint64_t out = 0;
   void* place = &out;
   void* none = nullptr;
@@ -273,7 +273,7 @@ TEST_F(Graphs, ANodeHasItsOwnHandleThoughItsValueWasThatOfOneThatIsGone) {
   EXPECT_EQ(world_.call("cuGraphNodeGetType", {&node, &type_place}), 0);
 }
 
-TEST_F(Graphs, AChangeThatIsRefusedHalfWayLeavesTheGraphAsItWas) {
+TEST_F(Graphs, PartlyRefusedChangeLeavesGraphUnchanged) {
   gate_.release();
   Bytes first, refused;
   const std::uint64_t one = filled(1), two = filled(2);
@@ -288,7 +288,7 @@ TEST_F(Graphs, AChangeThatIsRefusedHalfWayLeavesTheGraphAsItWas) {
   EXPECT_TRUE(all(first, 1) && all(refused, 0));
 }
 
-TEST_F(Graphs, AnExecutableThatIsSetHalfWayIsNotLaunchedUntilItIsWhole) {
+TEST_F(Graphs, PartlySetExecutableFailsToLaunchUntilSetAgain) {
   gate_.release();
   Bytes first, refused, memory;
   const std::uint64_t one = filled(1), two = filled(2);

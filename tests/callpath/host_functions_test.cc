@@ -55,7 +55,7 @@ class HostFunctions : public ::testing::Test {
   World world_;
 };
 
-TEST_F(HostFunctions, AStreamStandsUntilTheFunctionHasRun) {
+TEST_F(HostFunctions, StreamPausesUntilFunctionHasRun) {
   const Handle stream = world_.make_stream();
   HostFunctionPayload payload;
   payload.ticket = 7;
@@ -83,7 +83,7 @@ TEST_F(HostFunctions, AStreamStandsUntilTheFunctionHasRun) {
 
 // The copy in is called before its source is complete. A copy out and then the function, at which
 // the stream pauses, write the source.
-TEST_F(HostFunctions, ACopyInTurnTakesWhatTheStreamHasLeftThere) {
+TEST_F(HostFunctions, CopyInTurnReadsSourceInStreamOrder) {
   constexpr std::size_t kSize = 700'001;
   const Handle stream = world_.make_stream();
   const std::uint64_t first = world_.allocate(kSize), second = world_.allocate(kSize);
@@ -128,7 +128,7 @@ std::atomic<bool> g_events_end{false};
 
 // The worker has requested nothing from the client while the stream has not reached the function.
 // Calls behind it wait for room, as behind any work, and the session lives.
-TEST(FullQueues, CallsBehindOneThatHasNotBegunWaitForRoom) {
+TEST(QueueBounds, CallsBehindUnreachedFunctionWaitForRoom) {
   g_events_end = false;
   WorldOptions options;
   options.prepare = [](server::WorkerOptions& of) {
@@ -168,7 +168,7 @@ TEST(FullQueues, CallsBehindOneThatHasNotBegunWaitForRoom) {
 
 // The function waits for a thread that makes more calls than other queues hold. The end of the
 // function comes behind these calls.
-TEST(FullQueues, CallsBehindOneGoOnUntilTheSessionSaysWhyNot) {
+TEST(QueueBounds, CallsBehindRunningFunctionPassUntilBoundEndsSession) {
   WorldOptions options;
   options.prepare = [](server::WorkerOptions& of) {
     of.queued_bytes_max = std::size_t{256} << 10;
@@ -207,7 +207,7 @@ TEST(FullQueues, CallsBehindOneGoOnUntilTheSessionSaysWhyNot) {
   world.end_session();
 }
 
-TEST_F(HostFunctions, WhoWaitsAtAGateThatCannotStandHearsWhy) {
+TEST_F(HostFunctions, WaitReturnsErrorOfGateWithoutStream) {
   HostFunctionPayload payload;
   payload.ticket = 8;
   Reply reply;
@@ -221,7 +221,7 @@ TEST_F(HostFunctions, WhoWaitsAtAGateThatCannotStandHearsWhy) {
             kInvalidValue);
 }
 
-TEST_F(HostFunctions, WhoWaitsAtAGateOfNoStreamHearsWhy) {
+TEST_F(HostFunctions, WaitReturnsErrorOfGateInUnknownStream) {
   HostFunctionPayload payload;
   payload.ticket = 9;
   const Handle never_created =
@@ -235,7 +235,7 @@ TEST_F(HostFunctions, WhoWaitsAtAGateOfNoStreamHearsWhy) {
   EXPECT_EQ(reply.result, kInvalidHandle);
 }
 
-TEST_F(HostFunctions, AQueryWaitsAtNoGate) {
+TEST_F(HostFunctions, QueriesReturnWhileStreamIsPaused) {
   constexpr int kNotReady = 600;
   const Handle stream = world_.make_stream();
   const Handle other = world_.make_stream();

@@ -49,7 +49,7 @@ class Interprocess : public ::testing::Test {
   World world_;
 };
 
-TEST_F(Interprocess, OtherPayloadsAreRefused) {
+TEST_F(Interprocess, RefusesInvalidPayloads) {
   for (const char* symbol : {"cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"}) {
     EXPECT_EQ(ask(symbol, std::uint64_t{5}), kInvalidValue) << symbol;
     EXPECT_EQ(ask(symbol, std::array<char, 200>{}), kInvalidValue) << symbol;
@@ -62,7 +62,7 @@ TEST_F(Interprocess, OtherPayloadsAreRefused) {
                                                                         // withdraw.
 }
 
-TEST_F(Interprocess, WhoWaitsForNothingOpensNothing) {
+TEST_F(Interprocess, PostedOpenIsRefused) {
   EXPECT_EQ(
       world_.session().post(world_.lane(), raw("cuIpcOpenMemHandle_v2"), bytes_of(request(1))), 0);
   EXPECT_EQ(world_.synchronize(), kInvalidValue);  // Reported late.
@@ -133,7 +133,7 @@ class Liar {
   std::unique_ptr<World> world_;
 };
 
-TEST(InterprocessOfALiar, WhatAnotherWorkerSaysIsCheckedBeforeTheDriverHearsIt) {
+TEST(InterprocessExchange, RefusesInvalidDescriptionsFromOtherWorker) {
   Liar liar;
   World& world = liar.world();
   std::uint32_t number = 0;

@@ -1,6 +1,6 @@
-// Links at the worker, over the real path: each step reports what the driver wrote to logs and
-// values. An image arrives whole, however large. Only a live state reaches the driver. Each session
-// has a bound of links and of their bytes.
+// WorkerLinks at the worker, over the real path: each step reports what the driver wrote to logs
+// and values. An image arrives whole, however large. Only a live state reaches the driver. Each
+// session has a bound of links and of their bytes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -37,7 +37,7 @@ WorldOptions options() {
   return with;
 }
 
-class Links : public ::testing::Test {
+class WorkerLinks : public ::testing::Test {
  protected:
   CallSite raw(const char* symbol) {
     CallSite site = world_.site(symbol);
@@ -94,7 +94,7 @@ class Links : public ::testing::Test {
   Bytes part_;
 };
 
-TEST_F(Links, EachStepTellsWhatTheDriverHasWritten) {
+TEST_F(WorkerLinks, EachStepReturnsLogsAndValues) {
   const Handle state = mint();
   ASSERT_EQ(create(state, 1000, 16, true), 0);
   EXPECT_EQ(last_.info_log, "");
@@ -119,7 +119,7 @@ TEST_F(Links, EachStepTellsWhatTheDriverHasWritten) {
   EXPECT_EQ(destroy(state), kInvalidHandle);
 }
 
-TEST_F(Links, AnImageComesInPartsAndWhole) {
+TEST_F(WorkerLinks, LargeImageArrivesInPartsAndWhole) {
   const Handle state = mint();
   ASSERT_EQ(create(state), 0);
   std::string text(700'000, ' ');
@@ -150,7 +150,7 @@ TEST_F(Links, AnImageComesInPartsAndWhole) {
   EXPECT_EQ(destroy(state), 0);
 }
 
-TEST_F(Links, OnlyAStateThatLivesReachesTheDriver) {
+TEST_F(WorkerLinks, RefuseDeadStatesAndInvalidRecords) {
   const Handle state = mint();
   EXPECT_EQ(add(state, nullptr, "text"), kInvalidHandle);
   ASSERT_EQ(create(state), 0);
@@ -188,7 +188,7 @@ TEST_F(Links, OnlyAStateThatLivesReachesTheDriver) {
   EXPECT_EQ(destroy(state), 0);
 }
 
-TEST_F(Links, AreBoundedInNumber) {
+TEST_F(WorkerLinks, NumberOfLinksIsBounded) {
   std::vector<Handle> all;
   for (std::size_t i = 0; i < limits::kLinkStatesMax; ++i) {
     all.push_back(mint());
@@ -198,7 +198,7 @@ TEST_F(Links, AreBoundedInNumber) {
   EXPECT_EQ(create(beyond), kOutOfMemory);
   EXPECT_EQ(destroy(all.back()), 0);
   EXPECT_EQ(create(beyond), 0);
-  // Links end with their context.
+  // WorkerLinks end with their context.
   int ordinal = 0;
   EXPECT_EQ(world_.call("cuDevicePrimaryCtxRelease_v2", {&ordinal}), 0);
   const Handle context = world_.retain_primary_context(0);
@@ -209,7 +209,7 @@ TEST_F(Links, AreBoundedInNumber) {
   EXPECT_EQ(step(site, protocol::pack(request)), 0);
 }
 
-TEST_F(Links, AreBoundedInBytes) {
+TEST_F(WorkerLinks, InputBytesAreBounded) {
   const Handle state = mint(), other = mint();
   ASSERT_EQ(create(state), 0);
   ASSERT_EQ(create(other), 0);

@@ -101,7 +101,7 @@ class Modules : public ::testing::Test {
   World* over_ = &world_;  // The target of loads.
 };
 
-TEST_F(Modules, ALoadTellsKernelsAndTheirLayouts) {
+TEST_F(Modules, LoadReturnsKernelsAndLayouts) {
   const Bytes bundle = bundle_of(ptx());
   const Handle module = mint(HandleKind::kModule);
   const ImageOutcome outcome = load(module, sha256(bundle), bundle);
@@ -129,7 +129,7 @@ TEST_F(Modules, TileIrReachesTheDriver) {
   EXPECT_EQ(unload(module), 0);
 }
 
-TEST_F(Modules, AnImageIsAskedForOnceAndThenKnownByItsDigest) {
+TEST_F(Modules, ImageIsRequestedOnceAndThenFoundByDigest) {
   const Bytes bundle = bundle_of(ptx(100'000));
   const Sha256Digest digest = sha256(bundle);
   const Handle module = mint(HandleKind::kModule);
@@ -181,7 +181,7 @@ class CachedModules : public Modules {
   std::unique_ptr<World> next_;
 };
 
-TEST_F(CachedModules, TheNextWorkerIsNotSentWhatAnEarlierOneWas) {
+TEST_F(CachedModules, NextWorkerFindsImagesInCache) {
   const Bytes bundle = bundle_of(ptx(100'000));
   const Sha256Digest digest = sha256(bundle);
   start_next();
@@ -199,7 +199,7 @@ TEST_F(CachedModules, TheNextWorkerIsNotSentWhatAnEarlierOneWas) {
   }
 }
 
-TEST_F(CachedModules, WhatIsDamagedOnDiskIsAskedForAgain) {
+TEST_F(CachedModules, DamagedFileIsRequestedAgain) {
   const Bytes bundle = bundle_of(ptx(100'000));
   const Sha256Digest digest = sha256(bundle);
   start_next();
@@ -214,7 +214,7 @@ TEST_F(CachedModules, WhatIsDamagedOnDiskIsAskedForAgain) {
   EXPECT_FALSE(load(mint(HandleKind::kModule), digest, {}).missing);
 }
 
-TEST_F(CachedModules, WhatTheDriverDoesNotTakeIsNotKept) {
+TEST_F(CachedModules, InvalidImageIsNotCached) {
   start_next();
   Bytes bundle = bundle_of(ptx(100'000));
   bundle.resize(bundle.size() - 1);
@@ -222,7 +222,7 @@ TEST_F(CachedModules, WhatTheDriverDoesNotTakeIsNotKept) {
   EXPECT_TRUE(file().empty());
 }
 
-TEST_F(Modules, BytesUnderAnotherDigestAreRefused) {
+TEST_F(Modules, BytesThatDoNotMatchDigestAreRefused) {
   const Bytes bundle = bundle_of(ptx());
   Sha256Digest digest = sha256(bundle);
   digest[0] ^= 1;
@@ -230,13 +230,13 @@ TEST_F(Modules, BytesUnderAnotherDigestAreRefused) {
   EXPECT_TRUE(load(mint(HandleKind::kModule), digest, {}).missing);
 }
 
-TEST_F(Modules, WhatIsNoBundleNeverReachesTheDriver) {
+TEST_F(Modules, TruncatedBundleIsRefused) {
   Bytes bundle = bundle_of(ptx());
   bundle.resize(bundle.size() - 1);
   EXPECT_EQ(load(mint(HandleKind::kModule), sha256(bundle), bundle).result, kInvalidImage);
 }
 
-TEST_F(Modules, ALaunchNeedsTheLayoutOfItsKernel) {
+TEST_F(Modules, LaunchMustMatchLayoutOfKernel) {
   const Bytes bundle = bundle_of(ptx());
   const Handle module = mint(HandleKind::kModule);
   const ImageOutcome outcome = load(module, sha256(bundle), bundle);
@@ -259,7 +259,7 @@ TEST_F(Modules, ALaunchNeedsTheLayoutOfItsKernel) {
   EXPECT_EQ(launch(function, hash, 12), kInvalidHandle);
 }
 
-TEST_F(Modules, AKnownImageNeedsNobodyToWait) {
+TEST_F(Modules, PostedLoadOfKnownImageSucceeds) {
   const Bytes bundle = bundle_of(ptx());
   const ImageOutcome outcome = load(mint(HandleKind::kModule), sha256(bundle), bundle);
   ASSERT_EQ(outcome.kernels.size(), 1u);
@@ -275,7 +275,7 @@ TEST_F(Modules, AKnownImageNeedsNobodyToWait) {
   EXPECT_EQ(launch(function, protocol::layout_hash(outcome.kernels.front().parameters), 12), 0);
 }
 
-TEST_F(Modules, APostedLoadThatFailsIsToldByItsFirstUse) {
+TEST_F(Modules, FailedPostedLoadIsReportedAtFirstUse) {
   ImageLoad load;
   load.handle = mint(HandleKind::kModule);
   const Bytes payload = protocol::pack(std::span<const ImageLoad>(&load, 1));
@@ -283,7 +283,7 @@ TEST_F(Modules, APostedLoadThatFailsIsToldByItsFirstUse) {
   EXPECT_EQ(name(load.handle, mint(HandleKind::kFunction), "axpy"), kInvalidImage);
 }
 
-TEST_F(Modules, RecordsOfAWrongShapeAreRefused) {
+TEST_F(Modules, MalformedRecordsAreRefused) {
   Reply reply;
   const Bytes noise(24, std::byte{0x5d});
   for (const char* symbol :
@@ -310,7 +310,7 @@ void count_handles(server::WorkerOptions& options) {
   };
 }
 
-TEST_F(Modules, TheModulesOfAContextGoWithIt) {
+TEST_F(Modules, ModulesEndWithTheirContext) {
   WorldOptions options;
   options.prepare = &count_handles;
   World world(options);

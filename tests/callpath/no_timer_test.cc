@@ -32,7 +32,7 @@ int launch_and_tell(Arguments... arguments) {
   return result;
 }
 
-class NoTimer : public ::testing::Test {
+class LaunchStart : public ::testing::Test {
  protected:
   static WorldOptions timeless() {
     WorldOptions options;
@@ -88,7 +88,7 @@ class NoTimer : public ::testing::Test {
   World world_{timeless()};
 };
 
-TEST_F(NoTimer, ALaunchThatNothingFollowsStartsByItself) {
+TEST_F(LaunchStart, PostedLaunchStartsWithoutTimer) {
   const Handle function = load_kernel();
   // Repeated, because the sender sleeps each time and must be woken by the launch.
   for (int round = 0; round < 20; ++round) {

@@ -101,7 +101,7 @@ Bytes pattern(std::size_t byte_count, std::uint64_t seed) {
   return bytes;
 }
 
-class StagingPath : public ::testing::Test {
+class StagingMemory : public ::testing::Test {
  protected:
   void SetUp() override { device = &device_; }
   void open_world() { world_.emplace(watched()); }
@@ -134,7 +134,7 @@ class StagingPath : public ::testing::Test {
   std::optional<World> world_;
 };
 
-TEST_F(StagingPath, IsRegisteredOnceAndBeforeTheDriverCopies) {
+TEST_F(StagingMemory, EachPartIsRegisteredOnceBeforeCopies) {
   open_world();
   for (std::uint64_t round = 0; round < 3; ++round) {
     EXPECT_TRUE(bytes_come_back(20 * kMiB, round));
@@ -164,7 +164,7 @@ TEST_F(StagingPath, IsRegisteredOnceAndBeforeTheDriverCopies) {
   EXPECT_LE(device_.asked, kPartsMax);
 }
 
-TEST_F(StagingPath, IsRegisteredAsFarAsItIsUsed) {
+TEST_F(StagingMemory, OnlyUsedPartsAreRegistered) {
   open_world();
   world_->allocate(kMiB);
   ASSERT_EQ(world_->synchronize(), 0);
@@ -178,7 +178,7 @@ TEST_F(StagingPath, IsRegisteredAsFarAsItIsUsed) {
 }
 
 // Registration takes a driver a millisecond and may block. Only the copy waits for it.
-TEST_F(StagingPath, WaitsForItsRegistrationAlone) {
+TEST_F(StagingMemory, OnlyCopiesWaitForRegistration) {
   std::promise<void> opened;
   device_.gate = opened.get_future().share();
   open_world();
@@ -210,7 +210,7 @@ TEST_F(StagingPath, WaitsForItsRegistrationAlone) {
   EXPECT_EQ(device_.unregistered, 0u);
 }
 
-TEST_F(StagingPath, ADriverThatRefusesIsAskedAndToldOfOnce) {
+TEST_F(StagingMemory, RefusedRegistrationIsNotRetriedAndIsReportedOnce) {
   device_.answer = 801;  // CUDA_ERROR_NOT_SUPPORTED.
   testing::internal::CaptureStderr();
   open_world();

@@ -94,7 +94,7 @@ TEST_P(TransportConformance, ReceiveWaitsForBytesMin) {
   EXPECT_TRUE(sender.get().ok());
 }
 
-TEST_P(TransportConformance, ReceiveOfNothingOrOfMoreThanTheBufferIsRefused) {
+TEST_P(TransportConformance, ReceiveRefusesInvalidBytesMin) {
   Bytes buffer(8);
   for (const std::size_t bytes_min : {std::size_t{0}, std::size_t{9}}) {
     Result<std::size_t> got = pair_.client->receive(buffer, bytes_min, Deadline::in(kTestTimeout));
@@ -105,7 +105,7 @@ TEST_P(TransportConformance, ReceiveOfNothingOrOfMoreThanTheBufferIsRefused) {
 
 // A deadline is not an error of the connection. Bytes that arrived must not be lost, and both
 // directions go on.
-TEST_P(TransportConformance, ReceiveDeadlineKeepsWhatHadCome) {
+TEST_P(TransportConformance, ReceiveDeadlineKeepsArrivedBytes) {
   const Bytes sent = pattern(10);
   ASSERT_TRUE(send_one(*pair_.client, ByteView(sent).first(4)).ok());
   Bytes buffer(10);
@@ -120,7 +120,7 @@ TEST_P(TransportConformance, ReceiveDeadlineKeepsWhatHadCome) {
 
 // Polling returns 0, then the bytes that have arrived together with those that a receive() kept,
 // and at last the end.
-TEST_P(TransportConformance, ReceiveSomeTakesWhatHasComeAndDoesNotWait) {
+TEST_P(TransportConformance, ReceiveSomeReturnsArrivedBytesWithoutBlocking) {
   Bytes buffer(100);
   Result<std::size_t> got = pair_.server->receive_some(buffer, false);
   ASSERT_TRUE(got.ok()) << got.status().to_string();
@@ -147,7 +147,7 @@ TEST_P(TransportConformance, ReceiveSomeTakesWhatHasComeAndDoesNotWait) {
 
 // A peer that does not read must block its sender, so that memory stays bounded. A deadline that
 // cuts a message in half must not leave a connection that looks good but has lost its place.
-TEST_P(TransportConformance, SendIsHeldByASlowReaderAndItsCutIsFinal) {
+TEST_P(TransportConformance, SendCutByDeadlineEndsConnection) {
   const Bytes whole = pattern(64 << 20);
   const Status cut = send_one(*pair_.client, whole, Deadline::in(milliseconds(200)));
   ASSERT_FALSE(cut.ok());
@@ -156,7 +156,7 @@ TEST_P(TransportConformance, SendIsHeldByASlowReaderAndItsCutIsFinal) {
 }
 
 // Nothing can be sent while the path is full. The result is kDeadline, and the connection is good.
-TEST_P(TransportConformance, SendDeadlineWithNothingSentLeavesTheConnectionGood) {
+TEST_P(TransportConformance, SendDeadlineWithNothingSentKeepsConnection) {
   if (GetParam().name.find("faulty") != std::string::npos) {
     GTEST_SKIP() << "fills the way byte by byte, which planned delays stretch to minutes";
   }
@@ -208,7 +208,7 @@ TEST_P(TransportConformance, SendFailsWithPeerGoneWhenPeerDies) {
 }
 
 // Bytes that a peer sent before it closed must not be lost. Refusals are sent that way.
-TEST_P(TransportConformance, LastWordsOfAPeerArrive) {
+TEST_P(TransportConformance, BytesSentBeforeCloseArrive) {
   ASSERT_TRUE(send_one(*pair_.server, pattern(5000)).ok());
   pair_.server.reset();
   Result<Bytes> got = receive_exactly(*pair_.client, 5000);
@@ -246,7 +246,7 @@ TEST_P(TransportConformance, SendAndReceiveRunAtTheSameTime) {
   EXPECT_TRUE(server.get());
 }
 
-TEST_P(TransportConformance, SendOfNothingSendsNothing) {
+TEST_P(TransportConformance, EmptySendSendsNothing) {
   ASSERT_TRUE(pair_.client->send({}, Deadline::in(kTestTimeout)).ok());
   ASSERT_TRUE(send_one(*pair_.client, pattern(1, 9)).ok());
   Result<Bytes> got = receive_exactly(*pair_.server, 1);
@@ -263,7 +263,7 @@ bool sleeps(Watch& watch) {
 }
 
 // A thread notices that bytes have arrived that it does not receive itself.
-TEST_P(TransportConformance, AWatchTellsOfWhatWasNotReceived) {
+TEST_P(TransportConformance, WatchReportsUnreceivedBytes) {
   Result<std::unique_ptr<Watch>> watch = pair_.client->watch();
   ASSERT_TRUE(watch.ok()) << watch.status().to_string();
   EXPECT_TRUE(sleeps(**watch));
@@ -278,7 +278,7 @@ TEST_P(TransportConformance, AWatchTellsOfWhatWasNotReceived) {
 }
 
 // A paused watch does not wake while another thread receives. It reports the bytes that remain.
-TEST_P(TransportConformance, APausedWatchSleepsOnAndTellsOfTheRestAfterwards) {
+TEST_P(TransportConformance, PausedWatchReportsRemainingBytesAfterResume) {
   Result<std::unique_ptr<Watch>> watch = pair_.client->watch();
   ASSERT_TRUE(watch.ok()) << watch.status().to_string();
   (*watch)->pause();
@@ -298,7 +298,7 @@ TEST_P(TransportConformance, APausedWatchSleepsOnAndTellsOfTheRestAfterwards) {
   EXPECT_FALSE(pair_.client->holds_received());
 }
 
-TEST_P(TransportConformance, AWatchTellsOfTheEndWhoeverMakesIt) {
+TEST_P(TransportConformance, WatchReportsShutdownByEitherEnd) {
   for (const bool peer : {true, false}) {
     Pair pair = connect_pair(*world_);
     ASSERT_TRUE(pair.client && pair.server);
@@ -312,7 +312,7 @@ TEST_P(TransportConformance, AWatchTellsOfTheEndWhoeverMakesIt) {
 }
 
 // A receive() that met its deadline keeps bytes that no watch reports.
-TEST_P(TransportConformance, WhatAConnectionKeepsItSays) {
+TEST_P(TransportConformance, HoldsReceivedReportsKeptBytes) {
   EXPECT_FALSE(pair_.client->holds_received());
   ASSERT_TRUE(send_one(*pair_.server, pattern(3)).ok());
   Bytes more(10);
@@ -336,7 +336,7 @@ TEST_P(TransportConformance, DescriptorsAreCloseOnExec) {
   }
 }
 
-TEST_P(TransportConformance, AcceptMeetsItsDeadlineAndIsWokenByShutDown) {
+TEST_P(TransportConformance, AcceptTimesOutAndIsWokenByShutDown) {
   Result<std::unique_ptr<Connection>> nobody =
       world_->listener().accept(Deadline::in(milliseconds(10)));
   ASSERT_FALSE(nobody.ok());

@@ -31,7 +31,7 @@ std::size_t changed_count(const Bytes& bytes) {
   return count;
 }
 
-TEST(FaultyTransport, CorruptsAtTheRateAskedForAndTheSameForTheSameSeed) {
+TEST(FaultyTransport, CorruptsAtPlannedRateAndRepeatsForSameSeed) {
   faulty::Plan plan;
   plan.seed = test_seed();
   plan.corrupt_one_in_bytes = 100;
@@ -46,7 +46,7 @@ TEST(FaultyTransport, CorruptsAtTheRateAskedForAndTheSameForTheSameSeed) {
   EXPECT_FALSE(zeros_through(plan, 100'000, &sent) == first);
 }
 
-TEST(FaultyTransport, CutsAfterThePlannedByteAndTruncatesTheMessage) {
+TEST(FaultyTransport, CutsConnectionAfterPlannedByte) {
   faulty::Plan plan;
   plan.cut_after_bytes = 1234;
   Status sent;

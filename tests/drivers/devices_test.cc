@@ -71,7 +71,7 @@ TEST(NullDevice, HandlesAreDistinct) {
   EXPECT_EQ(flags, 1u);
 }
 
-TEST(NullDevice, CopiesArriveAlsoThroughMappedMemory) {
+TEST(NullDevice, CopiesToPlainAndMappedMemory) {
   CUdeviceptr plain = 0, window = 0;
   ASSERT_EQ(CALL(null_device(), cuMemAlloc_v2, &plain, 4096u), CUDA_SUCCESS);
   const std::vector<int> sent{1, 2, 3, 4};
@@ -95,7 +95,7 @@ TEST(NullDevice, CopiesArriveAlsoThroughMappedMemory) {
   EXPECT_EQ(CALL(null_device(), cuMemFree_v2, plain), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(NullDevice, KernelsOfPtxHaveTheirLayout) {
+TEST(NullDevice, PtxKernelsReportParameterLayout) {
   CUmodule module = nullptr;
   CUfunction function = nullptr;
   ASSERT_EQ(CALL(null_device(), cuModuleLoadData, &module, kPtx), CUDA_SUCCESS);
@@ -114,7 +114,7 @@ TEST(NullDevice, KernelsOfPtxHaveTheirLayout) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(RecordingDevice, TellsArgumentsApart) {
+TEST(RecordingDevice, RecordsArgumentsDistinctly) {
   const auto file =
       std::filesystem::temp_directory_path() / ("recording-test-" + std::to_string(getpid()));
   ASSERT_EQ(setenv("GPURUN_RECORDING_FILE", file.c_str(), 1), 0);

@@ -133,7 +133,7 @@ class EntryPoints : public testing::Test {
 
 std::map<HandleKind, std::uint64_t> EntryPoints::live_;
 
-TEST_F(EntryPoints, AnswerForbiddenNullWithTheRowsCode) {
+TEST_F(EntryPoints, ForbiddenNullReturnsRowError) {
   std::size_t tried = 0;
   for (const Row* row : served_rows()) {
     for (std::size_t i = 0; i < row->parameters.size(); ++i) {
@@ -149,7 +149,7 @@ TEST_F(EntryPoints, AnswerForbiddenNullWithTheRowsCode) {
   EXPECT_GE(tried, 200u);
 }
 
-TEST_F(EntryPoints, RefuseHandlesThatAreDeadOrOfAnotherKind) {
+TEST_F(EntryPoints, RefuseDeadAndWrongKindHandles) {
   std::size_t tried = 0;
   for (const Row* row : served_rows()) {
     for (std::size_t i = 0; i < row->parameters.size(); ++i) {

@@ -72,7 +72,7 @@ class Ways : public testing::Environment {
 
 Ways* const g_ways = static_cast<Ways*>(testing::AddGlobalTestEnvironment(new Ways));
 
-class EveryRow : public testing::TestWithParam<By> {
+class GeneratedRows : public testing::TestWithParam<By> {
  protected:
   void SetUp() override {
     if (!has_cuda_h()) GTEST_SKIP() << "no cuda.h of CUDA 13 on this machine";
@@ -86,11 +86,11 @@ class EveryRow : public testing::TestWithParam<By> {
 };
 
 // Only the codec accepts a row that differs from the table's.
-class EveryRowSpoiled : public EveryRow {};
+class GeneratedRowFaults : public GeneratedRows {};
 
-INSTANTIATE_TEST_SUITE_P(By, EveryRow, testing::Values(By::kCodec, By::kWire),
+INSTANTIATE_TEST_SUITE_P(By, GeneratedRows, testing::Values(By::kCodec, By::kWire),
                          [](const auto& by) { return by.param == By::kCodec ? "Codec" : "Wire"; });
-INSTANTIATE_TEST_SUITE_P(By, EveryRowSpoiled, testing::Values(By::kCodec),
+INSTANTIATE_TEST_SUITE_P(By, GeneratedRowFaults, testing::Values(By::kCodec),
                          [](const auto&) { return "Codec"; });
 
 // Rows with drawn arguments that the recording device refuses: no drawn address belongs to a
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(By, EveryRowSpoiled, testing::Values(By::kCodec),
 const char* const kRefusedByTheDevice[] = {"cuMemAddressFree", "cuMemAddressReserve", "cuMemMap",
                                            "cuMemRelease", "cuMemUnmap"};
 
-TEST_P(EveryRow, ReachesTheDeviceAsADirectCallDoes) {
+TEST_P(GeneratedRows, ForwardedCallsMatchDirectCalls) {
   std::size_t rows = 0;
   std::vector<std::string> refused;
   for (const Row* row : generated_rows()) {
@@ -112,7 +112,7 @@ TEST_P(EveryRow, ReachesTheDeviceAsADirectCallDoes) {
   EXPECT_THAT(refused, testing::IsSubsetOf(kRefusedByTheDevice));
 }
 
-TEST_P(EveryRow, AnswersForbiddenNullWithTheRowsCode) {
+TEST_P(GeneratedRows, ForbiddenNullReturnsRowError) {
   std::size_t tried = 0;
   for (const Row* row : generated_rows()) {
     for (std::size_t i = 0; i < row->parameters.size(); ++i) {
@@ -130,7 +130,7 @@ TEST_P(EveryRow, AnswersForbiddenNullWithTheRowsCode) {
   expect_many(tried, 150u);
 }
 
-TEST_P(EveryRow, PassesNullOnWhereItIsAllowed) {
+TEST_P(GeneratedRows, AllowedNullReachesDevice) {
   for (const Row* row : generated_rows()) {
     for (std::size_t i = 0; i < row->parameters.size(); ++i) {
       const Parameter& parameter = row->parameters[i];
@@ -149,7 +149,7 @@ TEST_P(EveryRow, PassesNullOnWhereItIsAllowed) {
   }
 }
 
-TEST_P(EveryRow, RefusesHandlesThatAreDeadOrOfAnotherKind) {
+TEST_P(GeneratedRows, RefuseDeadAndWrongKindHandles) {
   std::size_t tried = 0;
   for (const Row* row : generated_rows()) {
     for (std::size_t i = 0; i < row->parameters.size(); ++i) {
@@ -187,7 +187,7 @@ struct SpoiledRow {
   Row row;
 };
 
-TEST_P(EveryRowSpoiled, NoticesAFlippedDirection) {
+TEST_P(GeneratedRowFaults, FlippedDirectionIsDetected) {
   std::size_t planted = 0;
   for (const Row* row : generated_rows()) {
     bool succeeded = false;
@@ -208,7 +208,7 @@ TEST_P(EveryRowSpoiled, NoticesAFlippedDirection) {
   expect_many(planted, 60u);
 }
 
-TEST_P(EveryRowSpoiled, NoticesTwoSwappedParameters) {
+TEST_P(GeneratedRowFaults, SwappedParametersAreDetected) {
   std::size_t planted = 0;
   for (const Row* row : generated_rows()) {
     for (std::size_t i = 0; i + 1 < row->parameters.size(); ++i) {

@@ -103,7 +103,7 @@ class CustomRows : public testing::Test {
   }
 };
 
-TEST_F(CustomRows, ReachTheDeviceAsADirectCallDoes) {
+TEST_F(CustomRows, ForwardedCallsMatchDirectCalls) {
   std::size_t rows = 0, copies = 0, translated = 0;
   for (const TrialTable::Entry& entry : trials().entries()) {
     if (only_row() != nullptr && entry.symbol != only_row()) continue;
@@ -131,7 +131,7 @@ TEST_F(CustomRows, ReachTheDeviceAsADirectCallDoes) {
       rows, translated, copies);
 }
 
-TEST_F(CustomRows, AreAllComparedOrListed) {
+TEST_F(CustomRows, EachRowIsComparedOrListed) {
   std::set<std::string> tried;
   for (const TrialTable::Entry& entry : trials().entries()) {
     EXPECT_TRUE(tried.insert(entry.symbol).second) << entry.symbol << " stands there twice";

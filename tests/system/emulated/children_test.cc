@@ -135,7 +135,7 @@ std::string kernel(const std::string& name, const std::string& body) {
          body + "ret;\n}\n";
 }
 
-class EmulatedChildren : public testing::Test {
+class DeviceSideLaunch : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_NE(library(), nullptr) << dlerror();
@@ -177,7 +177,7 @@ class EmulatedChildren : public testing::Test {
 
 // In each stream, launches run in order. A grid's descendants run before the work behind the grid.
 // The tail stream runs after all of them, even if it was used first.
-TEST_F(EmulatedChildren, RunInOrderAndBeforeWhatFollows) {
+TEST_F(DeviceSideLaunch, ChildrenRunInStreamOrderBeforeNextWork) {
   ASSERT_EQ(
       load(kernel("twig", start("note", "3", "29") + start("note", "4", "21") +
                               start("note", "0", "22") + append("2")) +
@@ -192,7 +192,7 @@ TEST_F(EmulatedChildren, RunInOrderAndBeforeWhatFollows) {
 }
 
 // The host sees a launch complete only when all its descendants are, also by event.
-TEST_F(EmulatedChildren, AreCompleteWhenTheirEventIs) {
+TEST_F(DeviceSideLaunch, HostEventWaitsForAllChildren) {
   std::string chain;
   for (int i = 0; i < 20; ++i) chain += start("note", "0", std::to_string(i));
   ASSERT_EQ(load(kernel("chain", chain)), CUDA_SUCCESS);
@@ -213,7 +213,7 @@ TEST_F(EmulatedChildren, AreCompleteWhenTheirEventIs) {
   EXPECT_EQ(count, 20U);
 }
 
-TEST_F(EmulatedChildren, TellWhatIsWrongWithALaunch) {
+TEST_F(DeviceSideLaunch, InvalidLaunchesReturnErrorCodes) {
   const std::string wrong =
       start("note", "0", "0", "0") + append("%r9") + start("note", "0", "0", "2048") +
       append("%r9") + start("small", "0", "0", "65") + append("%r9") +
@@ -232,7 +232,7 @@ TEST_F(EmulatedChildren, TellWhatIsWrongWithALaunch) {
   EXPECT_EQ(log(), (Log{7, 7, 6, 1, 7, 1, 1000, 1, 0, 0, 1, 14}));
 }
 
-TEST_F(EmulatedChildren, KnowTheirStreamsAndEvents) {
+TEST_F(DeviceSideLaunch, ValidatesStreamsAndEvents) {
   const std::string use =
       ask("StreamCreate", {"64:%d1", "32:0"}) + ask("EventCreate", {"64:%d1", "32:0"}) +
       ask("StreamCreate", {"64:0", "32:1"}) + ask("StreamCreate", {"64:%d1", "32:1"}) +
@@ -249,7 +249,7 @@ TEST_F(EmulatedChildren, KnowTheirStreamsAndEvents) {
 }
 
 // Handles and buffers that a kernel makes and never uses are bounded, and end with its grid.
-TEST_F(EmulatedChildren, HaveABoundOfHandlesAndBuffers) {
+TEST_F(DeviceSideLaunch, LimitsHandlesAndBuffersOfGrid) {
   const auto until_refused = [](const std::string& call, const std::string& refused) {
     static int label = 0;
     const std::string name = "more" + std::to_string(++label);
@@ -278,7 +278,7 @@ TEST_F(EmulatedChildren, HaveABoundOfHandlesAndBuffers) {
 }
 
 // The first form: the launch names function, buffer and dimensions.
-TEST_F(EmulatedChildren, TakeTheFirstFormOfALaunch) {
+TEST_F(DeviceSideLaunch, AcceptsFirstLaunchForm) {
   const std::string launch =
       "st.local.u32 [place], 3; st.local.u32 [place+4], 1; st.local.u32 [place+8], 1;\n"
       "st.local.u32 [place+12], 2; st.local.u32 [place+16], 1; st.local.u32 [place+20], 1;\n"
@@ -294,7 +294,7 @@ TEST_F(EmulatedChildren, TakeTheFirstFormOfALaunch) {
   EXPECT_EQ(log(), (Log{0, 1, 5, 5, 5, 5, 5, 5}));  // A buffer is for one launch.
 }
 
-TEST_F(EmulatedChildren, AreBoundedByTheLimitOfPendingLaunches) {
+TEST_F(DeviceSideLaunch, EnforcesPendingLaunchLimit) {
   std::string five;
   for (int i = 0; i < 5; ++i) five += start("note", "0", "77") + append("%r9");
   ASSERT_EQ(load(kernel("five", five)), CUDA_SUCCESS);
@@ -308,7 +308,7 @@ TEST_F(EmulatedChildren, AreBoundedByTheLimitOfPendingLaunches) {
 
 // 24 levels below the host's launch. A tail launch replaces its grid, so a chain of them has no
 // bound.
-TEST_F(EmulatedChildren, NestTwentyFourLevelsDeep) {
+TEST_F(DeviceSideLaunch, ChildrenNestUpTo24Levels) {
   ASSERT_EQ(
       load(kernel("deeper", "add.u32 %r1, %r0, 1;\n" + append("%r0") + start("deeper", "0", "%r1") +
                                 append("%r9")) +
@@ -327,7 +327,7 @@ TEST_F(EmulatedChildren, NestTwentyFourLevelsDeep) {
   EXPECT_EQ(log(), Log(300, 0));
 }
 
-TEST_F(EmulatedChildren, EndTheContextWithTheirFault) {
+TEST_F(DeviceSideLaunch, ChildFaultEndsContext) {
   ASSERT_EQ(load(".visible .entry stop() { trap; }\n" +
                  kernel("parent", start("stop", "0", "0") + start("note", "0", "1"))),
             CUDA_SUCCESS);
@@ -346,7 +346,7 @@ TEST_F(EmulatedChildren, EndTheContextWithTheirFault) {
 // A program does not check a launch that would succeed on a GPU. A launch of a kernel that cannot
 // be translated therefore ends the context. A wild pointer for a result is a fault of the kernel,
 // which leaves the device usable.
-TEST_F(EmulatedChildren, EndTheContextWhereTheyCannotRun) {
+TEST_F(DeviceSideLaunch, UntranslatableChildEndsContext) {
   ASSERT_EQ(load(".visible .entry odd() { tcgen05.wait::ld.sync.aligned; ret; }\n" +
                  kernel("parent", start("odd", "0", "0"))),
             CUDA_SUCCESS);
@@ -362,7 +362,7 @@ TEST_F(EmulatedChildren, EndTheContextWhereTheyCannotRun) {
   EXPECT_EQ(CALL(cuCtxDestroy_v2, other), CUDA_SUCCESS);
 }
 
-TEST_F(EmulatedChildren, NeedTheDeviceRuntime) {
+TEST_F(DeviceSideLaunch, KernelWithoutDeviceRuntimeIsRefused) {
   ASSERT_EQ(load(".extern .func (.param .b32 r) cudaFree(.param .b64 p);\n" +
                  kernel("lacks", "{ " + word("a", "0", 64) +
                                      ".param .b32 r; call.uni (r), cudaFree, (a); }\n")),
@@ -375,7 +375,7 @@ TEST_F(EmulatedChildren, NeedTheDeviceRuntime) {
 }
 
 // Each thread has its own last error, which starts as success.
-TEST_F(EmulatedChildren, KeepErrorsApartByThread) {
+TEST_F(DeviceSideLaunch, LastErrorIsPerThread) {
   const std::string set =
       "mov.u32 %r1, %tid.x; add.u32 %r2, %r1, 100;\n{ " + word("a", "%r2", 32) +
       ".param .b32 r0; call.uni (r0), __cuda_syscall_cnpv2SetLastError, (a); }\nbar.sync 0;\n"
@@ -389,7 +389,7 @@ TEST_F(EmulatedChildren, KeepErrorsApartByThread) {
   EXPECT_EQ(log(), Log(64, 0));
 }
 
-TEST_F(EmulatedChildren, KnowKernelsAndDevice) {
+TEST_F(DeviceSideLaunch, ReportsKernelAndDeviceAttributes) {
   const auto value = [](const std::string& call, const std::vector<std::string>& arguments) {
     return ask(call, arguments) + "ld.local.u32 %r10, [place];\n" + append("%r10");
   };
@@ -419,7 +419,7 @@ TEST_F(EmulatedChildren, KnowKernelsAndDevice) {
 }
 
 // What a program sets for a function holds for launches of it by kernels.
-TEST_F(EmulatedChildren, HaveTheSharedMemoryThatTheHostAllows) {
+TEST_F(DeviceSideLaunch, HostSettingRaisesChildSharedMemory) {
   ASSERT_EQ(load(kernel("large", start("note", "0", "1", "1", "65536") + append("%r9"))),
             CUDA_SUCCESS);
   ASSERT_EQ(run("large"), CUDA_SUCCESS);
@@ -432,7 +432,7 @@ TEST_F(EmulatedChildren, HaveTheSharedMemoryThatTheHostAllows) {
 }
 
 // The watchdog measures a grid and its descendants together.
-TEST_F(EmulatedChildren, AreWatchedTogether) {
+TEST_F(DeviceSideLaunch, WatchdogCountsDescendantsTogether) {
   ASSERT_EQ(load(kernel("again", start("again", "3", "0"))), CUDA_SUCCESS);
   testing::internal::CaptureStderr();
   EXPECT_EQ(run("again"), CUDA_ERROR_LAUNCH_TIMEOUT);

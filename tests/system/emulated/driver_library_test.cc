@@ -42,7 +42,7 @@ std::set<std::string> words_of(const std::string& command) {
   return words;
 }
 
-TEST(EmulatedLibrary, ExportsTheTableAndNothingElse) {
+TEST(EmulatedLibrary, ExportsOnlyDriverFunctions) {
   std::set<std::string> expected;
   for (const auto& row : gpurun::driver_abi::rows()) expected.insert(row.symbol);
   EXPECT_GE(expected.size(), 723U);
@@ -50,7 +50,7 @@ TEST(EmulatedLibrary, ExportsTheTableAndNothingElse) {
             expected);
 }
 
-TEST(EmulatedLibrary, RefusesBeforeInitialisation) {
+TEST(EmulatedLibrary, RefusesCallsBeforeInitialisation) {
   ASSERT_NE(library(), nullptr) << dlerror();
   // In a process of its own, because the other tests initialise this one.
   EXPECT_EXIT(
@@ -74,7 +74,7 @@ class EmulatedDriver : public testing::Test {
   CUcontext context_ = nullptr;
 };
 
-TEST_F(EmulatedDriver, AnswersAboutItsDevices) {
+TEST_F(EmulatedDriver, ReportsDeviceProperties) {
   int count = 0, major = 0, cannot = 0;
   EXPECT_EQ(CALL(cuDeviceGetCount, &count), CUDA_SUCCESS);
   EXPECT_EQ(count, 2);
@@ -88,7 +88,7 @@ TEST_F(EmulatedDriver, AnswersAboutItsDevices) {
             CUDA_ERROR_INVALID_DEVICE);
 }
 
-TEST_F(EmulatedDriver, CopiesOnTwoStreamsInOrderOfAnEvent) {
+TEST_F(EmulatedDriver, EventOrdersCopiesOfTwoStreams) {
   constexpr size_t kBytes = 1 << 20;
   CUdeviceptr first = 0, second = 0;
   CUstream one = nullptr, two = nullptr;
@@ -120,7 +120,7 @@ TEST_F(EmulatedDriver, CopiesOnTwoStreamsInOrderOfAnEvent) {
   EXPECT_EQ(CALL(cuMemFree_v2, first), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(EmulatedDriver, RefusesWrongCalls) {
+TEST_F(EmulatedDriver, RefusesInvalidCalls) {
   CUdeviceptr huge = 0;
   EXPECT_EQ(CALL(cuInit, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(CALL(cuMemAlloc_v2, &huge, size_t{1} << 40), CUDA_ERROR_OUT_OF_MEMORY);
@@ -140,7 +140,7 @@ TEST_F(EmulatedDriver, ServesCuGetProcAddress) {
   EXPECT_EQ(found, nullptr);
 }
 
-TEST_F(EmulatedDriver, NamesErrorsAndSaysWhoItIs) {
+TEST_F(EmulatedDriver, NamesErrorsAndIdentifiesItself) {
   const char* name = nullptr;
   EXPECT_EQ(CALL(cuGetErrorName, CUDA_ERROR_NOT_READY, &name), CUDA_SUCCESS);
   EXPECT_STREQ(name, "CUDA_ERROR_NOT_READY");
@@ -156,7 +156,7 @@ TEST_F(EmulatedDriver, NamesErrorsAndSaysWhoItIs) {
   EXPECT_EQ(table, nullptr);
 }
 
-TEST_F(EmulatedDriver, KnowsWhatCameWithCuda13_1To13_5) {
+TEST_F(EmulatedDriver, ImplementsAdditionsOfCuda131To135) {
   CUgraph graph = nullptr, containing = nullptr;
   CUgraphNode first = nullptr, second = nullptr;
   ASSERT_EQ(CALL(cuGraphCreate, &graph, 0), CUDA_SUCCESS);
@@ -197,7 +197,7 @@ TEST_F(EmulatedDriver, KnowsWhatCameWithCuda13_1To13_5) {
 }
 
 // Tensor maps are encoded for hardware that is absent here.
-TEST_F(EmulatedDriver, SaysWhatItDoesNotImplement) {
+TEST_F(EmulatedDriver, UnimplementedFunctionIsNamedInLog) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(CALL(cuTensorMapReplaceAddress, nullptr, nullptr), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("cuTensorMapReplaceAddress"),

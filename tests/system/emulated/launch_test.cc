@@ -111,7 +111,7 @@ class EmulatedLaunch : public testing::Test {
   CUdeviceptr memory_ = 0;
 };
 
-TEST_F(EmulatedLaunch, TakesParametersInBothForms) {
+TEST_F(EmulatedLaunch, AcceptsBothParameterForms) {
   EXPECT_EQ(store(memory_), CUDA_SUCCESS);
   EXPECT_EQ(word(memory_), 5U);
   struct {
@@ -155,7 +155,7 @@ TEST_F(EmulatedLaunch, DescribesFunctionsAndVariables) {
   EXPECT_EQ(CALL(cuModuleGetFunction, &none, module_, "no"), CUDA_ERROR_NOT_FOUND);
 }
 
-TEST_F(EmulatedLaunch, RefusesWrongLaunchesWithCudasCodes) {
+TEST_F(EmulatedLaunch, InvalidLaunchesReturnCudaCodes) {
   EXPECT_EQ(launch("stop", 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(launch("stop", 1, 1025), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(launch("stop", 1, 1, 49 << 10), CUDA_ERROR_INVALID_VALUE);
@@ -198,7 +198,7 @@ TEST_F(EmulatedLaunch, RefusesWrongLaunchesWithCudasCodes) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(EmulatedLaunch, RefusesImagesWhereTheyAreUsed) {
+TEST_F(EmulatedLaunch, RefusesInvalidImagesAndKernels) {
   CUmodule module = nullptr;
   CUfunction found = nullptr;
   EXPECT_EQ(CALL(cuModuleLoadData, &module, ".version 8.0\n.target sm_80\n.bogus x;\n"),
@@ -245,29 +245,29 @@ TEST_F(EmulatedLaunch, RefusesImagesWhereTheyAreUsed) {
   EXPECT_GT(std::strlen(log), 5U);
 }
 
-TEST_F(EmulatedLaunch, KeepsAFaultForEveryLaterCallOfTheContext) {
+TEST_F(EmulatedLaunch, FaultIsStickyInContext) {
   EXPECT_EQ(store(8), CUDA_SUCCESS);  // Detected when it runs.
   expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-TEST_F(EmulatedLaunch, ReportsATrap) {
+TEST_F(EmulatedLaunch, TrapReturnsLaunchFailed) {
   EXPECT_EQ(launch("stop"), CUDA_SUCCESS);
   expect_sticky(CUDA_ERROR_LAUNCH_FAILED);
 }
 
 // A store one byte beyond an allocation hits the guard behind it.
-TEST_F(EmulatedLaunch, CatchesTheStoreBehindAnAllocation) {
+TEST_F(EmulatedLaunch, StoreBeyondAllocationFaults) {
   EXPECT_EQ(store(memory_ + 4096), CUDA_SUCCESS);
   expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-TEST_F(EmulatedLaunch, EndsWhatRunsTooLongWhenTold) {
+TEST_F(EmulatedLaunch, WatchdogEndsLongKernel) {
   EXPECT_EQ(launch("spin"), CUDA_SUCCESS);
   expect_sticky(CUDA_ERROR_LAUNCH_TIMEOUT);
 }
 
 // A fault ends the context's other kernels too: one of them would spin for ever.
-TEST_F(EmulatedLaunch, EndsOtherKernelsOfTheContextWithTheFault) {
+TEST_F(EmulatedLaunch, FaultEndsOtherKernelsOfContext) {
   CUstream stream = nullptr;
   ASSERT_EQ(CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   EXPECT_EQ(launch("spin", 1, 1, 0, stream), CUDA_SUCCESS);
@@ -276,7 +276,7 @@ TEST_F(EmulatedLaunch, EndsOtherKernelsOfTheContextWithTheFault) {
 }
 
 // A library is code without a context. Its kernel runs in the current context.
-TEST_F(EmulatedLaunch, LoadsALibraryIntoEachContext) {
+TEST_F(EmulatedLaunch, LibraryLoadsIntoEachContext) {
   CUlibrary library_handle = nullptr;
   CUkernel kernel = nullptr;
   ASSERT_EQ(
@@ -314,7 +314,7 @@ TEST_F(EmulatedLaunch, LoadsALibraryIntoEachContext) {
 
 // One kernel in two contexts by turns: in each it is that context's function. The last launch and
 // the end of a context do not change that.
-TEST_F(EmulatedLaunch, KeepsTheFunctionsOfALibrarysKernelApartByContext) {
+TEST_F(EmulatedLaunch, LibraryKernelHasFunctionForEachContext) {
   CUlibrary library_handle = nullptr;
   CUkernel kernel = nullptr;
   ASSERT_EQ(
@@ -408,7 +408,7 @@ TEST_F(EmulatedLaunch, LinksPtxTexts) {
 }
 
 // The state has one log for its whole life. Each refusal is appended, as far as there is room.
-TEST_F(EmulatedLaunch, LinksFillTheirLogs) {
+TEST_F(EmulatedLaunch, LinkAppendsErrorsToItsLog) {
   char error[80], info[8] = "info";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
                             CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
@@ -445,7 +445,7 @@ TEST_F(EmulatedLaunch, LinksFillTheirLogs) {
   EXPECT_EQ(CALL(cuLinkDestroy, link), CUDA_ERROR_INVALID_HANDLE);
 }
 
-TEST_F(EmulatedLaunch, CountsOccupancy) {
+TEST_F(EmulatedLaunch, ReturnsOccupancy) {
   int blocks = 0;
   EXPECT_EQ(CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, function("small"), 64, 0),
             CUDA_SUCCESS);

@@ -77,7 +77,7 @@ TEST_F(EmulatedNvml, ShowsEveryDeviceWithItsCapability) {
 }
 
 // This process uses no CUDA yet, because this test comes before the one that does.
-TEST_F(EmulatedNvml, SeesWhatAnotherProcessUsesUntilItDies) {
+TEST_F(EmulatedNvml, CountsMemoryOfOtherProcessUntilItDies) {
   constexpr off_t kBytes = off_t{32} << 20;
   const unsigned long long before = used();
   int ends[2];

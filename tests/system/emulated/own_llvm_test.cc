@@ -42,7 +42,7 @@ std::set<std::string> needed() {
   return names;
 }
 
-TEST(OwnLlvm, IsNotASharedLibrary) {
+TEST(HiddenLlvm, DeviceNeedsNoSharedLlvm) {
   const std::set<std::string> names = needed();
   EXPECT_TRUE(names.contains("libc.so.6"));
   for (const std::string& name : names) {
@@ -51,7 +51,7 @@ TEST(OwnLlvm, IsNotASharedLibrary) {
   }
 }
 
-TEST(OwnLlvm, CompilesKernelsBesideAnotherOne) {
+TEST(HiddenLlvm, CompilesKernelsBesideForeignLlvm) {
   ASSERT_NE(dlopen(SHARED_LLVM, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
   setenv("GPURUN_EMULATED", "cache=off,tier=regions", 1);
   void* const driver = dlopen(EMULATED_CUDA, RTLD_NOW | RTLD_LOCAL);

@@ -59,7 +59,7 @@ class TileIntegers : public TileSheets, public testing::WithParamInterface<TileT
   unsigned bits() const { return 8 * bytes_of(GetParam()); }
 };
 
-TEST_P(TileIntegers, Arithmetic) {
+TEST_P(TileIntegers, ArithmeticMatchesHost) {
   const TileTag tag = GetParam();
   const unsigned width = bits();
   TileSheet sheet;
@@ -96,7 +96,7 @@ TEST_P(TileIntegers, Arithmetic) {
   check(sheet);
 }
 
-TEST_P(TileIntegers, DivisionAndShifts) {
+TEST_P(TileIntegers, DivisionAndShiftsMatchHost) {
   const TileTag tag = GetParam();
   const unsigned width = bits();
   TileSheet sheet;
@@ -129,7 +129,7 @@ TEST_P(TileIntegers, DivisionAndShifts) {
   check(sheet);
 }
 
-TEST_P(TileIntegers, Conversions) {
+TEST_P(TileIntegers, ConversionsMatchHost) {
   const TileTag tag = GetParam();
   const unsigned width = bits();
   TileSheet sheet;
@@ -179,7 +179,7 @@ void pairs(TileSheet::Values* a, TileSheet::Values* b) {
   }
 }
 
-TEST_F(TileSheets, SingleArithmetic) {
+TEST_F(TileSheets, SingleArithmeticMatchesHost) {
   TileSheet sheet;
   TileSheet::Values left, right;
   pairs(&left, &right);
@@ -224,7 +224,7 @@ TEST_F(TileSheets, SingleArithmetic) {
   check(sheet);
 }
 
-TEST_F(TileSheets, SingleFunctions) {
+TEST_F(TileSheets, SingleFunctionsStayWithinTolerance) {
   TileSheet sheet;
   TileSheet::Values values;
   for (unsigned i = 0; i < kSheetElements; ++i) values.push_back(bits_of_float(0.37 * i - 9));
@@ -262,7 +262,7 @@ TEST_F(TileSheets, SingleFunctions) {
 }
 
 // f16 and bf16 are rounded once, also after a fused product and sum.
-TEST_F(TileSheets, NarrowArithmetic) {
+TEST_F(TileSheets, ConversionToNarrowFloatsRounds) {
   for (const TileTag tag : {kF16, kBF16}) {
     TileSheet wide;
     TileSheet::Values left, right;
@@ -281,7 +281,7 @@ TEST_F(TileSheets, NarrowArithmetic) {
   }
 }
 
-TEST_F(TileSheets, NarrowSumsAndProducts) {
+TEST_F(TileSheets, NarrowArithmeticMatchesHost) {
   for (const TileTag tag : {kF16, kBF16}) {
     double (*const to)(double) = tag == kF16 ? half : brain;
     const auto encode = [=](double value) -> std::uint64_t {
@@ -327,7 +327,7 @@ TEST_F(TileSheets, NarrowSumsAndProducts) {
   }
 }
 
-TEST_F(TileSheets, DoubleAndEightBits) {
+TEST_F(TileSheets, DoubleAndE4m3OperationsMatchHost) {
   TileSheet sheet;
   TileSheet::Values values, eights;
   for (unsigned i = 0; i < kSheetElements; ++i) {

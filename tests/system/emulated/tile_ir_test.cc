@@ -15,7 +15,7 @@ using namespace emulated::tile;
 
 using TileIr = TileWorld;
 
-TEST_F(TileIr, AddsVectorsByTilesOfPointers) {
+TEST_F(TileIr, AddsVectorsThroughPointerTiles) {
   ASSERT_EQ(load(vector_add_image()), CUDA_SUCCESS);
   constexpr int kCount = 300;  // Two blocks of 128 and a half.
   std::vector<float> a(kCount), b(kCount), sum(kCount + 100, -1);
@@ -33,7 +33,7 @@ TEST_F(TileIr, AddsVectorsByTilesOfPointers) {
 }
 
 // In a block of several threads one thread computes and the others do not.
-TEST_F(TileIr, ABlockOfManyThreadsComputesOnce) {
+TEST_F(TileIr, MultiThreadBlockComputesOnce) {
   TileAssembler code;
   const unsigned i32 = code.tile(kI32, {}), pointer = code.pointer_tile(kI32, {});
   const unsigned token = code.token();
@@ -61,7 +61,7 @@ std::uint16_t half_of(int value) {
   return static_cast<std::uint16_t>(sign | exponent << 10 | (size & 0x3ff));
 }
 
-TEST_F(TileIr, MultipliesMatricesWhoseSizesTilesDoNotDivide) {
+TEST_F(TileIr, MultipliesMatricesOfUnevenSizes) {
   ASSERT_EQ(load(product_image()), CUDA_SUCCESS);
   for (const auto& [m, n, k] : {std::tuple{16, 32, 8}, {37, 45, 21}, {1, 1, 1}, {5, 33, 0}}) {
     std::vector<std::uint16_t> a(m * k + 1), b(k * n + 1);
@@ -83,7 +83,7 @@ TEST_F(TileIr, MultipliesMatricesWhoseSizesTilesDoNotDivide) {
   }
 }
 
-TEST_F(TileIr, LeavesALoopFromWhereverItIsLeft) {
+TEST_F(TileIr, LoopExitsFromSeveralPlaces) {
   ASSERT_EQ(load(control_image()), CUDA_SUCCESS);
   constexpr int kBlocks = 60;
   CUdeviceptr out = device(std::vector<int>(kBlocks));
@@ -104,7 +104,7 @@ TEST_F(TileIr, LeavesALoopFromWhereverItIsLeft) {
 }
 
 // Two tiles change places in each turn, beside a sum and a counter of 64 bits.
-TEST_F(TileIr, CarriedTilesChangePlaces) {
+TEST_F(TileIr, LoopSwapsCarriedTiles) {
   TileAssembler code;
   const unsigned i64 = code.tile(kI64, {}), tile = code.tile(kI32, {16});
   const unsigned one = code.pointer_tile(kI32, {1}), many = code.pointer_tile(kI32, {16});
@@ -147,7 +147,7 @@ TEST_F(TileIr, CarriedTilesChangePlaces) {
 }
 
 // One element is a register of 32 bits. Bits beyond its type must not show later.
-TEST_F(TileIr, ScalarsOfFewBitsWrap) {
+TEST_F(TileIr, NarrowScalarsWrap) {
   TileAssembler code;
   const unsigned i8 = code.tile(kI8, {}), i32 = code.tile(kI32, {});
   const unsigned pointer = code.pointer_tile(kI32, {}), token = code.token();
@@ -173,7 +173,7 @@ TEST_F(TileIr, ScalarsOfFewBitsWrap) {
 }
 
 // A turn of a loop does not overwrite outer values that later turns need.
-TEST_F(TileIr, OuterTilesOutliveEachTurn) {
+TEST_F(TileIr, OuterTilesSurviveLoopIterations) {
   TileAssembler code;
   const unsigned i32 = code.tile(kI32, {}), tile = code.tile(kI32, {32});
   const unsigned pointer = code.pointer_tile(kI32, {}), token = code.token();
@@ -208,7 +208,7 @@ TEST_F(TileIr, OuterTilesOutliveEachTurn) {
 
 // A tile of 2 x 4 of a tensor of 3 x 5. Its view exchanges the dimensions. Outside the tensor reads
 // give NaN, and writes change nothing.
-TEST_F(TileIr, ViewsExchangeDimensionsAndPad) {
+TEST_F(TileIr, ViewsTransposeAndPad) {
   TileAssembler code;
   const unsigned i32 = code.tile(kI32, {}), pointer = code.pointer_tile(kF32, {});
   const unsigned tile = code.tile(kF32, {4, 2}), token = code.token();

@@ -61,7 +61,7 @@ class TileShapes : public TileWorld {
   TileAssembler code_of_;
 };
 
-TEST_F(TileShapes, Permute) {
+TEST_F(TileShapes, PermuteReordersDimensions) {
   TileBody body(2);
   const unsigned in = read(body, 0, kI32, {2, 4, 8});
   body.put({kPermute, code_of_.tile(kI32, {8, 2, 4}), 3});
@@ -72,7 +72,7 @@ TEST_F(TileShapes, Permute) {
   for (int i = 0; i < 64; ++i) EXPECT_EQ(got[i], from[i / 4 % 2 * 32 + i % 4 * 8 + i / 8]) << i;
 }
 
-TEST_F(TileShapes, ReshapeAndBroadcast) {
+TEST_F(TileShapes, ReshapeAndBroadcastRepeatElements) {
   TileBody body(2);
   const unsigned in = read(body, 0, kI32, {8});
   const unsigned square = body.op({kReshape, code_of_.tile(kI32, {2, 1, 4}), in});
@@ -82,7 +82,7 @@ TEST_F(TileShapes, ReshapeAndBroadcast) {
   for (int i = 0; i < 32; ++i) EXPECT_EQ(got[i], from[i / 16 * 4 + i % 4]) << i;
 }
 
-TEST_F(TileShapes, CatAndExtract) {
+TEST_F(TileShapes, ExtractReadsConcatenatedTile) {
   TileBody body(2);
   const unsigned in = read(body, 0, kI32, {4, 4});
   const unsigned twice = body.op({kAddI, code_of_.tile(kI32, {4, 4}), 0, in, in});
@@ -98,7 +98,7 @@ TEST_F(TileShapes, CatAndExtract) {
 }
 
 // The greatest of each column and its row: two tiles at once.
-TEST_F(TileShapes, ReduceTwoTilesAtOnce) {
+TEST_F(TileShapes, ReducesTwoTilesAtOnce) {
   TileBody body(2);
   const unsigned i32 = code_of_.tile(kI32, {}), truth = code_of_.tile(kI1, {});
   const unsigned in = read(body, 0, kI32, {8, 4});
@@ -132,7 +132,7 @@ TEST_F(TileShapes, ReduceTwoTilesAtOnce) {
 }
 
 // Rows first: elements inside the reduced dimension stay adjacent.
-TEST_F(TileShapes, ReduceTheMiddleDimension) {
+TEST_F(TileShapes, ReducesMiddleDimension) {
   TileBody body(2);
   const unsigned i32 = code_of_.tile(kI32, {});
   const unsigned in = read(body, 0, kI32, {2, 4, 2});
@@ -153,7 +153,7 @@ TEST_F(TileShapes, ReduceTheMiddleDimension) {
   }
 }
 
-TEST_F(TileShapes, ConstantsAndVariables) {
+TEST_F(TileShapes, ConstantsAndGlobalsHoldTheirValues) {
   TileBody body(2);
   const unsigned i32 = code_of_.tile(kI32, {8}), pointer = code_of_.pointer_tile(kI32, {});
   std::string words;
@@ -183,7 +183,7 @@ TEST_F(TileShapes, ConstantsAndVariables) {
 }
 
 // Batches of matrices of bytes, with and without a sign.
-TEST_F(TileShapes, ProductsOfBytes) {
+TEST_F(TileShapes, MultipliesByteMatrices) {
   TileBody body(2);
   const unsigned in = read(body, 0, kI8, {2, 4, 16});
   body.put({kPermute, code_of_.tile(kI8, {2, 16, 4}), 3});
@@ -215,7 +215,7 @@ TEST_F(TileShapes, ProductsOfBytes) {
 }
 
 // Additions of later bytecode versions, with their flags.
-TEST_F(TileShapes, LaterVersionsSayMore) {
+TEST_F(TileShapes, LaterBytecodeVersionsAddUnsignedLoops) {
   for (const int minor : {1, 2, 3}) {
     TileAssembler code;
     const unsigned i32 = code.tile(kI32, {}), pointer = code.pointer_tile(kI32, {});

@@ -21,14 +21,14 @@ Function* find(const char* symbol) {
   return reinterpret_cast<Function*>(dlsym(library(), symbol));
 }
 
-TEST(ClientLibrary, ExportsEveryRow) {
+TEST(ClientLibrary, ExportsEveryDriverFunction) {
   ASSERT_NE(library(), nullptr) << dlerror();
   for (const driver_abi::Row& row : driver_abi::rows()) {
     EXPECT_NE(dlsym(library(), row.symbol), nullptr) << row.symbol;
   }
 }
 
-TEST(ClientLibrary, WithoutGpurunThereIsNoDevice) {
+TEST(ClientLibrary, ReportsNoDeviceWithoutSession) {
   ASSERT_EQ(unsetenv("GPURUN_SESSION"), 0);
   int version = 0;
   EXPECT_EQ(find<CUresult(int*)>("cuDriverGetVersion")(&version), CUDA_SUCCESS);
@@ -38,7 +38,7 @@ TEST(ClientLibrary, WithoutGpurunThereIsNoDevice) {
   EXPECT_EQ(find<CUresult(int*)>("cuDeviceGetCount")(&count), CUDA_ERROR_NOT_INITIALIZED);
 }
 
-TEST(ClientLibrary, IsStillThereAfterItWasClosed) {
+TEST(ClientLibrary, StaysLoadedAfterDlclose) {
   auto* const name = find<CUresult(CUresult, const char**)>("cuGetErrorName");
   ASSERT_EQ(dlclose(library()), 0);
   const char* text = nullptr;

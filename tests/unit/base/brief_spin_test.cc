@@ -51,7 +51,7 @@ class BriefSpinTest : public ::testing::Test {
   }
 };
 
-TEST_F(BriefSpinTest, EndsWithWhatItWaitsFor) {
+TEST_F(BriefSpinTest, ReturnsTrueWhenConditionHolds) {
   PlannedSpin spin{hours(1)};
   int looks = 0;
   EXPECT_TRUE(spin.wait([&looks] { return ++looks == 3; }));
@@ -59,19 +59,19 @@ TEST_F(BriefSpinTest, EndsWithWhatItWaitsFor) {
   EXPECT_EQ(PlannedProcessor::yields, 2) << "the other end may need the processor";
 }
 
-TEST_F(BriefSpinTest, EndsAfterItsSpan) {
+TEST_F(BriefSpinTest, ReturnsFalseAfterSpan) {
   PlannedSpin spin{microseconds(30)};
   int looks = 0;
   EXPECT_FALSE(spin.wait([&looks] { return ++looks, false; }));
   EXPECT_EQ(looks, 30);
 }
 
-TEST_F(BriefSpinTest, OfNoSpanNeverLooks) {
+TEST_F(BriefSpinTest, ZeroSpanDisablesSpinning) {
   PlannedSpin spin{nanoseconds(0)};
   EXPECT_FALSE(spin.wait([] { return true; }));
 }
 
-TEST_F(BriefSpinTest, StopsTryingAfterWaitsInVain) {
+TEST_F(BriefSpinTest, StopsSpinningAfterRepeatedMisses) {
   PlannedSpin spin;
   int looks = 0;
   const auto never = [&looks] { return ++looks, false; };
@@ -84,7 +84,7 @@ TEST_F(BriefSpinTest, StopsTryingAfterWaitsInVain) {
   EXPECT_EQ(looks, 0) << "it looks on although its waits are long";
 }
 
-TEST_F(BriefSpinTest, TriesAgainWhenSleepsAreShort) {
+TEST_F(BriefSpinTest, ResumesSpinningAfterShortSleep) {
   PlannedSpin spin{microseconds(1)};
   for (int i = 0; i < PlannedSpin::kMissesMax; ++i) EXPECT_FALSE(spin.wait([] { return false; }));
   EXPECT_FALSE(spin.wait([] { return true; }));
@@ -92,7 +92,7 @@ TEST_F(BriefSpinTest, TriesAgainWhenSleepsAreShort) {
   EXPECT_TRUE(spin.wait([] { return true; }));
 }
 
-TEST_F(BriefSpinTest, AHitForgivesTheMissesBefore) {
+TEST_F(BriefSpinTest, HitResetsMissCount) {
   PlannedSpin spin;
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < PlannedSpin::kMissesMax - 1; ++i) {
@@ -102,7 +102,7 @@ TEST_F(BriefSpinTest, AHitForgivesTheMissesBefore) {
   }
 }
 
-TEST_F(BriefSpinTest, RestsWhenOthersKeptTheProcessorAndLongerEachTime) {
+TEST_F(BriefSpinTest, BacksOffLongerEachTimeProcessorIsTaken) {
   PlannedSpin spin;
   for (int rest = PlannedSpin::kRestMin; rest < PlannedSpin::kRestMax; rest *= 2) {
     kept(spin);
@@ -114,14 +114,14 @@ TEST_F(BriefSpinTest, RestsWhenOthersKeptTheProcessorAndLongerEachTime) {
   }
 }
 
-TEST_F(BriefSpinTest, WhatCameWhileOthersHadTheProcessorIsSeen) {
+TEST_F(BriefSpinTest, ChecksConditionAfterLongYield) {
   PlannedSpin spin;
   PlannedProcessor::away = PlannedSpin::kKept;
   int looks = 0;
   EXPECT_TRUE(spin.wait([&looks] { return ++looks == 2; }));
 }
 
-TEST_F(BriefSpinTest, ForgetsThatOthersWantedTheProcessor) {
+TEST_F(BriefSpinTest, ConsecutiveHitsResetBackoff) {
   PlannedSpin spin;
   kept(spin);
   EXPECT_EQ(waits_without_a_try(spin), PlannedSpin::kRestMin);

@@ -36,14 +36,14 @@ CacheRules plenty() {
   return rules;
 }
 
-class Cache : public ::testing::Test {
+class CacheFolderTest : public ::testing::Test {
  protected:
-  Cache() {
+  CacheFolderTest() {
     base_ = (fs::temp_directory_path() / "cache-folder-XXXXXX").string();
     EXPECT_NE(mkdtemp(base_.data()), nullptr);
     path_ = base_ + "/a/b";
   }
-  ~Cache() override { fs::remove_all(base_); }
+  ~CacheFolderTest() override { fs::remove_all(base_); }
 
   std::unique_ptr<CacheFolder> open(const CacheRules& rules = plenty()) {
     auto folder = CacheFolder::open(path_, rules);
@@ -75,7 +75,7 @@ class Cache : public ::testing::Test {
   std::string path_;
 };
 
-TEST_F(Cache, AnEntryComesBackForItsKeyAndFormat) {
+TEST_F(CacheFolderTest, FindsEntryOnlyByItsKeyAndFormat) {
   const auto folder = open();
   EXPECT_EQ(text_in(*folder, 1), "(unavailable)");
   EXPECT_TRUE(folder->add(kFormat, key_of(1), {view("one "), view("two")}).ok());
@@ -95,7 +95,7 @@ TEST_F(Cache, AnEntryComesBackForItsKeyAndFormat) {
   EXPECT_TRUE(files().empty());
 }
 
-TEST_F(Cache, ADamagedEntryIsRemoved) {
+TEST_F(CacheFolderTest, DamagedEntryIsRemoved) {
   const auto folder = open();
   const std::string file = file_of(*folder, 1);
   ASSERT_TRUE(folder->add(kFormat, key_of(1), {view("payload")}).ok());
@@ -123,7 +123,7 @@ TEST_F(Cache, ADamagedEntryIsRemoved) {
   EXPECT_TRUE(files().empty());
 }
 
-TEST_F(Cache, WhatIsNotAloneOursIsNoEntry) {
+TEST_F(CacheFolderTest, RejectsLinkedSharedAndSpecialFiles) {
   const auto folder = open();
   const std::string file = file_of(*folder, 1);
   const std::string elsewhere = base_ + "/elsewhere";
@@ -147,7 +147,7 @@ TEST_F(Cache, WhatIsNotAloneOursIsNoEntry) {
   EXPECT_EQ(text_in(*folder, 1), "x");
 }
 
-TEST_F(Cache, AFolderThatOthersReachIsRefused) {
+TEST_F(CacheFolderTest, UnsafeFolderIsRefused) {
   open();
   ASSERT_EQ(chmod(path_.c_str(), 0755), 0);
   EXPECT_EQ(refused(path_), Code::kRefused);
@@ -170,7 +170,7 @@ TEST_F(Cache, AFolderThatOthersReachIsRefused) {
   }
 }
 
-TEST_F(Cache, StrictBoundsHoldAndTheLeastRecentlyUsedGoes) {
+TEST_F(CacheFolderTest, EnforcesBoundsByEvictingLeastRecentlyUsed) {
   CacheRules rules = plenty();
   rules.bytes_max = 6 * kBlock;
   rules.files_max = 3;
@@ -198,7 +198,7 @@ TEST_F(Cache, StrictBoundsHoldAndTheLeastRecentlyUsedGoes) {
 }
 
 // The bytes that one object adds make it look, whatever the chance says.
-TEST_F(Cache, BoundsOfSeldomLooksHoldUpToASixteenth) {
+TEST_F(CacheFolderTest, InfrequentChecksExceedBoundByAtMostOneSixteenth) {
   CacheRules rules = plenty();
   rules.bytes_max = 64 * kBlock;
   rules.additions_per_look = 1'000'000;
@@ -218,7 +218,7 @@ TEST_F(Cache, BoundsOfSeldomLooksHoldUpToASixteenth) {
   EXPECT_FALSE(folder->has(key_of(0)));
 }
 
-TEST_F(Cache, ALookAtRandomComes) {
+TEST_F(CacheFolderTest, RandomChecksEvictEntries) {
   CacheRules rules = plenty();
   rules.files_max = 20;
   rules.additions_per_look = 4;
@@ -227,7 +227,7 @@ TEST_F(Cache, ALookAtRandomComes) {
   EXPECT_LT(files().size(), 200u);
 }
 
-TEST_F(Cache, WhatADeadProcessLeftGoesAndOtherNamesStay) {
+TEST_F(CacheFolderTest, RemovesAbandonedPartsAndKeepsForeignFiles) {
   const auto folder = open();
   const auto old = CacheFolder::kAbandonedAfter + std::chrono::seconds(10);
   const std::string digits(64, 'a');
@@ -244,7 +244,7 @@ TEST_F(Cache, WhatADeadProcessLeftGoesAndOtherNamesStay) {
   EXPECT_EQ(files(), left);
 }
 
-TEST_F(Cache, AFullDiskKeepsNothingAndLeavesNothing) {
+TEST_F(CacheFolderTest, FailedAddLeavesNoFile) {
   const auto folder = open();
   signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
@@ -261,7 +261,7 @@ TEST_F(Cache, AFullDiskKeepsNothingAndLeavesNothing) {
   EXPECT_EQ(text_in(*folder, 1), text);
 }
 
-TEST_F(Cache, AnUnfinishedPartLeavesNothing) {
+TEST_F(CacheFolderTest, UnfinishedPartIsRemoved) {
   const auto folder = open();
   {
     Result<CacheFolder::Part> part = folder->start(100);

@@ -12,7 +12,7 @@ std::string nearest(const char* word) {
                              "list", "report", "revoke", "-n"});
 }
 
-TEST(CommandSuggestion, AMisspeltWordIsFound) {
+TEST(CommandSuggestion, SuggestsIntendedWordForMisspelling) {
   EXPECT_EQ(nearest("--devise"), "--device");
   EXPECT_EQ(nearest("-device"), "--device");
   EXPECT_EQ(nearest("--tiemout"), "--timeout");
@@ -22,7 +22,7 @@ TEST(CommandSuggestion, AMisspeltWordIsFound) {
   EXPECT_EQ(nearest("--server"), "--server-fingerprint");  // The one with this beginning.
 }
 
-TEST(CommandSuggestion, AnotherWordIsNot) {
+TEST(CommandSuggestion, SuggestsNothingForUnrelatedWord) {
   for (const char* word : {"", "-", "--", "-x", "ls", "--fast", "gather", "--se-", "re"}) {
     EXPECT_EQ(nearest(word), "") << word;
   }

@@ -20,7 +20,7 @@ struct Pair {
   UniqueFd first, second;
 };
 
-TEST(DescriptorMark, IsOnTheFileAndNotOnTheNumber) {
+TEST(DescriptorMark, FollowsOpenFileAndNotDescriptorNumber) {
   const Pair pair;
   const DescriptorMark mark = DescriptorMark::put(pair.first.get());
   ASSERT_TRUE(mark.is_there());
@@ -32,14 +32,14 @@ TEST(DescriptorMark, IsOnTheFileAndNotOnTheNumber) {
   EXPECT_FALSE(mark.holds(pair.first.get()));
 }
 
-TEST(DescriptorMark, DiffersFromOthers) {
+TEST(DescriptorMark, DoesNotMatchOtherMarkedFile) {
   const Pair one, other;
   const DescriptorMark mark = DescriptorMark::put(one.first.get());
   ASSERT_TRUE(DescriptorMark::put(other.first.get()).is_there());
   EXPECT_FALSE(mark.holds(other.first.get()));
 }
 
-TEST(DescriptorMark, OfNothingHoldsNothing) {
+TEST(DescriptorMark, EmptyMarkMatchesNothing) {
   const Pair pair;
   EXPECT_FALSE(DescriptorMark().is_there());
   EXPECT_FALSE(DescriptorMark().holds(pair.first.get()));

@@ -60,7 +60,7 @@ class FileIo : public ::testing::Test {
   std::string path_;
 };
 
-TEST_F(FileIo, ReadsAFileUpToItsBound) {
+TEST_F(FileIo, ReadsWholeFileWithinBound) {
   for (const std::size_t bytes : {0, 1, 4095, 4096, 4097, 100'000}) {
     plant(text_of(bytes));
     const auto whole = read_text_file(path_, bytes);
@@ -79,7 +79,7 @@ TEST_F(FileIo, ReadsAFileUpToItsBound) {
   }
 }
 
-TEST_F(FileIo, MessagesNameTheFileAndTheReason) {
+TEST_F(FileIo, ErrorsNameFileAndReason) {
   const std::string missing = folder_ + "/missing";
   EXPECT_EQ(read_text_file(missing, 1).status().message(), missing + ": No such file or directory");
   EXPECT_EQ(read_text_file(missing, 1).status().code(), Code::kUnavailable);
@@ -90,14 +90,14 @@ TEST_F(FileIo, MessagesNameTheFileAndTheReason) {
             folder_ + "/no/file: No such file or directory");
 }
 
-TEST_F(FileIo, FilesOfProcHaveNoSize) {
+TEST_F(FileIo, ReadsProcFilesWithoutSize) {
   const auto text = read_text_file("/proc/self/smaps", std::size_t{16} << 20);
   ASSERT_TRUE(text.ok()) << text.status().to_string();
   EXPECT_GT(text->size(), 4096u);
   EXPECT_NE(text->find("[stack]"), std::string::npos);
 }
 
-TEST_F(FileIo, OnlyRegularFilesAreReadByName) {
+TEST_F(FileIo, RefusesToReadNonRegularFiles) {
   EXPECT_EQ(read_text_file(folder_, 10).status().code(), Code::kInvalidArgument);
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_EQ(read_text_file(path_, 10).status().code(), Code::kInvalidArgument);  // And at once.
@@ -122,7 +122,7 @@ void interrupt(pthread_t thread) {
 }
 
 // A pipe holds 64 KiB, so both the writes and the reads are short.
-TEST_F(FileIo, InterruptedAndShortTransfersContinue) {
+TEST_F(FileIo, ResumesInterruptedAndShortTransfers) {
   interrupt_often();
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -146,7 +146,7 @@ TEST_F(FileIo, InterruptedAndShortTransfersContinue) {
   EXPECT_TRUE(*got == text);
 }
 
-TEST_F(FileIo, AnInterruptedWriteContinues) {
+TEST_F(FileIo, ResumesInterruptedWrite) {
   interrupt_often();
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -166,7 +166,7 @@ TEST_F(FileIo, AnInterruptedWriteContinues) {
   EXPECT_TRUE(got.ok() && *got == text);
 }
 
-TEST_F(FileIo, FromTheStartLeavesThePosition) {
+TEST_F(FileIo, ReadFromStartKeepsFilePosition) {
   plant("0123456789");
   const UniqueFd file(open(path_.c_str(), O_RDONLY));
   ASSERT_EQ(lseek(file.get(), 4, SEEK_SET), 4);
@@ -176,7 +176,7 @@ TEST_F(FileIo, FromTheStartLeavesThePosition) {
   EXPECT_EQ(read_text_from_start(file.get(), 9, path_).status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(FileIo, APartIsThereOrMissing) {
+TEST_F(FileIo, ReadPartFailsPastEndOfFile) {
   plant("0123456789");
   const UniqueFd file(open(path_.c_str(), O_RDONLY));
   Bytes part(4);
@@ -185,7 +185,7 @@ TEST_F(FileIo, APartIsThereOrMissing) {
   EXPECT_EQ(read_part(file.get(), part, 7, path_).code(), Code::kUnavailable);
 }
 
-TEST_F(FileIo, AReplacedFileHasItsModeAndNothingRemains) {
+TEST_F(FileIo, ReplaceSetsModeAndLeavesNoTemporaryFile) {
   plant("old");
   ASSERT_EQ(chmod(path_.c_str(), 0644), 0);
   const mode_t before = umask(022);
@@ -205,7 +205,7 @@ TEST_F(FileIo, AReplacedFileHasItsModeAndNothingRemains) {
   EXPECT_EQ(files(), 1u);
 }
 
-TEST_F(FileIo, AReplacedLinkLeavesItsTarget) {
+TEST_F(FileIo, ReplacingSymlinkKeepsItsTarget) {
   const std::string target = folder_ + "/target";
   std::ofstream(target) << "theirs";
   ASSERT_EQ(symlink(target.c_str(), path_.c_str()), 0);
@@ -215,7 +215,7 @@ TEST_F(FileIo, AReplacedLinkLeavesItsTarget) {
   EXPECT_EQ(*read_text_file(target, 10), "theirs");
 }
 
-TEST_F(FileIo, AReaderSeesNoHalfFile) {
+TEST_F(FileIo, ReaderNeverSeesPartialFile) {
   const std::string one(200'000, '1'), two(200'000, '2');
   ASSERT_TRUE(replace_file(path_, one).ok());
   std::thread writer([&] {
@@ -229,7 +229,7 @@ TEST_F(FileIo, AReaderSeesNoHalfFile) {
   EXPECT_EQ(files(), 1u);
 }
 
-TEST_F(FileIo, AFullDiskLeavesTheOldFile) {
+TEST_F(FileIo, FailedReplaceKeepsOldFile) {
   plant("old");
   signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
@@ -248,7 +248,7 @@ TEST_F(FileIo, AFullDiskLeavesTheOldFile) {
   EXPECT_EQ(files(), 2u);
 }
 
-TEST_F(FileIo, RootsFileBelongsToTheFoldersOwner) {
+TEST_F(FileIo, RootCanGiveFileToFolderOwner) {
   if (geteuid() != 0) GTEST_SKIP() << "only root gives files away";
   ASSERT_EQ(chown(folder_.c_str(), 12345, 23456), 0);
   struct stat about {};
@@ -261,7 +261,7 @@ TEST_F(FileIo, RootsFileBelongsToTheFoldersOwner) {
   EXPECT_EQ(about.st_gid, 23456u);
 }
 
-TEST_F(FileIo, FoldersAreMadeWhereTheyAreMissing) {
+TEST_F(FileIo, CreatesMissingFolders) {
   const mode_t before = umask(0);
   EXPECT_TRUE(make_folders(folder_).ok());
   EXPECT_TRUE(make_folders(folder_ + "/a/b/c", 0750).ok());

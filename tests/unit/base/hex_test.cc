@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<std::uint8_t, 4> kBytes = {0x00, 0x9a, 0xbf, 0xff};
 
-TEST(Hex, ComesBackAsItWas) {
+TEST(Hex, RoundTripsBytes) {
   EXPECT_EQ(hex_of(bytes_of(kBytes)), "009abfff");
   EXPECT_EQ(hex_of({}), "");
   std::array<std::uint8_t, 4> back{};
@@ -19,7 +19,7 @@ TEST(Hex, ComesBackAsItWas) {
   EXPECT_EQ(back, kBytes);
 }
 
-TEST(Hex, RefusesOtherTexts) {
+TEST(Hex, RejectsMalformedText) {
   std::array<std::uint8_t, 2> into{};
   for (const char* text : {"", "009", "009a0", "009abf", "009A", "00 9", "0x12", "00:9", "g000"}) {
     EXPECT_FALSE(parse_hex(text, mutable_bytes(into.data(), into.size()))) << text;

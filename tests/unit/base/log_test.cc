@@ -20,7 +20,7 @@ TEST(LogTest, WritesOneLineAndKeepsErrno) {
   EXPECT_EQ(errno, 4711);
 }
 
-TEST(LogTest, LongRecordsAreCutNotOverrun) {
+TEST(LogTest, TruncatesLongRecords) {
   set_level(Level::kInfo);
   const std::string text(10'000, 'x');
   testing::internal::CaptureStderr();

@@ -9,14 +9,14 @@
 namespace gpurun {
 namespace {
 
-TEST(Printable, LeavesPrintableTextAsItIs) {
+TEST(Printable, KeepsPrintableText) {
   for (const char* text : {"", "NVIDIA H100 80GB", "Größe µs 日本語 \U0001f600", "a~ \u00a0b"}) {
     EXPECT_EQ(printable(text), text);
     EXPECT_TRUE(is_printable(text)) << text;
   }
 }
 
-TEST(Printable, ReplacesControlCharactersOfBothKinds) {
+TEST(Printable, ReplacesC0AndC1ControlCharacters) {
   EXPECT_EQ(printable("a\x1b[2Jb\nc\td\x7f"), "a?[2Jb?c?d?");
   EXPECT_EQ(printable("a\u009b2Jb\u0085c\u009d0;title\u009c"), "a?2Jb?c?0;title?");
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a?b");
@@ -25,7 +25,7 @@ TEST(Printable, ReplacesControlCharactersOfBothKinds) {
   }
 }
 
-TEST(Printable, ReplacesWhatChangesTheOrderOfOtherCharacters) {
+TEST(Printable, ReplacesBidirectionalAndInvisibleCharacters) {
   for (const char* mark :
        {"\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069",
         "\u200e", "\u200f", "\u061c", "\u2028", "\u2029", "\ufeff", "\U000e0041"}) {
@@ -34,7 +34,7 @@ TEST(Printable, ReplacesWhatChangesTheOrderOfOtherCharacters) {
   }
 }
 
-TEST(Printable, ReplacesEachByteThatIsNotUtf8) {
+TEST(Printable, ReplacesEachInvalidUtf8Byte) {
   EXPECT_EQ(printable("\x9b"
                       "2J"),
             "?2J");                                  // C1 in one byte, as Latin-1 has it.
@@ -48,9 +48,7 @@ TEST(Printable, ReplacesEachByteThatIsNotUtf8) {
   EXPECT_FALSE(is_printable("\xc3"));
 }
 
-TEST(Printable, TakesTheSubstituteThatIsAskedFor) {
-  EXPECT_EQ(printable("a\nb\u009bc", ' '), "a b c");
-}
+TEST(Printable, UsesRequestedSubstitute) { EXPECT_EQ(printable("a\nb\u009bc", ' '), "a b c"); }
 
 }  // namespace
 }  // namespace gpurun

@@ -31,7 +31,7 @@ std::string hmac(std::string_view key, std::string_view data) {
 }
 
 // NIST's examples for FIPS 180.
-TEST(Sha256, AnswersTheStandardsExamples) {
+TEST(Sha256, MatchesFips180Examples) {
   EXPECT_EQ(hex(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(hex(sha256(text("abc"))),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -41,7 +41,7 @@ TEST(Sha256, AnswersTheStandardsExamples) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST(Sha256, DoesNotDependOnThePieces) {
+TEST(Sha256, DigestDoesNotDependOnUpdateSizes) {
   const std::string data(200, 'x');
   for (std::size_t bytes = 0; bytes <= data.size(); ++bytes) {
     Sha256 hash;
@@ -52,7 +52,7 @@ TEST(Sha256, DoesNotDependOnThePieces) {
 }
 
 // RFC 4231, cases 1, 2, 3, 6 and 7.
-TEST(HmacSha256, AnswersRfc4231) {
+TEST(HmacSha256, MatchesRfc4231Vectors) {
   EXPECT_EQ(hmac(std::string(20, '\x0b'), "Hi There"),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   EXPECT_EQ(hmac("Jefe", "what do ya want for nothing?"),

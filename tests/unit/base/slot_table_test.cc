@@ -27,7 +27,7 @@ constexpr std::uint64_t key_of(std::uint64_t generation, std::uint64_t index) {
 
 void clear(Slot& slot) { slot.number.store(0, std::memory_order_relaxed); }
 
-TEST(SlotTable, AnUnknownKeyFindsNothing) {
+TEST(SlotTable, UnknownKeyIsNotFound) {
   Table table;
   for (const std::uint64_t key : {std::uint64_t{0}, std::uint64_t{1}, key_of(1, kCapacity - 1),
                                   std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
@@ -40,7 +40,7 @@ TEST(SlotTable, AnUnknownKeyFindsNothing) {
   EXPECT_EQ(table.at(kChunkSlots), nullptr) << "only the first chunk is made";
 }
 
-TEST(SlotTable, TheKeyZeroHasNoSlot) {
+TEST(SlotTable, KeyZeroHasNoSlot) {
   Table table;
   ASSERT_NE(table.claim(key_of(1, 1), clear), nullptr);
   ASSERT_NE(table.at(0), nullptr);
@@ -49,7 +49,7 @@ TEST(SlotTable, TheKeyZeroHasNoSlot) {
   EXPECT_EQ(table.claim(0, clear), nullptr);
 }
 
-TEST(SlotTable, ASlotBeginsAsZerosAndStaysWhereItIs) {
+TEST(SlotTable, SlotStartsZeroedAndKeepsItsAddress) {
   Table table;
   std::vector<Slot*> slots;
   for (std::uint64_t index = 0; index < kCapacity; ++index) {
@@ -66,7 +66,7 @@ TEST(SlotTable, ASlotBeginsAsZerosAndStaysWhereItIs) {
   }
 }
 
-TEST(SlotTable, ANewerKeyTakesTheIndexOver) {
+TEST(SlotTable, NewerKeyReplacesOlderKeyOfSameIndex) {
   Table table;
   const std::uint64_t older = key_of(7, kCapacity - 1);
   const std::uint64_t newer = key_of(std::uint64_t{1} << 50, kCapacity - 1);
@@ -83,7 +83,7 @@ TEST(SlotTable, ANewerKeyTakesTheIndexOver) {
   EXPECT_EQ(table.find(newer), nullptr);
 }
 
-TEST(SlotTable, LookupsRunWhileItGrows) {
+TEST(SlotTable, LookupsSucceedWhileTableGrows) {
   Table table;
   std::atomic<std::uint64_t> claimed{0};
   std::atomic<std::uint64_t> wrong{0};
@@ -111,7 +111,7 @@ TEST(SlotTable, LookupsRunWhileItGrows) {
 }
 
 #if !defined(GPURUN_ASAN) && !defined(GPURUN_TSAN)  // Theirs end the process.
-TEST(SlotTable, WithoutMemoryNothingIsClaimed) {
+TEST(SlotTable, ClaimFailsWithoutMemory) {
   struct Huge {
     std::atomic<std::uint64_t> owner{0};
     std::byte bytes[std::size_t{1} << 40];
@@ -123,7 +123,7 @@ TEST(SlotTable, WithoutMemoryNothingIsClaimed) {
 }
 #endif
 
-TEST(IndexPool, AnIndexRests) {
+TEST(IndexPool, DelaysReuseOfReturnedIndex) {
   IndexPool<kCapacity, 4> pool;
   for (std::uint32_t index = 0; index < 6; ++index) EXPECT_EQ(pool.take(), index);
   for (std::uint32_t index = 0; index < 4; ++index) pool.give_back(index);
@@ -134,7 +134,7 @@ TEST(IndexPool, AnIndexRests) {
   EXPECT_EQ(pool.used(), 8u);
 }
 
-TEST(IndexPool, BoundIsExact) {
+TEST(IndexPool, EnforcesExactCapacity) {
   IndexPool<kCapacity, 4> pool;
   for (std::uint32_t index = 0; index < kCapacity; ++index) EXPECT_EQ(pool.take(), index);
   EXPECT_EQ(pool.take(), std::nullopt);
@@ -144,7 +144,7 @@ TEST(IndexPool, BoundIsExact) {
   EXPECT_EQ(pool.used(), kCapacity);
 }
 
-TEST(IndexPool, AnIndexThatWasNotUsedComesAgain) {
+TEST(IndexPool, UndoneTakeReturnsSameIndexAgain) {
   IndexPool<kCapacity, 4> pool;
   EXPECT_EQ(pool.take(), 0u);
   EXPECT_EQ(pool.take(), 1u);
@@ -153,7 +153,7 @@ TEST(IndexPool, AnIndexThatWasNotUsedComesAgain) {
   EXPECT_EQ(pool.take(), 1u);
 }
 
-TEST(IndexPool, HandsOutNoIndexTwice) {
+TEST(IndexPool, NeverHandsOutLiveIndex) {
   IndexPool<kCapacity, 4> pool;
   std::deque<std::uint32_t> taken;
   std::set<std::uint32_t> alive;

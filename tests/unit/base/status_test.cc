@@ -11,7 +11,7 @@ namespace gpurun {
 namespace {
 
 // A CUresult of the driver must reach the application unchanged. A Status carries it there.
-TEST(StatusTest, CudaErrorIsCarriedUnchanged) {
+TEST(StatusTest, KeepsCudaErrorUnchanged) {
   const Status status = Status::cuda(719, "cuLaunchKernel");
   EXPECT_FALSE(status.ok());
   EXPECT_EQ(status.code(), Code::kCuda);
@@ -20,14 +20,14 @@ TEST(StatusTest, CudaErrorIsCarriedUnchanged) {
 }
 
 // Callers treat a closed connection and a slow one differently, so errno must map right.
-TEST(StatusTest, ErrnoMapsToTheCodeThatCallersActOn) {
+TEST(StatusTest, MapsErrnoToCode) {
   EXPECT_EQ(Status::from_errno(EPIPE, "send").code(), Code::kPeerGone);
   EXPECT_EQ(Status::from_errno(ECONNREFUSED, "connect").code(), Code::kUnavailable);
   EXPECT_EQ(Status::from_errno(ECONNREFUSED, "connect to x").to_string(),
             "unavailable: connect to x: Connection refused");
 }
 
-TEST(ResultTest, FailurePropagatesThroughTheMacro) {
+TEST(ResultTest, ReturnIfErrorPropagatesFailure) {
   const auto fails = []() -> Status {
     GPURUN_RETURN_IF_ERROR(Status(Code::kRefused, "no"));
     return {};

@@ -17,7 +17,7 @@ class UserFolders : public testing::Test {
   }
 };
 
-TEST_F(UserFolders, AreInTheVariablesPlaceOrBelowHome) {
+TEST_F(UserFolders, PrefersAbsoluteXdgVariableOverHome) {
   EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/house/anna/.cache/gpurun");
   setenv("XDG_CACHE_HOME", "/caches", 1);
   EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "/caches/gpurun");
@@ -30,7 +30,7 @@ TEST_F(UserFolders, AreInTheVariablesPlaceOrBelowHome) {
   EXPECT_EQ(xdg_folder("XDG_CACHE_HOME", ".cache"), "");
 }
 
-TEST_F(UserFolders, OfAServiceStandFirst) {
+TEST_F(UserFolders, ServiceFolderTakesPrecedence) {
   EXPECT_EQ(service_folder("STATE_DIRECTORY"), "");
   EXPECT_EQ(state_folder(), geteuid() == 0 ? "/var/lib/gpurun" : "/house/anna/.local/state/gpurun");
   setenv("STATE_DIRECTORY", "/state/one:/state/two", 1);

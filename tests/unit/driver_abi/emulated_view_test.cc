@@ -8,7 +8,7 @@
 namespace gpurun::driver_abi {
 namespace {
 
-TEST(EmulatedView, KnowsTheLibrariesThatChooseCode) {
+TEST(EmulatedView, RecognisesMathLibraries) {
   for (const char* path : {"/usr/local/cuda/lib64/libcublas.so.13", "libcublasLt.so.13",
                            "./libcudnn_ops.so.9", "/a b/libcudnn.so.9", "/x/libcusolver.so.12",
                            "/x/libcusparse.so.12.6.3", "/x/libcufft.so.12", "/x/libcurand.so.10"}) {
@@ -16,7 +16,7 @@ TEST(EmulatedView, KnowsTheLibrariesThatChooseCode) {
   }
 }
 
-TEST(EmulatedView, LeavesOthersAlone) {
+TEST(EmulatedView, IgnoresOtherCallers) {
   for (const char* path :
        {"/usr/bin/program", "/x/libcublas/program", "/x/libcudart.so.13", "/x/libnccl.so.2",
         "/x/libnvrtc.so.13", "/x/mylibcublas.so", "/x/", ""}) {

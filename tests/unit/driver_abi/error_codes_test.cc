@@ -10,7 +10,7 @@
 namespace gpurun::driver_abi {
 namespace {
 
-TEST(ErrorCodesTest, AscendingWithNameAndText) {
+TEST(ErrorCodesTest, CodesAscendWithNameAndText) {
   for (std::size_t i = 0; i < error_code_count(); ++i) {
     EXPECT_TRUE(i == 0 || error_code(i - 1) < error_code(i)) << i;
     const char* text = nullptr;
@@ -23,7 +23,7 @@ TEST(ErrorCodesTest, AscendingWithNameAndText) {
 }
 
 // Every enumerator has its row in the table, so that a new one is not forgotten.
-TEST(ErrorCodesTest, Complete) {
+TEST(ErrorCodesTest, TableCoversEveryCudaResult) {
   std::ifstream types(GPURUN_SOURCE_DIR "/driver_abi/cuda_types.toml");
   std::string line;
   std::size_t count = 0;
@@ -41,7 +41,7 @@ TEST(ErrorCodesTest, Complete) {
   EXPECT_EQ(count, error_code_count());
 }
 
-TEST(ErrorCodesTest, UnknownNumbersGiveInvalidValueAndNull) {
+TEST(ErrorCodesTest, UnknownCodeReturnsInvalidValueAndNull) {
   const char* text = "untouched";
   EXPECT_EQ(get_error_name(static_cast<CUresult>(1001), &text), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(text, nullptr);

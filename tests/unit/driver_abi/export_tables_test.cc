@@ -97,7 +97,7 @@ class ExportTablesTest : public testing::Test {
   }
 };
 
-TEST_F(ExportTablesTest, SizesAreThoseThatCallersDemand) {
+TEST_F(ExportTablesTest, TableSizesMeetCallersDemands) {
   for (unsigned i = 0; i < kExportTableCount; ++i) {
     const auto* table = table_named(kExportTables[i].name);
     if (kExportTables[i].has_size) {
@@ -111,7 +111,7 @@ TEST_F(ExportTablesTest, SizesAreThoseThatCallersDemand) {
   EXPECT_GE(reinterpret_cast<std::uintptr_t>(table_named("T6E16")[0]), 56U);
 }
 
-TEST_F(ExportTablesTest, OtherTablesAreRefusedWithNull) {
+TEST_F(ExportTablesTest, UnknownTableReturnsErrorAndNull) {
   // The table that every runtime asks for first, and can do without.
   CUuuid id{};
   const unsigned char bytes[16] = {0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e,
@@ -124,7 +124,7 @@ TEST_F(ExportTablesTest, OtherTablesAreRefusedWithNull) {
   EXPECT_EQ(get_export_table(&table, nullptr), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(ExportTablesTest, CudartStartsAsItDoes) {
+TEST_F(ExportTablesTest, ServesCudartStartupCalls) {
   CUcontext primary = nullptr;
   auto* primary_of = slot<CUresult(CUcontext*, CUdevice)>("CUDART", 2);
   EXPECT_EQ(primary_of(&primary, 0), CUDA_SUCCESS);
@@ -157,7 +157,7 @@ TEST_F(ExportTablesTest, CudartStartsAsItDoes) {
 }
 
 // The runtime computes the same bytes from what it sees, and otherwise refuses to start.
-TEST_F(ExportTablesTest, IntegrityCoversWhatTheRuntimeSees) {
+TEST_F(ExportTablesTest, IntegrityValueMatchesRuntimeInputs) {
   std::uint64_t out[2] = {};
   auto* integrity = slot<CUresult(std::uint32_t, std::uint64_t, std::uint64_t*)>("INTEGRITY", 1);
   ASSERT_EQ(integrity(13002, 1'700'000'000, out), CUDA_SUCCESS);
@@ -181,7 +181,7 @@ TEST_F(ExportTablesTest, IntegrityCoversWhatTheRuntimeSees) {
   EXPECT_EQ(out[0], 0x3341181c03cb675cU);
 }
 
-TEST_F(ExportTablesTest, StorageIsPerContextAndKeyAndNullMeansCurrent) {
+TEST_F(ExportTablesTest, StorageIsKeyedByContextAndKey) {
   void* value = nullptr;
   EXPECT_EQ(get()(&value, nullptr, key_of(1)), CUDA_ERROR_INVALID_CONTEXT);
   current = context_of(0x1000);
@@ -212,7 +212,7 @@ void note_destroyed(CUcontext context, void* key, void* value) {
 }
 
 // Without the destructors the runtime keeps state of a destroyed context.
-TEST_F(ExportTablesTest, DroppingAContextCallsItsDestructorsInOrder) {
+TEST_F(ExportTablesTest, DroppingContextCallsDestructorsInOrder) {
   destroyed.clear();
   for (std::uintptr_t key = 100; key < 400; ++key) {
     ASSERT_EQ(put()(context_of(0x3000), key_of(key), key_of(key + 1), note_destroyed),
@@ -230,7 +230,7 @@ TEST_F(ExportTablesTest, DroppingAContextCallsItsDestructorsInOrder) {
 }
 
 // Keys are addresses, which collide in any table. Forgetting one must not hide another.
-TEST_F(ExportTablesTest, ForgettingSomeValuesKeepsTheOthers) {
+TEST_F(ExportTablesTest, ErasingValuesKeepsOtherValues) {
   std::mt19937_64 random(1);
   std::vector<void*> keys;
   for (int i = 0; i < 2000; ++i) {
@@ -260,7 +260,7 @@ TEST_F(ExportTablesTest, StorageIsBounded) {
 }
 
 // Every runtime call begins with a read, in any thread, while other threads start and write.
-TEST_F(ExportTablesTest, ReadersSeeWholeValuesWhileOthersWrite) {
+TEST_F(ExportTablesTest, ReadersSeeConsistentValuesDuringWrites) {
   std::atomic<bool> done = false;
   std::atomic<unsigned> wrong = 0;
   ASSERT_EQ(put()(context_of(0x6000), key_of(77), key_of(770), nullptr), CUDA_SUCCESS);
@@ -287,7 +287,7 @@ TEST_F(ExportTablesTest, ReadersSeeWholeValuesWhileOthersWrite) {
   drop_context_storage(context_of(0x6000));
 }
 
-TEST_F(ExportTablesTest, MathLibrariesAskIdsStreamsAndFunctions) {
+TEST_F(ExportTablesTest, ServesMathLibraryQueries) {
   current = context_of(0x1000);
   std::uint64_t id = 0;
   EXPECT_EQ((slot<CUresult(CUcontext, std::uint64_t*)>("T2131", 4)(current, &id)), CUDA_SUCCESS);
@@ -318,7 +318,7 @@ TEST_F(ExportTablesTest, MathLibrariesAskIdsStreamsAndFunctions) {
   EXPECT_EQ(slot<CUresult()>("T2131", 50)(), CUDA_ERROR_NOT_SUPPORTED) << "an unused slot";
 }
 
-TEST_F(ExportTablesTest, NothingIsTouchedWhenTheDriverIsNotReady) {
+TEST_F(ExportTablesTest, UnreadyDriverReturnsNotInitialized) {
   state = CUDA_ERROR_NOT_INITIALIZED;
   void* value = nullptr;
   std::uint64_t out[2] = {};
@@ -338,7 +338,7 @@ void delete_late() {
   _exit(works ? 42 : 1);
 }
 
-TEST_F(ExportTablesTest, AnswersAfterEveryDestructorHasRun) {
+TEST_F(ExportTablesTest, StorageWorksInLastExitHandler) {
   EXPECT_EXIT(
       {
         // Registered first, so it runs last.
@@ -350,7 +350,7 @@ TEST_F(ExportTablesTest, AnswersAfterEveryDestructorHasRun) {
 }
 
 // One process may hold the library twice (libcuda.so and libcuda.so.1 in different folders).
-TEST_F(ExportTablesTest, TwoCopiesInOneProcessShareNothing) {
+TEST_F(ExportTablesTest, TwoLibraryCopiesShareNoStorage) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(testing::TempDir()) / ("tables" + std::to_string(getpid()));
   fs::create_directories(folder);

@@ -77,7 +77,7 @@ TEST(FatbinTest, EveryTruncationIsRefused) {
 }
 
 // Wrong lengths, at every position of the headers, are detected from the bytes that are present.
-TEST(FatbinTest, EveryFlippedByteIsSurvived) {
+TEST(FatbinTest, SurvivesEveryChangedByte) {
   const std::string whole = three_packings();
   std::size_t refused = 0;
   for (std::size_t at = 0; at < whole.size(); ++at) {
@@ -100,7 +100,7 @@ TEST(FatbinTest, EveryFlippedByteIsSurvived) {
 }
 
 // A small file must not make us allocate the size that it claims.
-TEST(FatbinTest, ClaimedSizeIsBoundedByTheLimitAndByTheInput) {
+TEST(FatbinTest, ClaimedSizeIsBoundedByLimitAndInput) {
   for (const Packing packing : {Packing::kLz4, Packing::kZstd}) {
     std::string image = build_container({{.content = kText, .packing = packing}});
     test::put(&image, 16 + 56, std::uint64_t{1} << 40, 8);
@@ -116,7 +116,7 @@ TEST(FatbinTest, ClaimedSizeIsBoundedByTheLimitAndByTheInput) {
   EXPECT_EQ(fatbin_content((*entries)[0], 100).status().code(), Code::kTooLarge);
 }
 
-TEST(FatbinTest, ContentShorterThanClaimedIsRefused) {
+TEST(FatbinTest, ContentOfWrongSizeIsRefused) {
   for (const Packing packing : {Packing::kLz4, Packing::kZstd}) {
     for (const int difference : {-1, 1}) {
       std::string image = build_container({{.content = kText, .packing = packing}});
@@ -140,7 +140,7 @@ TEST(FatbinTest, TooManyEntriesAreRefused) {
 
 #ifdef GPURUN_TEST_NVCC
 // Reads the PTX that this machine's nvcc writes, in each of its compression modes.
-TEST(FatbinTest, ReadsWhatNvccWrites) {
+TEST(FatbinTest, ReadsNvccOutput) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(testing::TempDir()) / "gpurun_fatbin_test";
   fs::create_directories(folder);

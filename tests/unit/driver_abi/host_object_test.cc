@@ -42,12 +42,12 @@ std::string sample_object() {
                        {".nv_fatbin_of_others", "garbage"}});
 }
 
-TEST(HostObject, EveryContainerOfBothSections) {
+TEST(HostObject, FindsContainersOfBothSections) {
   EXPECT_EQ(texts_in(sample_object()), (std::vector<std::string>{"one", "two", "three"}));
   EXPECT_TRUE(texts_in(build_object({{".text", "code"}})).empty());
 }
 
-TEST(HostObject, EveryMemberOfAnArchive) {
+TEST(HostObject, FindsContainersOfEveryArchiveMember) {
   const std::string archive =
       build_archive({"symbols", build_object({{".nv_fatbin", container("a")}}), "odd",
                      build_object({{"__nv_relfatbin", container("b")}})});
@@ -55,7 +55,7 @@ TEST(HostObject, EveryMemberOfAnArchive) {
   EXPECT_TRUE(texts_in(build_archive({})).empty());
 }
 
-TEST(HostObject, WhatIsNeitherIsSaidSo) {
+TEST(HostObject, RefusesOtherFiles) {
   for (const char* text : {"", "!<arch>", "\177EL", ".version 9.0"}) {
     const Exact exact(text);
     EXPECT_FALSE(containers_in_object(exact.view()).ok()) << text;
@@ -64,7 +64,7 @@ TEST(HostObject, WhatIsNeitherIsSaidSo) {
 
 // Cut anywhere, or with any byte changed: the result is an answer, without a read outside
 // (AddressSanitizer).
-TEST(HostObject, DamageIsRefused) {
+TEST(HostObject, SurvivesTruncationAndChangedBytes) {
   const std::string object = sample_object();
   const std::string archive = build_archive({object});
   const std::vector<std::string> whole{"one", "two", "three"};
@@ -85,7 +85,7 @@ TEST(HostObject, DamageIsRefused) {
   }
 }
 
-TEST(LinkedImage, HoldsItsTextsInOrder) {
+TEST(LinkedImage, HoldsTextsInOrder) {
   const Bytes image = linked_image({"first", "", "third one"});
   const auto entries = read_fatbin(image);
   ASSERT_TRUE(entries.ok());
@@ -96,7 +96,7 @@ TEST(LinkedImage, HoldsItsTextsInOrder) {
   EXPECT_EQ(*ptx_text((*entries)[2]), "third one");
 }
 
-TEST(LinkedImage, IsNotTakenForNvccs) {
+TEST(LinkedImage, NvccEntryIsNotLinkedEntry) {
   const Exact exact(container("text"));
   const auto entries = read_fatbin(exact.view());
   ASSERT_TRUE(entries.ok());

@@ -79,7 +79,7 @@ TEST(ImageLengthTest, PtxEndsAtItsNul) {
   EXPECT_EQ(image_at(image.get(), text.size()).status().cuda_error(), 200) << "no NUL in reach";
 }
 
-TEST(ImageLengthTest, ContainerEndsWhereItSays) {
+TEST(ImageLengthTest, ContainerEndsAtItsDeclaredLength) {
   const std::string container = build_container({{.content = "some text"}, {.kind = 2}});
   const AtPageEnd image(container);
   const auto found = image_at(image.get());
@@ -102,7 +102,7 @@ TEST(ImageLengthTest, ElfEndsAtItsLastTableOrSection) {
   }
 }
 
-TEST(ImageLengthTest, ElfWithTooManySectionsForItsHeaderTakesTheCountFromSectionZero) {
+TEST(ImageLengthTest, ElfReadsLargeSectionCountFromSectionZero) {
   std::string elf = build_elf({});
   put(&elf, 60, 0, 2);
   put(&elf, 200 + 32, 3, 8);
@@ -133,7 +133,7 @@ TEST(ImageLengthTest, WrapperVersionOneNamesOneContainer) {
 }
 
 // With -rdc only the per-object containers hold the PTX. Losing one loses kernels.
-TEST(ImageLengthTest, WrapperVersionTwoNamesTheObjectsContainersToo) {
+TEST(ImageLengthTest, WrapperVersionTwoAlsoNamesObjectContainers) {
   const AtPageEnd linked(build_container({}));
   const AtPageEnd first(build_container({{.content = "first"}}));
   const AtPageEnd second(build_container({{.content = "the second one"}}));
@@ -150,7 +150,7 @@ TEST(ImageLengthTest, WrapperVersionTwoNamesTheObjectsContainersToo) {
   ASSERT_TRUE(image_at(&without).ok());
 }
 
-TEST(ImageLengthTest, WhatIsNoImageIsRefusedWithTheDriversCodes) {
+TEST(ImageLengthTest, InvalidImagesReturnDriverCodes) {
   EXPECT_EQ(image_at(nullptr).status().cuda_error(), 1);
   const AtPageEnd empty(std::string("\0", 1));
   EXPECT_EQ(image_at(empty.get()).status().cuda_error(), 200);
@@ -164,7 +164,7 @@ TEST(ImageLengthTest, WhatIsNoImageIsRefusedWithTheDriversCodes) {
   EXPECT_EQ(image_in(bytes_of(no_container)).status().cuda_error(), 200);
 }
 
-TEST(ImageLengthTest, EveryTruncationIsRefusedAndNeverReadBeyond) {
+TEST(ImageLengthTest, EveryTruncationIsRefusedWithoutOverread) {
   const std::string images[] = {build_container({{.content = "some text"}}),
                                 build_elf({.program_table_at = 600, .total = 656}), build_elf({})};
   for (const std::string& whole : images) {
@@ -180,7 +180,7 @@ TEST(ImageLengthTest, EveryTruncationIsRefusedAndNeverReadBeyond) {
   }
 }
 
-TEST(ImageLengthTest, DamagedElfHeadersAreSurvived) {
+TEST(ImageLengthTest, SurvivesDamagedElfHeaders) {
   const std::string whole = build_elf({});
   for (std::size_t at = 0; at < whole.size(); ++at) {
     for (const char with : {'\xff', '\x7f'}) {
@@ -195,7 +195,7 @@ TEST(ImageLengthTest, DamagedElfHeadersAreSurvived) {
 }
 
 // A PTX file on disk has no NUL. Bytes after a NUL are not text.
-TEST(ImageLengthTest, TextFromAFileNeedsNoNul) {
+TEST(ImageLengthTest, TextFromFileNeedsNoNul) {
   const test::Exact bare(".version 9.0");
   ASSERT_TRUE(image_in(bare.view()).ok());
   EXPECT_EQ(image_in(bare.view())->pieces[0].size(), 12U);

@@ -37,7 +37,7 @@ class NvmlTest : public testing::Test {
 
 // PyTorch asserts that its names exist, and NCCL falls back for each missing one. The table is
 // therefore a promise.
-TEST_F(NvmlTest, EveryNameOfTheTableIsExportedAndRefusedOnesSaySo) {
+TEST_F(NvmlTest, ExportsTableAndRefusesUnsupportedFunctions) {
   std::ifstream table(GPURUN_SOURCE_DIR "/driver_abi/nvml.toml");
   const std::string text(std::istreambuf_iterator<char>(table), {});
   const std::size_t refused_at = text.find("\nrefused = [");
@@ -81,7 +81,7 @@ TEST_F(NvmlTest, DevicesAreFoundByIndexBusIdAndUuid) {
   EXPECT_EQ(call("nvmlDeviceGetIndex", static_cast<void*>(nullptr), &index), 2);
 }
 
-TEST_F(NvmlTest, TextIsWholeOrNothing) {
+TEST_F(NvmlTest, TextQueriesRequireSufficientBuffer) {
   char name[6];
   EXPECT_EQ(call("nvmlDeviceGetName", device_, name, 5U), 7);
   EXPECT_EQ(call("nvmlDeviceGetName", device_, name, 6U), 0);
@@ -97,7 +97,7 @@ TEST_F(NvmlTest, TextIsWholeOrNothing) {
 }
 
 // Offsets of NVML's structures. The byte after each structure must not change.
-TEST_F(NvmlTest, StructuresHaveTheirLayout) {
+TEST_F(NvmlTest, StructuresHaveNvmlLayout) {
   std::vector<unsigned char> bytes(128, 0xee);
   const auto u32 = [&bytes](std::size_t at) {
     std::uint32_t value;
@@ -132,7 +132,7 @@ TEST_F(NvmlTest, StructuresHaveTheirLayout) {
   EXPECT_EQ(bytes[40], 0xee);
 }
 
-TEST_F(NvmlTest, ProcessListsAskForRoom) {
+TEST_F(NvmlTest, ProcessListReturnsRequiredSize) {
   unsigned count = 0;
   EXPECT_EQ(
       call("nvmlDeviceGetComputeRunningProcesses_v3", device_, &count, static_cast<void*>(nullptr)),
@@ -153,7 +153,7 @@ TEST_F(NvmlTest, ProcessListsAskForRoom) {
   EXPECT_EQ(infos[3], 78U) << "the first version has elements of 16 bytes";
 }
 
-TEST_F(NvmlTest, WhatIsUnknownIsNotSupportedAndWhatIsKnownIsAnswered) {
+TEST_F(NvmlTest, UnknownFactsReturnNotSupported) {
   unsigned value = 0;
   EXPECT_EQ(call("nvmlDeviceGetTemperature", device_, 0, &value), 0);
   EXPECT_EQ(value, 45U);
@@ -174,7 +174,7 @@ TEST_F(NvmlTest, WhatIsUnknownIsNotSupportedAndWhatIsKnownIsAnswered) {
   EXPECT_EQ(major * 10 + minor, 121);
 }
 
-TEST_F(NvmlTest, EveryCallNeedsInit) {
+TEST_F(NvmlTest, CallsRequireInit) {
   unsigned count = 0;
   ASSERT_EQ(call("nvmlInit"), 0);
   ASSERT_EQ(call("nvmlShutdown"), 0);

@@ -15,7 +15,7 @@
 namespace gpurun::driver_abi {
 namespace {
 
-TEST(Rows, AreFoundByOpcodeAndBySymbol) {
+TEST(FunctionTable, FindsRowsByOpcodeAndSymbol) {
   ASSERT_EQ(rows().size(), 723u);
   for (const Row& row : rows()) {
     EXPECT_EQ(find_row(row.opcode), &row);
@@ -31,7 +31,7 @@ TEST(Rows, AreFoundByOpcodeAndBySymbol) {
 
 // The number of functions of each version's driver (cudaTypedefs.h of each, cudaProfiler.h, and the
 // 35 of cudaGL.h, cudaEGL.h and cudaVDPAU.h).
-TEST(Rows, AreAsManyAsEachVersionHad) {
+TEST(FunctionTable, RowCountMatchesEachCudaVersion) {
   const auto until = [](int version) {
     return std::count_if(rows().begin(), rows().end(),
                          [version](const Row& row) { return row.proc_version <= version; });
@@ -44,7 +44,7 @@ TEST(Rows, AreAsManyAsEachVersionHad) {
   EXPECT_EQ(until(13050), 688 + 35);
 }
 
-TEST(Rows, AliasesShareEverythingButTheirName) {
+TEST(FunctionTable, AliasesShareEverythingExceptTheirName) {
   std::set<std::uint64_t> hashes;
   for (const Row& row : rows()) {
     EXPECT_TRUE(hashes.insert(row.hash).second) << row.symbol;
@@ -56,7 +56,7 @@ TEST(Rows, AliasesShareEverythingButTheirName) {
   }
 }
 
-TEST(Rows, AtMost250AreRefusedAndEachSaysWhy) {
+TEST(FunctionTable, AtMost250RowsAreRefusedWithReason) {
   int refused = 0;
   for (const Row& row : rows()) {
     if (row.completion != Completion::kRefused) {
@@ -77,7 +77,7 @@ std::string symbol_of(const char* base, int version, std::uint64_t flags = kProc
   return found.row == nullptr ? "" : found.row->symbol;
 }
 
-TEST(ProcAddress, TakesTheNewestThatTheVersionCovers) {
+TEST(ProcAddress, ReturnsNewestSymbolForVersion) {
   EXPECT_EQ(symbol_of("cuMemAlloc", 3010), "cuMemAlloc");
   EXPECT_EQ(symbol_of("cuMemAlloc", 3020), "cuMemAlloc_v2");
   EXPECT_EQ(symbol_of("cuMemAlloc", 13000), "cuMemAlloc_v2");
@@ -94,7 +94,7 @@ TEST(ProcAddress, TakesTheNewestThatTheVersionCovers) {
   EXPECT_EQ(symbol_of("cuCtxGetDevice", 13000), "cuCtxGetDevice_v2");
 }
 
-TEST(ProcAddress, PrefersThePerThreadCopyWhereThereIsOne) {
+TEST(ProcAddress, PrefersPerThreadSymbol) {
   EXPECT_EQ(symbol_of("cuMemcpyHtoD", 13000, kProcPerThreadStream), "cuMemcpyHtoD_v2_ptds");
   EXPECT_EQ(symbol_of("cuLaunchKernel", 13000, kProcPerThreadStream), "cuLaunchKernel_ptsz");
   EXPECT_EQ(symbol_of("cuLaunchKernel", 13000, kProcLegacyStream), "cuLaunchKernel");
@@ -104,7 +104,7 @@ TEST(ProcAddress, PrefersThePerThreadCopyWhereThereIsOne) {
   EXPECT_EQ(symbol_of("cuMemAlloc", 13000, kProcPerThreadStream), "cuMemAlloc_v2");
 }
 
-TEST(ProcAddress, SaysWhyThereIsNone) {
+TEST(ProcAddress, ReportsWhySymbolIsMissing) {
   const ProcAddress unknown = find_proc_address("cuWGLGetDevice", 13000, kProcDefault);
   EXPECT_EQ(unknown.result, 500);
   EXPECT_EQ(unknown.status, 1);
@@ -121,7 +121,7 @@ TEST(ProcAddress, SaysWhyThereIsNone) {
   EXPECT_EQ(find_proc_address("cuInit", 13000, ~std::uint64_t{0}).result, 1);
 }
 
-TEST(ProcAddress, AnOlderDriverDoesNotKnowWhatCameLater) {
+TEST(ProcAddress, OlderDriverHidesNewerFunctions) {
   EXPECT_EQ(find_proc_address("cuGraphGetId", 13050, kProcDefault, 13000).status, 1);
   EXPECT_EQ(find_proc_address("cuGraphGetId", 13000, kProcDefault, 13050).status, 2);
   EXPECT_STREQ(find_proc_address("cuGraphGetId", 13050, kProcDefault, 13010).row->symbol,
@@ -134,7 +134,7 @@ TEST(ProcAddress, AnOlderDriverDoesNotKnowWhatCameLater) {
       "cuLaunchHostFunc_v2_ptsz");
 }
 
-TEST(ProcAddress, EveryRowIsTheAnswerToItsOwnKey) {
+TEST(ProcAddress, EveryRowIsFoundByItsKey) {
   for (const Row& row : rows()) {
     const std::uint64_t flags =
         row.variant == StreamVariant::kPlain ? kProcDefault : kProcPerThreadStream;

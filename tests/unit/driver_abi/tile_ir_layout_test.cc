@@ -30,7 +30,7 @@ std::string refusal(const std::string& image) {
 const std::string kImage =
     build_tile_ir({{2, "a function"}, {4, ""}, {5, std::string(200, 't')}, {1, "add"}});
 
-TEST(TileIrLayout, FindsTheSectionsAndTheEnd) {
+TEST(TileIrLayout, FindsSectionsAndEnd) {
   const Exact image(kImage + "what follows is not the image's");
   const auto layout = tile_ir_layout(image.view());
   ASSERT_TRUE(layout.ok()) << layout.status().to_string();
@@ -49,7 +49,7 @@ TEST(TileIrLayout, FindsTheSectionsAndTheEnd) {
   EXPECT_EQ(refusal(build_tile_ir({{2, "unaligned"}, {1, "x"}}, 0)), "");
 }
 
-TEST(TileIrLayout, IsAFormOfImage) {
+TEST(TileIrLayout, ImageDetectionFindsTileIr) {
   const std::string followed = kImage + std::string(100, '\x7f');
   for (const auto& found : {image_at(followed.data(), followed.size()),
                             image_in(byte_view(followed.data(), followed.size()))}) {
@@ -68,7 +68,7 @@ TEST(TileIrLayout, EveryTruncationIsRefused) {
             "Tile IR image: the sections do not end at byte " + std::to_string(kImage.size() - 1));
 }
 
-TEST(TileIrLayout, LengthsThatLieAreRefusedWithTheirPlace) {
+TEST(TileIrLayout, FalseLengthsAreRefusedWithPlace) {
   std::string image = test::tile_ir_header();
   image += '\x02';
   std::string cut = image;
@@ -88,7 +88,7 @@ TEST(TileIrLayout, LengthsThatLieAreRefusedWithTheirPlace) {
             "Tile IR image: the length of section 2 has too many bytes at byte 13");
 }
 
-TEST(TileIrLayout, WhatIsNoSectionIsRefused) {
+TEST(TileIrLayout, InvalidSectionsAreRefused) {
   EXPECT_EQ(refusal(build_tile_ir({{8, "new"}})), "Tile IR image: unknown section 8 at byte 12");
   EXPECT_EQ(refusal(build_tile_ir({{0x7f, "new"}})),
             "Tile IR image: unknown section 127 at byte 12");
@@ -117,7 +117,7 @@ TEST(TileIrLayout, AlignmentsAreBoundedPowersOfTwo) {
             "Tile IR image: the alignment of section 2 is 131072, over 65536 at byte 14");
 }
 
-TEST(TileIrLayout, EveryChangedByteIsSurvived) {
+TEST(TileIrLayout, SurvivesEveryChangedByte) {
   for (std::size_t at = 0; at < kImage.size(); ++at) {
     for (const char with : {'\0', '\xff', '\x7f', '\x80', '\x01'}) {
       std::string bad = kImage;

@@ -126,7 +126,7 @@ class Neighbour {
   pid_t process_ = -1;
 };
 
-TEST(MemoryLedger, TheSettingsNameFilesThatCanBeOne) {
+TEST(MemoryLedger, SettingsAcceptOnlyUsableLedgerFiles) {
   using Descriptors = std::vector<int>;
   EXPECT_EQ(parse_settings("ledger=4+ 17").ledger, (Descriptors{4, 17}));
   for (const char* wrong :
@@ -142,7 +142,7 @@ TEST(MemoryLedger, TheSettingsNameFilesThatCanBeOne) {
   for (const int ordinal : {1, 2, 3, -1}) EXPECT_EQ(ledger_file(ordinal), -1);
 }
 
-TEST(MemoryLedger, WithoutAFileAProcessHasTheDeviceForItself) {
+TEST(MemoryLedger, WithoutFileProcessUsesWholeDevice) {
   MemoryLedger ledger(-1, 1000);
   EXPECT_FALSE(ledger.take(1001));
   EXPECT_TRUE(ledger.take(1000));
@@ -152,7 +152,7 @@ TEST(MemoryLedger, WithoutAFileAProcessHasTheDeviceForItself) {
   EXPECT_EQ(ledger.bytes_free(), 400u);
 }
 
-TEST(MemoryLedger, WhatOneTakesTheOthersLackUntilItDies) {
+TEST(MemoryLedger, KilledProcessReturnsItsMemory) {
   const UniqueFd file = make_file();
   MemoryLedger ledger(file.get(), kTotal);
   Neighbour neighbour(file.get());
@@ -168,7 +168,7 @@ TEST(MemoryLedger, WhatOneTakesTheOthersLackUntilItDies) {
   EXPECT_EQ(ledger.bytes_free(), kTotal - 3 * kMiB);
 }
 
-TEST(MemoryLedger, AllTogetherHaveWhatTheDeviceHasToTheLastByte) {
+TEST(MemoryLedger, ProcessesShareMemoryToLastByte) {
   const UniqueFd file = make_file();
   MemoryLedger ledger(file.get(), kTotal);
   Neighbour first(file.get()), second(file.get());
@@ -187,7 +187,7 @@ TEST(MemoryLedger, AllTogetherHaveWhatTheDeviceHasToTheLastByte) {
   EXPECT_TRUE(ledger.take(kTotal / 2 + 1001));
 }
 
-TEST(MemoryLedger, WhatIsFreeInPartsIsFree) {
+TEST(MemoryLedger, FragmentedMemoryIsAllocatable) {
   const UniqueFd file = make_file();
   MemoryLedger ledger(file.get(), kTotal);
   Neighbour neighbour(file.get());
@@ -204,7 +204,7 @@ TEST(MemoryLedger, WhatIsFreeInPartsIsFree) {
 
 // Two processes that grow by turns must not split the file into a piece for each allocation. Each
 // query to the kernel takes time in proportion to the pieces.
-TEST(MemoryLedger, ProcessesThatGrowInTurnsKeepFewRuns) {
+TEST(MemoryLedger, InterleavedGrowthKeepsFewRuns) {
   const UniqueFd file = make_file();
   Neighbour first(file.get()), second(file.get()), third(file.get());
   for (int i = 0; i < 200; ++i) {
@@ -218,7 +218,7 @@ TEST(MemoryLedger, ProcessesThatGrowInTurnsKeepFewRuns) {
   EXPECT_EQ(runs_in(file.get()), 0);
 }
 
-TEST(MemoryLedger, AnIllNeighbourTakesMemoryAndNothingElse) {
+TEST(MemoryLedger, MaliciousProcessCanOnlyTakeMemory) {
   const UniqueFd file = make_file();
   MemoryLedger ledger(file.get(), kTotal);
   ASSERT_TRUE(ledger.take(5 * kMiB));
@@ -279,7 +279,7 @@ struct Counted {
   _exit(1);
 }
 
-TEST(MemoryLedger, NoRaceGivesOutMoreThanThereIs) {
+TEST(MemoryLedger, ConcurrentTakesNeverExceedTotal) {
   const UniqueFd file = make_file();
   void* memory =
       mmap(nullptr, sizeof(Counted), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

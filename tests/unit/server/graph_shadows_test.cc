@@ -90,7 +90,7 @@ class GraphShadowsTest : public ExecutorTest {
   void* const other_ = reinterpret_cast<void*>(12);
 };
 
-TEST_F(GraphShadowsTest, AreKeptForTheNextCopyOfTheirContextUntilThereIsNone) {
+TEST_F(GraphShadowsTest, ReusesMemoryWithinContextUntilLastCopyEnds) {
   ShadowPtr stays = make(100'000, one_);
   ShadowPtr first = make(kMany, one_);
   std::byte* const place = first->data();
@@ -112,7 +112,7 @@ TEST_F(GraphShadowsTest, AreKeptForTheNextCopyOfTheirContextUntilThereIsNone) {
   EXPECT_NE(make(protocol::kGraphShadowBytesMax, one_), nullptr) << "all has been given back";
 }
 
-TEST_F(GraphShadowsTest, KeepABoundOfWhatNobodyHas) {
+TEST_F(GraphShadowsTest, UnregistersUnusedMemoryOverLimit) {
   const ShadowPtr stays = make(1, one_);
   std::vector<ShadowPtr> many;
   for (int i = 0; i < 5; ++i) many.push_back(make(kMany, one_));
@@ -126,7 +126,7 @@ TEST_F(GraphShadowsTest, KeepABoundOfWhatNobodyHas) {
 }
 
 // Spare memory takes no room from a copy that needs it.
-TEST_F(GraphShadowsTest, BeyondTheBoundThereIsNoMemory) {
+TEST_F(GraphShadowsTest, RequestOverLimitReturnsOutOfMemory) {
   const ShadowPtr most = make(protocol::kGraphShadowBytesMax - kMany, one_);
   (void)make(kMany, one_);
   const ShadowPtr rest = make(kMany / 4, one_);
@@ -138,7 +138,7 @@ TEST_F(GraphShadowsTest, BeyondTheBoundThereIsNoMemory) {
   EXPECT_EQ(none, nullptr);
 }
 
-TEST_F(GraphShadowsTest, WhatTheDriverRefusesIsToldAndTakesNoRoom) {
+TEST_F(GraphShadowsTest, DriverRefusalIsReturnedAndUsesNoQuota) {
   for (int i = 0; i < 64; ++i) {  // 4 GiB.
     registry_.refuses = kRefused;
     ShadowPtr none;
@@ -149,7 +149,7 @@ TEST_F(GraphShadowsTest, WhatTheDriverRefusesIsToldAndTakesNoRoom) {
   EXPECT_NE(make(protocol::kGraphShadowBytesMax, one_), nullptr);
 }
 
-TEST_F(GraphShadowsTest, NothingIsUnregisteredInAContextThatHasEnded) {
+TEST_F(GraphShadowsTest, DoesNotUnregisterMemoryOfEndedContext) {
   ShadowPtr stays = make(1, other_);
   ShadowPtr living = make(kMany, one_);
   std::byte* const place = living->data();
@@ -168,7 +168,7 @@ TEST_F(GraphShadowsTest, NothingIsUnregisteredInAContextThatHasEnded) {
   EXPECT_EQ(registry_.in.count(place) + registry_.in.count(spare), 2u);
 }
 
-TEST_F(GraphShadowsTest, AContextEndsBehindWhoUnregistersInIt) {
+TEST_F(GraphShadowsTest, ContextEndWaitsForRunningUnregistration) {
   registry_.holds = true;
   (void)make(kMany, one_);
   {

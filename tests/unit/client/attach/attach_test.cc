@@ -41,7 +41,7 @@ extern "C" int connect(int, const sockaddr*, socklen_t) {
 namespace gpurun::client {
 namespace {
 
-TEST(Attach, OpensItsConnectionsAtOnce) {
+TEST(Attach, OpensConnectionsInParallel) {
   SessionData session;
   session.servers = {"127.0.0.1:9"};
   AttachOptions options;

@@ -128,7 +128,7 @@ Code open(const std::string& server, OpeningDescriptor& opening) {
   return late_attach(server).open(opening).status().code();
 }
 
-class LateAttached : public testing::Test {
+class ExtraBulkAttachTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(fork_guard::arm().ok());
@@ -139,7 +139,7 @@ class LateAttached : public testing::Test {
   }
 };
 
-TEST_F(LateAttached, AChildForkedWhileTheServerIsWaitedForHasNothingOfIt) {
+TEST_F(ExtraBulkAttachTest, ChildForkedDuringHandshakeInheritsNoSocket) {
   const Server server(false);
   const Numbers before = sockets();
   OpeningDescriptor opening;
@@ -153,7 +153,7 @@ TEST_F(LateAttached, AChildForkedWhileTheServerIsWaitedForHasNothingOfIt) {
   EXPECT_EQ(code, Code::kPeerGone);
 }
 
-TEST_F(LateAttached, AChildForkedAtAnyMomentHasNothingOfIt) {
+TEST_F(ExtraBulkAttachTest, ChildForkedAtAnyTimeInheritsNoSocket) {
   const Server server(true);
   const Numbers before = sockets();
   std::atomic<bool> stop{false};
@@ -172,7 +172,7 @@ TEST_F(LateAttached, AChildForkedAtAnyMomentHasNothingOfIt) {
   EXPECT_EQ(leaks, 0) << "of 400, beside " << opened << " openings";
 }
 
-TEST_F(LateAttached, WhatIsOpenIsWatchedUntilItIsForgotten) {
+TEST_F(ExtraBulkAttachTest, ForkClosesKeptDescriptorUntilForgotten) {
   const Numbers before = sockets();
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -193,7 +193,7 @@ TEST_F(LateAttached, WhatIsOpenIsWatchedUntilItIsForgotten) {
   EXPECT_FALSE(child_has_only(with_far));
 }
 
-TEST_F(LateAttached, WhoDoesNotWantItDoesNotWaitForTheServer) {
+TEST_F(ExtraBulkAttachTest, GivingUpEndsWaitForServer) {
   const Server server(false);
   OpeningDescriptor opening;
   Code code = Code::kOk;
@@ -206,7 +206,7 @@ TEST_F(LateAttached, WhoDoesNotWantItDoesNotWaitForTheServer) {
 
 // The queue is full, so the kernel answers no connect. The attempt is given up before, during and
 // after it.
-TEST_F(LateAttached, WhoDoesNotWantItDoesNotWaitForAConnect) {
+TEST_F(ExtraBulkAttachTest, GivingUpEndsWaitForConnect) {
   const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;

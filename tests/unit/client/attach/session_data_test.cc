@@ -25,7 +25,7 @@ SessionData sample() {
   return data;
 }
 
-TEST(SessionData, SurvivesItsText) {
+TEST(SessionData, RoundTripsThroughText) {
   const Result<SessionData> read = parse_session_data(serialise_session_data(sample()));
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(read->servers, sample().servers);
@@ -37,11 +37,11 @@ TEST(SessionData, SurvivesItsText) {
   EXPECT_EQ(read->local, "unix:gpurun-0123456789abcdef0123456789abcdef");
 }
 
-TEST(SessionData, AnUnknownNameIsSkipped) {
+TEST(SessionData, SkipsUnknownName) {
   EXPECT_TRUE(parse_session_data(serialise_session_data(sample()) + "later 1\n").ok());
 }
 
-TEST(SessionData, EveryCutIsRefused) {
+TEST(SessionData, RejectsTruncatedOrInvalidSessionData) {
   const std::string whole = serialise_session_data(sample());
   for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
     EXPECT_FALSE(parse_session_data(whole.substr(0, bytes)).ok()) << bytes;
@@ -55,7 +55,7 @@ TEST(SessionData, EveryCutIsRefused) {
   EXPECT_FALSE(parse_session_data(std::string(kSessionDataBytesMax + 1, '\n')).ok());
 }
 
-TEST(SessionData, IsReadFromAMemoryFileThroughTheEnvironment) {
+TEST(SessionData, ReadsMemoryFileNamedByEnvironment) {
   const UniqueFd fd(memfd_create("session", MFD_CLOEXEC));
   ASSERT_TRUE(fd.valid());
   const std::string text = serialise_session_data(sample());
@@ -71,7 +71,7 @@ TEST(SessionData, IsReadFromAMemoryFileThroughTheEnvironment) {
   EXPECT_EQ(session_data_from_environment().status().code(), Code::kUnavailable);
 }
 
-TEST(SessionData, AFileThatOthersMayReadIsRefused) {
+TEST(SessionData, RejectsFileReadableByOthers) {
   const std::string path = testing::TempDir() + "session_data_" + std::to_string(getpid());
   const UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   ASSERT_TRUE(fd.valid());

@@ -45,7 +45,7 @@ void expect_bounded(const Outcome& outcome, const char* said) {
   EXPECT_LT(outcome.took, kBound);
 }
 
-TEST(SilentServer, SaysNothingOnceItHasTheConnections) {
+TEST(AttachTimeouts, AttachTimesOutWhenServerDoesNotAnswer) {
   const auto listener = transport::listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok()) << listener.status().to_string();
   AttachOptions options;
@@ -53,7 +53,7 @@ TEST(SilentServer, SaysNothingOnceItHasTheConnections) {
   expect_bounded(attach_to((*listener)->address(), options), "not answered within 200 ms");
 }
 
-TEST(SilentServer, StopsInTheMiddleOfItsAnswer) {
+TEST(AttachTimeouts, AttachTimesOutWhenAnswerIsIncomplete) {
   const auto listener = transport::listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   std::thread server([&] {
@@ -78,7 +78,7 @@ TEST(SilentServer, StopsInTheMiddleOfItsAnswer) {
 }
 
 // The queue is full already, so the kernel answers no connect.
-TEST(SilentServer, TakesNoConnection) {
+TEST(AttachTimeouts, AttachTimesOutWhenConnectIsNotAccepted) {
   const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -101,7 +101,7 @@ TEST(SilentServer, TakesNoConnection) {
 }
 
 // As the manual page says (docs/man/gpurun.1.md, "Times").
-TEST(SilentServer, IsWaitedForAsTheManualSays) {
+TEST(AttachTimeouts, DefaultTimesMatchManual) {
   EXPECT_EQ(AttachOptions().connect_deadline, std::chrono::seconds(10));
   EXPECT_EQ(AttachOptions().deadline, std::chrono::seconds(60));
   EXPECT_EQ(limits::kHeartbeatS, 5);

@@ -8,7 +8,7 @@ namespace {
 
 using Kinds = std::vector<TransportKind>;
 
-TEST(Transports, TheirOrderIsTheUsers) {
+TEST(Transports, ParsesKindsInUsersOrder) {
   EXPECT_EQ(*parse_transports(""), all_transports());
   EXPECT_EQ(*parse_transports("shm,tcp"), all_transports());
   EXPECT_EQ(*parse_transports("tcp"), Kinds{TransportKind::kTcp});
@@ -17,7 +17,7 @@ TEST(Transports, TheirOrderIsTheUsers) {
             (Kinds{TransportKind::kTcp, TransportKind::kSharedMemory}));
 }
 
-TEST(Transports, AnythingElseIsRefusedInWords) {
+TEST(Transports, RejectsInvalidListAndQuotesIt) {
   for (const char* text : {"rdma", "TCP", "tcp,", ",", " tcp", "shm;tcp", "tcp,shm,tcp"}) {
     const auto parsed = parse_transports(text);
     ASSERT_FALSE(parsed.ok()) << text;

@@ -70,7 +70,7 @@ class SilentPeer final : public ExtraBulkConnections {
   std::promise<void> waits_;
 };
 
-TEST(BulkOpener, StopsWithoutThePeer) {
+TEST(BulkOpener, StopDoesNotWaitForPeer) {
   auto [near, far] = transport::loopback::connect_pair();
   std::thread worker([&] { be_done(*far); });
   SilentPeer peer;

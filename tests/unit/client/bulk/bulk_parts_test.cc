@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kChunk = limits::kBulkChunkBytes;
 
-TEST(BulkWindow, AReceiptDuringTheSendFreesTheSlotWhenTheSendEnds) {
+TEST(BulkWindow, ReceiptDuringSendFreesSlotWhenSendEnds) {
   BulkWindow window;
   ASSERT_TRUE(window.map().ok());
   const std::size_t all = window.free_count();
@@ -29,7 +29,7 @@ TEST(BulkWindow, AReceiptDuringTheSendFreesTheSlotWhenTheSendEnds) {
   EXPECT_EQ(window.free_count(), all);
 }
 
-TEST(BulkWindow, AReceiptAfterTheSendFreesTheSlotAtOnce) {
+TEST(BulkWindow, ReceiptAfterSendFreesSlotAtOnce) {
   BulkWindow window;
   ASSERT_TRUE(window.map().ok());
   const std::size_t slot = window.take();
@@ -40,7 +40,7 @@ TEST(BulkWindow, AReceiptAfterTheSendFreesTheSlotAtOnce) {
   EXPECT_EQ(window.free_count(), BulkWindow::kSlots);
 }
 
-TEST(BulkWindow, TrimsOnlyWhenNothingHasBegunSinceTheLastTime) {
+TEST(BulkWindow, TrimsOnlyWithoutTransfersSinceLastTrim) {
   BulkWindow window;
   ASSERT_TRUE(window.map().ok());
   const std::size_t slot = window.take();
@@ -55,7 +55,7 @@ TEST(BulkWindow, TrimsOnlyWhenNothingHasBegunSinceTheLastTime) {
   EXPECT_EQ(*window.start_of(slot), std::byte{0});
 }
 
-TEST(SourceReads, APieceThatTwoThreadsReadIsReadUntilBothHaveEnded) {
+TEST(SourceReads, PieceIsReadUntilBothReadersEnd) {
   const Bytes memory(100);
   const ByteView piece = ByteView(memory).subspan(10, 10);
   SourceReads reads;
@@ -70,7 +70,7 @@ TEST(SourceReads, APieceThatTwoThreadsReadIsReadUntilBothHaveEnded) {
   EXPECT_FALSE(reads.reads(memory));
 }
 
-TEST(CompletionOrder, PassesThoseWithoutAGapAndWritesKeptBytesInOrder) {
+TEST(CompletionOrder, AdvancesWithoutGapsAndWritesKeptBytesInOrder) {
   CompletionOrder order;
   std::vector<std::uint64_t> written;
   const auto write = [&](std::uint64_t transfer, ByteView bytes) {
@@ -89,7 +89,7 @@ TEST(CompletionOrder, PassesThoseWithoutAGapAndWritesKeptBytesInOrder) {
   EXPECT_EQ(written, (std::vector<std::uint64_t>{20, 30}));
 }
 
-TEST(CompletionOrder, RefusesANumberThatComesTwice) {
+TEST(CompletionOrder, RejectsRepeatedNumber) {
   CompletionOrder order;
   EXPECT_TRUE(order.note(2).ok());
   EXPECT_EQ(order.note(2).code(), Code::kProtocol);
@@ -97,7 +97,7 @@ TEST(CompletionOrder, RefusesANumberThatComesTwice) {
   EXPECT_EQ(order.note(3).code(), Code::kProtocol);
 }
 
-TEST(IncomingTransfers, CountsThoseThatNoThreadWaitsFor) {
+TEST(IncomingTransfers, OnlyUnattendedTransfersAreOutstanding) {
   Bytes memory(100);
   IncomingTransfers incoming;
   IncomingTransfer in;
@@ -151,7 +151,7 @@ class OutgoingTransfersTest : public ::testing::Test {
   std::vector<std::size_t> taken_;
 };
 
-TEST_F(OutgoingTransfersTest, LinesTakeTurnsAndEachGoesInOrder) {
+TEST_F(OutgoingTransfersTest, AlternatesLinesAndKeepsOrderWithinEachLine) {
   add_later(1, {1, 0});
   add_later(2, {1, 0});
   add_later(3, {2, 0});
@@ -163,7 +163,7 @@ TEST_F(OutgoingTransfersTest, LinesTakeTurnsAndEachGoesInOrder) {
   EXPECT_EQ(send_next(), 0u);
 }
 
-TEST_F(OutgoingTransfersTest, ATransferThatWaitsForACompletionDelaysOnlyItsLine) {
+TEST_F(OutgoingTransfersTest, TransferAwaitingCompletionDelaysOnlyItsLine) {
   OutgoingTransfer out = make(1, 1);
   out.on_demand = out.in_turn = true;
   outgoing_.add(std::move(out), OutgoingTransfers::Line{1, 0});
@@ -178,7 +178,7 @@ TEST_F(OutgoingTransfersTest, ATransferThatWaitsForACompletionDelaysOnlyItsLine)
   EXPECT_EQ(send_next(), 2u);
 }
 
-TEST_F(OutgoingTransfersTest, ReservedSlotsAreForTheOldest) {
+TEST_F(OutgoingTransfersTest, TightWindowServesOldestTransfer) {
   add_later(1, {1, 0});
   add_later(2, {2, 0});
   take_all_but(OutgoingTransfers::kTurnSlots + 1);
@@ -187,7 +187,7 @@ TEST_F(OutgoingTransfersTest, ReservedSlotsAreForTheOldest) {
   EXPECT_EQ(send_next(), 2u);  // The oldest now.
 }
 
-TEST_F(OutgoingTransfersTest, SomeSlotsAreForTransfersInTurnOnly) {
+TEST_F(OutgoingTransfersTest, ReservesSlotsForInTurnTransfers) {
   add_later(1, {1, 0});
   OutgoingTransfer out = make(2, 1);
   out.on_demand = out.in_turn = true;
@@ -198,13 +198,13 @@ TEST_F(OutgoingTransfersTest, SomeSlotsAreForTransfersInTurnOnly) {
   EXPECT_EQ(send_next(), 2u);
 }
 
-TEST_F(OutgoingTransfersTest, OnlyWhatWasOfferedOrIsInTurnMayBeWanted) {
+TEST_F(OutgoingTransfersTest, RejectsRequestForUnofferedTransfer) {
   add_later(1, {1, 0});
   EXPECT_EQ(outgoing_.want(1, 0).code(), Code::kProtocol);
   EXPECT_TRUE(outgoing_.want(2, 0).ok());  // It may have been abandoned.
 }
 
-TEST_F(OutgoingTransfersTest, OfferedBytesAreBoundedUntilTheyAreDropped) {
+TEST_F(OutgoingTransfersTest, BoundsOfferedBytesUntilDropped) {
   EXPECT_TRUE(outgoing_.may_offer(OutgoingTransfers::kOfferedBytesMax));
   auto payload = std::make_shared<const Bytes>(kChunk);
   OutgoingTransfer out;
@@ -223,7 +223,7 @@ TEST_F(OutgoingTransfersTest, OfferedBytesAreBoundedUntilTheyAreDropped) {
   EXPECT_FALSE(outgoing_.needs(*payload));
 }
 
-TEST_F(OutgoingTransfersTest, ASourceIsNeededUntilAllOfItIsTaken) {
+TEST_F(OutgoingTransfersTest, SourceIsNeededUntilFullyTaken) {
   outgoing_.add(make(1, 2 * kChunk), {});
   const auto out = outgoing_.find(1);
   EXPECT_TRUE(outgoing_.needs(ByteView(memory_).last(1)));

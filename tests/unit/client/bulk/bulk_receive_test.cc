@@ -7,7 +7,7 @@
 namespace gpurun::client {
 namespace {
 
-TEST_F(BulkTest, NoCompletionIsToldBeforeItsBytesAreThere) {
+TEST_F(BulkTest, CompletionWaitsForItsBytes) {
   const Bytes source = pattern(limits::kBulkChunkBytes + 100);
   Bytes destination(source.size());
   ASSERT_EQ(copy_out(destination, false).get(), 0);
@@ -32,7 +32,7 @@ TEST_F(BulkTest, NoCompletionIsToldBeforeItsBytesAreThere) {
 
 // Receipts may be combined, but every chunk needs one. Otherwise a worker that waits for them would
 // run out of room.
-TEST_F(BulkTest, ReceiptsComeForSeveralChunksTogether) {
+TEST_F(BulkTest, CombinesReceiptsOfSeveralChunks) {
   const std::uint64_t total = 2 * Bulk::kChunksPerReceipt * limits::kBulkChunkBytes;
   Bytes destination(total);
   const Bytes chunk = pattern(limits::kBulkChunkBytes);
@@ -75,7 +75,7 @@ TEST_F(BulkTest, AbandonedCopyReturnsItsErrorAndNeverSuccess) {
   EXPECT_FALSE(session_->host_write_outstanding());
 }
 
-TEST_F(BulkTest, PackedChunksArriveAndThoseOfAFailedCopyGoNowhere) {
+TEST_F(BulkTest, UnpacksChunksAndDiscardsThoseOfFailedCopy) {
   constexpr std::size_t kChunk = limits::kBulkChunkBytes, kPage = protocol::kPageBytes;
   constexpr std::uint64_t kTotal = 2 * kChunk;
   Bytes expected(kTotal, std::byte{'a'});
@@ -119,7 +119,7 @@ TEST_F(BulkTest, PackedChunksArriveAndThoseOfAFailedCopyGoNowhere) {
   EXPECT_TRUE(destination == Bytes(kTotal, std::byte{0x5a}));
 }
 
-TEST_F(BulkTest, HostileChunksEndTheSession) {
+TEST_F(BulkTest, InvalidChunksEndSession) {
   Bytes destination(kMiB);
   auto copy = copy_out(destination, true);
   FakeWorker::Record record = worker_->next();
@@ -146,7 +146,7 @@ TEST_F(BulkTest, HostileChunksEndTheSession) {
 }
 
 // Completions may come early, over another connection. They may not come twice or without a bound.
-TEST_F(BulkTest, CompletionsThatCannotBeEndTheSession) {
+TEST_F(BulkTest, RepeatedOrExcessCompletionsEndSession) {
   const auto refused = [this](std::uint64_t count, std::uint64_t step) {
     begin(quiet());
     Bytes destination(kMiB);

@@ -16,7 +16,7 @@
 namespace gpurun::client {
 namespace {
 
-TEST_F(BulkTest, PageableSourceIsFreeWhenItReturnsAndTheWindowIsBounded) {
+TEST_F(BulkTest, PageableCopyBlocksAtWindowAndReleasesItsSource) {
   const Bytes original = pattern(33 * kMiB + 5);
   Bytes source = original;
   auto copy = std::async(std::launch::async, [&] {
@@ -62,7 +62,7 @@ std::size_t resident() {
 }
 
 // An idle session does not keep the memory of its earlier work.
-TEST_F(BulkTest, AWindowThatNobodyUsesGoesBackToTheSystem) {
+TEST_F(BulkTest, UnusedWindowIsReturnedToSystem) {
   const Bytes source = pattern(16 * kMiB);
   Bulk& bulk = session_->bulk();
   for (int round = 0; round < 2; ++round) {
@@ -84,7 +84,7 @@ TEST_F(BulkTest, AWindowThatNobodyUsesGoesBackToTheSystem) {
   }
 }
 
-TEST_F(BulkTest, PinnedSourceReturnsAtOnceWhateverItsSize) {
+TEST_F(BulkTest, PinnedCopyReturnsAtOnce) {
   const Bytes source = pattern(20 * kMiB);
   ASSERT_EQ(copy_in(source, Session::Reading::kSoon), 0);  // The worker reads nothing yet.
   const FakeWorker::Record record = worker_->next();
@@ -92,7 +92,7 @@ TEST_F(BulkTest, PinnedSourceReturnsAtOnceWhateverItsSize) {
   session_->await_read(source);
 }
 
-TEST_F(BulkTest, ACopyInTurnCarriesWhatEarlierWorkLeaves) {
+TEST_F(BulkTest, InTurnCopySendsBytesOfEarlierCopyOut) {
   Bytes memory(100, std::byte{1});  // Any size.
   ASSERT_EQ(copy_out(memory, false).get(), 0);
   const FakeWorker::Record out = worker_->next();
@@ -120,7 +120,7 @@ TEST_F(BulkTest, ACopyInTurnCarriesWhatEarlierWorkLeaves) {
 }
 
 // Otherwise a free would wait for ever while other threads keep copying.
-TEST_F(BulkTest, SourcesOfLaterCopiesAreNotWaitedFor) {
+TEST_F(BulkTest, AwaitSourcesReadIgnoresLaterCopies) {
   static const Bytes first = pattern(100);
   static const Bytes second = pattern(200);
   ASSERT_EQ(copy_in(first, Session::Reading::kInTurn), 0);
@@ -139,7 +139,7 @@ TEST_F(BulkTest, SourcesOfLaterCopiesAreNotWaitedFor) {
   EXPECT_TRUE(take_transfer(later.header.bulk, second.size()) == second);
 }
 
-TEST_F(BulkTest, ACopyInTurnFindsRoomInAWindowFullOfLaterOnes) {
+TEST_F(BulkTest, InTurnCopyProceedsWhenLaterCopiesFillWindow) {
   static const Bytes turn = pattern(2 * Bulk::kTurnSlots * limits::kBulkChunkBytes);
   static const Bytes later = pattern(Bulk::kTransferWindowBytes);
   ASSERT_EQ(copy_in(turn, Session::Reading::kInTurn), 0);
@@ -153,7 +153,7 @@ TEST_F(BulkTest, ACopyInTurnFindsRoomInAWindowFullOfLaterOnes) {
   EXPECT_TRUE(take_transfer(in.header.bulk, turn.size()) == turn);
 }
 
-TEST_F(BulkTest, WhatWasNotOfferedCannotBeAskedFor) {
+TEST_F(BulkTest, RequestForUnofferedBytesEndsSession) {
   static const Bytes source = pattern(kMiB);
   ASSERT_EQ(copy_in(source, Session::Reading::kNow), 0);
   want(worker_->next(), 0);
@@ -170,7 +170,7 @@ TEST_F(BulkTest, WhatWasNotOfferedCannotBeAskedFor) {
   EXPECT_EQ(session_->death().code(), Code::kProtocol);
 }
 
-TEST_F(BulkTest, SmallTransferDoesNotWaitForALargeOneOfAnotherStream) {
+TEST_F(BulkTest, LargeTransferDoesNotDelayOtherStream) {
   // Static, because pinned sources are read until their copies are complete, and this test ends
   // earlier.
   static const Bytes large = pattern(8 * kMiB);
@@ -190,7 +190,7 @@ TEST_F(BulkTest, SmallTransferDoesNotWaitForALargeOneOfAnotherStream) {
 }
 
 // Bytes that came before their turn would wait in the worker, and leave its caches.
-TEST_F(BulkTest, TransfersOfAStreamGoInTheirOrder) {
+TEST_F(BulkTest, TransfersOfStreamKeepTheirOrder) {
   static const Bytes source = pattern(8 * limits::kBulkChunkBytes);
   for (const Handle stream : {100, 100, 101, 100, 101}) {
     ASSERT_EQ(copy_in(source, Session::Reading::kSoon, stream), 0);
@@ -242,7 +242,7 @@ class StandingConnection final : public transport::Connection {
   std::atomic<bool> stood_{false};
 };
 
-class StandingBulkTest : public BulkTest {
+class BlockedSendBulkTest : public BulkTest {
  protected:
   void SetUp() override {
     worker_ = std::make_unique<FakeWorker>();
@@ -263,7 +263,7 @@ class StandingBulkTest : public BulkTest {
 };
 
 // Each send costs both sides a pass through TCP.
-TEST_F(StandingBulkTest, ShortTransfersThatFollowOneAnotherGoInOneSend) {
+TEST_F(BlockedSendBulkTest, CombinesConsecutiveShortTransfersIntoOneSend) {
   static const Bytes first = pattern(limits::kBulkChunkBytes);
   static const Bytes others = pattern(5 * 96 * 1024);  // Each one is too long for its record.
   ASSERT_EQ(copy_in(first, Session::Reading::kSoon, 100), 0);
@@ -291,7 +291,7 @@ TEST_F(StandingBulkTest, ShortTransfersThatFollowOneAnotherGoInOneSend) {
 
 // A worker may acknowledge a chunk while our send() still reads it. (The network already has its
 // last bytes, or the worker lies.) The slot may not be reused before send() returns.
-TEST_F(StandingBulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
+TEST_F(BlockedSendBulkTest, SlotIsNotReusedDuringSend) {
   const Bytes first = pattern(limits::kBulkChunkBytes);
   const Bytes second(limits::kBulkChunkBytes, std::byte{0x55});
   ASSERT_EQ(copy_in(first, Session::Reading::kNow), 0);
@@ -315,7 +315,7 @@ TEST_F(StandingBulkTest, ASlotIsNotFilledAgainWhileItIsSent) {
   EXPECT_EQ(frame.bytes, first);
 }
 
-TEST_F(BulkTest, DeathWakesACopyThatWaitsForTheWindow) {
+TEST_F(BulkTest, PeerLossWakesCopyBlockedOnWindow) {
   const Bytes source = pattern(40 * kMiB);
   auto copy =
       std::async(std::launch::async, [&] { return copy_in(source, Session::Reading::kNow); });

@@ -88,21 +88,21 @@ Link::Rate up_to(unsigned many) {
   return [many](unsigned connections) { return each(std::min(connections, many)); };
 }
 
-TEST(ConnectionCount, OneUntilMuchHasGone) {
+TEST(ConnectionCount, StaysAtOneUntilEnoughBytesAreSent) {
   Link link(each, kWide);
   link.copy(ConnectionCount::kQuietBytes / kMebibyte - 1);
   EXPECT_EQ(link.asked(), 0u);
   EXPECT_EQ(link.most(), 1u);
 }
 
-TEST(ConnectionCount, AsManyAsThereMayBeWhereEachBringsItsShare) {
+TEST(ConnectionCount, GrowsToMaximumWhenEachAddsThroughput) {
   Link link(each, kWide);
   link.copy(2000);
   EXPECT_EQ(link.count().in_use(), 8u);
   EXPECT_EQ(link.asked(), 7u);
 }
 
-TEST(ConnectionCount, NoMoreThanBringSomething) {
+TEST(ConnectionCount, SettlesAtLargestNumberThatAddsThroughput) {
   for (const unsigned many : {2u, 4u}) {
     Link link(up_to(many), kWide);
     link.copy(2000);
@@ -111,14 +111,14 @@ TEST(ConnectionCount, NoMoreThanBringSomething) {
   }
 }
 
-TEST(ConnectionCount, OneWhereTheLinkIsTheBound) {
+TEST(ConnectionCount, StaysAtOneWhenLinkIsBottleneck) {
   Link link(together, kWide);
   link.copy(2000);
   EXPECT_EQ(link.count().in_use(), 1u);
   EXPECT_EQ(link.most(), 2u);
 }
 
-TEST(ConnectionCount, ALittleFasterIsNotEnough) {
+TEST(ConnectionCount, GrowsOnlyForClearGain) {
   for (const double gain : {1.10, 1.20}) {
     Link link([gain](unsigned connections) { return 100e6 * (connections > 1 ? gain : 1); }, kWide);
     link.copy(1000);
@@ -127,14 +127,14 @@ TEST(ConnectionCount, ALittleFasterIsNotEnough) {
 }
 
 // Otherwise the first connection would look slow because of what its first bytes met.
-TEST(ConnectionCount, WhatWasSlowOnlyBeforeDoesNotCount) {
+TEST(ConnectionCount, IgnoresSlowStart) {
   std::uint64_t calls = 0;
   Link link([&calls](unsigned) { return ++calls < 110 ? 20e6 : 500e6; }, kWide);
   link.copy(2000);
   EXPECT_EQ(link.count().in_use(), 1u);
 }
 
-TEST(ConnectionCount, RestsLongerEachTime) {
+TEST(ConnectionCount, WaitsLongerAfterEachFailedTrial) {
   Link link(together, kWide);
   link.copy(1000);
   link.most();
@@ -151,7 +151,7 @@ TEST(ConnectionCount, RestsLongerEachTime) {
   EXPECT_EQ(link.asked(), 1u);  // The other connection still exists.
 }
 
-TEST(ConnectionCount, FewerAgainOnceTheyDoAsWell) {
+TEST(ConnectionCount, ShrinksWhenFewerAreEquallyFast) {
   Link link(up_to(4), kWide);
   link.copy(2000);
   ASSERT_EQ(link.count().in_use(), 4u);
@@ -164,7 +164,7 @@ TEST(ConnectionCount, FewerAgainOnceTheyDoAsWell) {
 }
 
 // On a fast link a whole trial may lie within one decision of the scheduler.
-TEST(ConnectionCount, WhatWasKeptForAMomentsSakeGoesSoon) {
+TEST(ConnectionCount, EarlyRecheckDropsMomentaryGain) {
   for (const double gain : {1.3, 2.0}) {
     Link link([gain](unsigned connections) { return connections > 1 ? gain * 3e9 : 3e9; },
               {2, 64, false});
@@ -182,7 +182,7 @@ TEST(ConnectionCount, WhatWasKeptForAMomentsSakeGoesSoon) {
   }
 }
 
-TEST(ConnectionCount, WhatHelpsOnAFastLinkIsLookedAtOnceMoreAndStays) {
+TEST(ConnectionCount, EarlyRecheckKeepsRealGainOnFastLink) {
   Link link([](unsigned connections) { return 1e9 * connections; }, {4, 64, false});
   link.copy(2000);
   ASSERT_EQ(link.count().in_use(), 4u);
@@ -196,7 +196,7 @@ TEST(ConnectionCount, WhatHelpsOnAFastLinkIsLookedAtOnceMoreAndStays) {
   EXPECT_EQ(link.least(), 4u);
 }
 
-TEST(ConnectionCount, WhatWasMeasuredForLongIsSure) {
+TEST(ConnectionCount, LongMeasurementNeedsNoEarlyRecheck) {
   Link link([](unsigned connections) { return 20e6 * connections; }, kWide);
   link.copy(400);
   ASSERT_EQ(link.count().in_use(), 8u);
@@ -206,7 +206,7 @@ TEST(ConnectionCount, WhatWasMeasuredForLongIsSure) {
   EXPECT_EQ(link.least(), 8u);
 }
 
-TEST(ConnectionCount, OneCoreForEachThatNeedsOne) {
+TEST(ConnectionCount, LimitsConnectionsByAvailableCores) {
   const auto used = [](unsigned cores, double share, bool same_host, unsigned their_cores) {
     Link link(each, {8, cores, same_host}, share);
     link.set_their_cores(their_cores);
@@ -221,7 +221,7 @@ TEST(ConnectionCount, OneCoreForEachThatNeedsOne) {
   EXPECT_EQ(used(1, 0.05, false, 1), 8u);  // A waiting thread needs no core.
 }
 
-TEST(ConnectionCount, SmallTransfersAndGapsAreNoReason) {
+TEST(ConnectionCount, SmallTransfersWithGapsAddNoConnection) {
   Link link(each, kWide);
   // One second between pieces: the worker's device is busy, not the link.
   for (int times = 0; times < 100; ++times) {
@@ -231,7 +231,7 @@ TEST(ConnectionCount, SmallTransfersAndGapsAreNoReason) {
   EXPECT_EQ(link.count().wanted(), 1u);
 }
 
-TEST(ConnectionCount, GoesOnWithWhatItHasWhereNoneCanBeOpened) {
+TEST(ConnectionCount, KeepsCountAndRetriesLaterWhenOpenFails) {
   Link link(each, kWide);
   link.none_can_be_opened();
   link.copy(1000);
@@ -243,7 +243,7 @@ TEST(ConnectionCount, GoesOnWithWhatItHasWhereNoneCanBeOpened) {
   EXPECT_EQ(link.count().wanted(), 1u);
 }
 
-TEST(ConnectionCount, NeverMoreThanItMay) {
+TEST(ConnectionCount, NeverExceedsMaximum) {
   Link link(each, {1, 64, false});
   link.copy(2000);
   EXPECT_EQ(link.asked(), 0u);
@@ -255,7 +255,7 @@ TEST(ConnectionCount, NeverMoreThanItMay) {
 
 // Bytes that were under way when the number changed give no information about the new number. The
 // count waits until they are gone.
-TEST(ConnectionCount, WhatComesNoMoreIsNotWaitedFor) {
+TEST(ConnectionCount, DroppedBytesDoNotDelayNextTrial) {
   constexpr std::uint64_t kMuch = 64 << 10;
   Link link([](unsigned count) { return 100e6 * count; }, {2, 64, false});
   link.ask_for(kMuch);

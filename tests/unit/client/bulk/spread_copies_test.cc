@@ -97,7 +97,7 @@ class SpreadCopiesTest : public ::testing::Test {
   Status failure_;
 };
 
-TEST_F(SpreadCopiesTest, ChunksComeInAnyOrderOverEither) {
+TEST_F(SpreadCopiesTest, AcceptsChunksInAnyOrderOverEitherConnection) {
   const std::uint64_t one = expect();
   EXPECT_TRUE(chunk(1, one, 3, 1) && chunk(1, one, 1, 0));
   EXPECT_FALSE(completed(1, milliseconds(20)));
@@ -106,7 +106,7 @@ TEST_F(SpreadCopiesTest, ChunksComeInAnyOrderOverEither) {
   EXPECT_TRUE(all_are(one));
 }
 
-TEST_F(SpreadCopiesTest, TheLaterOneIsThereAtLast) {
+TEST_F(SpreadCopiesTest, LaterCopyWinsOverLateChunkOfEarlierCopy) {
   const std::uint64_t one = expect(), two = expect();
   // The first copy's last chunk is late. The second copy's chunks come over the other connection.
   for (std::uint64_t number = 0; number + 1 < kChunks; ++number) {
@@ -124,7 +124,7 @@ TEST_F(SpreadCopiesTest, TheLaterOneIsThereAtLast) {
 }
 
 // The driver failed behind the chunk that reported the end.
-TEST_F(SpreadCopiesTest, OneThatIsCancelledKeepsNobodyWaiting) {
+TEST_F(SpreadCopiesTest, CancelledCopyUnblocksLaterCopy) {
   const std::uint64_t one = expect(), two = expect();
   EXPECT_TRUE(chunk(1, one, kChunks - 1, 1));
   const auto other = std::async(std::launch::async, [&] { EXPECT_TRUE(chunk(1, two, 0, 1)); });
@@ -138,13 +138,13 @@ TEST_F(SpreadCopiesTest, OneThatIsCancelledKeepsNobodyWaiting) {
   EXPECT_TRUE(all_are(two));
 }
 
-TEST_F(SpreadCopiesTest, NoChunkWaitsForWhatWasNeverAskedFor) {
+TEST_F(SpreadCopiesTest, RejectsWatermarkOfUnrequestedCopy) {
   const auto sent = std::async(std::launch::async, [&] { (void)chunk(0, expect(), 0, 1000); });
   EXPECT_EQ(failure().code(), Code::kProtocol);
   pairs_[0].first->shut_down();
 }
 
-TEST_F(SpreadCopiesTest, TheEndIsNotWaitedFor) {
+TEST_F(SpreadCopiesTest, EndDoesNotWaitForMissingChunks) {
   (void)expect();
   const auto sent = std::async(std::launch::async, [&] { (void)chunk(0, expect(), 0, 1); });
   EXPECT_FALSE(completed(1, milliseconds(20)));

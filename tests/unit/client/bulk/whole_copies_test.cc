@@ -85,7 +85,7 @@ class WholeCopiesTest : public ::testing::Test {
   std::uint64_t through_ = 0;
 };
 
-TEST_F(WholeCopiesTest, AreThereWhenTheyAreTaken) {
+TEST_F(WholeCopiesTest, CopyIsWrittenOnArrival) {
   const std::uint64_t one = expect();
   EXPECT_TRUE(bulk_->outstanding(memory_));
   EXPECT_TRUE(whole(one, 1).ok());
@@ -94,7 +94,7 @@ TEST_F(WholeCopiesTest, AreThereWhenTheyAreTaken) {
   EXPECT_TRUE(completed(1, milliseconds(0)));
 }
 
-TEST_F(WholeCopiesTest, AreWrittenBehindAnEarlierOneWhoseChunkIsLate) {
+TEST_F(WholeCopiesTest, CopyWaitsForLateChunkOfEarlierCopy) {
   const std::uint64_t one = expect(), two = expect(), three = expect();
   EXPECT_TRUE(whole(two, 2).ok());
   EXPECT_TRUE(whole(three, 3).ok());
@@ -106,7 +106,7 @@ TEST_F(WholeCopiesTest, AreWrittenBehindAnEarlierOneWhoseChunkIsLate) {
   EXPECT_FALSE(bulk_->outstanding());
 }
 
-TEST_F(WholeCopiesTest, AnEarlierOneIsWrittenBeforeALaterOnesChunk) {
+TEST_F(WholeCopiesTest, EarlierCopyIsWrittenBeforeLaterChunk) {
   const std::uint64_t one = expect(), two = expect();
   chunk(two, 2);
   EXPECT_FALSE(completed(2, milliseconds(20)));
@@ -116,7 +116,7 @@ TEST_F(WholeCopiesTest, AnEarlierOneIsWrittenBeforeALaterOnesChunk) {
 }
 
 // Its call has failed, or is no longer waited for. Its place in the order is still filled.
-TEST_F(WholeCopiesTest, ACancelledOneIsThrownAway) {
+TEST_F(WholeCopiesTest, CancelledCopyIsDiscarded) {
   const std::uint64_t one = expect(), two = expect(), three = expect();
   EXPECT_TRUE(bulk_->cancel(one));
   EXPECT_TRUE(whole(one, 1).ok());
@@ -128,7 +128,7 @@ TEST_F(WholeCopiesTest, ACancelledOneIsThrownAway) {
   EXPECT_TRUE(completed(3, milliseconds(0)));
 }
 
-TEST_F(WholeCopiesTest, WhatNoWorkerSaysIsRefused) {
+TEST_F(WholeCopiesTest, RejectsInvalidWholeCopies) {
   const std::uint64_t one = expect();
   EXPECT_EQ(whole(one + 1, 1).code(), Code::kProtocol) << "never begun";
   EXPECT_EQ(whole(one, 0).code(), Code::kProtocol) << "no number";
@@ -143,7 +143,7 @@ TEST_F(WholeCopiesTest, WhatNoWorkerSaysIsRefused) {
 }
 
 // A worker that sends all copies except the first one cannot fill our memory.
-TEST_F(WholeCopiesTest, WhatWaitsIsBoundedInBytes) {
+TEST_F(WholeCopiesTest, BoundsBytesOfWaitingCopies) {
   const std::uint64_t one = expect(), two = expect();
   constexpr std::size_t kEach = limits::kItemCopyBytesMax + Bulk::kKeptBytesEach;
   std::uint64_t number = 2;
@@ -157,14 +157,14 @@ TEST_F(WholeCopiesTest, WhatWaitsIsBoundedInBytes) {
   EXPECT_TRUE(whole(two, number).ok());
 }
 
-TEST_F(WholeCopiesTest, WhatWaitsIsBoundedInNumber) {
+TEST_F(WholeCopiesTest, BoundsNumberOfWaitingCopies) {
   const std::uint64_t one = expect();
   EXPECT_TRUE(whole(one, Bulk::kEarlyCompletionsMax, 4).ok());
   EXPECT_EQ(whole(one, 1 + Bulk::kEarlyCompletionsMax, 4).code(), kNoRoom);
   EXPECT_EQ(whole(one, ~std::uint64_t{0}, 4).code(), kNoRoom);
 }
 
-TEST_F(WholeCopiesTest, WhoWaitsForRoomHearsOfEachCompletionAndOfTheEnd) {
+TEST_F(WholeCopiesTest, CompletionAndEndWakeWaiterForRoom) {
   const std::uint64_t one = expect();
   auto waits = std::async(std::launch::async, [&] { bulk_->await_completion(0, seconds(60)); });
   chunk(one, 1);
@@ -176,7 +176,7 @@ TEST_F(WholeCopiesTest, WhoWaitsForRoomHearsOfEachCompletionAndOfTheEnd) {
   bulk_->await_completion(1, milliseconds(0));  // Returns.
 }
 
-TEST_F(WholeCopiesTest, ABoxWithGapsIsWrittenBetweenThem) {
+TEST_F(WholeCopiesTest, PitchedCopyLeavesGapsUnchanged) {
   const std::uint64_t one = bulk_->mint();
   HostBox box = HostBox::of(memory_);
   box.line_pitch = kBytes / 2;

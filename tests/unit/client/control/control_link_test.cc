@@ -79,7 +79,7 @@ protocol::Challenge challenge(std::uint32_t version = protocol::kVersion) {
   return words;
 }
 
-class LinkInTls : public testing::Test {
+class ControlLinkInTls : public testing::Test {
  protected:
   using Act = std::function<void(Connection& link, const protocol::Nonce& exporter)>;
 
@@ -135,7 +135,7 @@ class LinkInTls : public testing::Test {
   LinkSecurity security_;
 };
 
-TEST_F(LinkInTls, SaysAllBeforeItHearsAnything) {
+TEST_F(ControlLinkInTls, SendsRequestBeforeServerAnswers) {
   const protocol::Token token = *protocol::make_token(std::nullopt);
   for (const bool with_token : {false, true}) {
     protocol::Key key{};
@@ -185,7 +185,7 @@ TEST_F(LinkInTls, SaysAllBeforeItHearsAnything) {
   }
 }
 
-TEST_F(LinkInTls, TellsWhichSideToUpdateThoughItHasAskedAlready) {
+TEST_F(ControlLinkInTls, VersionMismatchNamesSideToUpdate) {
   for (const auto& [version, side] : {std::pair(protocol::kVersion + 1, "update the client"),
                                       {protocol::kVersion - 1, "update the server"}}) {
     const Status status = asked_of(
@@ -199,7 +199,7 @@ TEST_F(LinkInTls, TellsWhichSideToUpdateThoughItHasAskedAlready) {
   }
 }
 
-TEST_F(LinkInTls, PassesARefusalOnWhereverItComes) {
+TEST_F(ControlLinkInTls, ForwardsRefusalBeforeOrAfterChallenge) {
   for (const bool challenged : {false, true}) {
     const Status status = asked_of(
         [challenged](Connection& link, const auto&) {
@@ -213,7 +213,7 @@ TEST_F(LinkInTls, PassesARefusalOnWhereverItComes) {
   }
 }
 
-TEST_F(LinkInTls, BelievesNobodyWhoDoesNotKnowTheSecretOnThisChannel) {
+TEST_F(ControlLinkInTls, RejectsServerWithoutProofForThisChannel) {
   const Bytes own = secret();
   const std::pair<const char*, std::function<protocol::Key(const protocol::Nonce&, const Said&)>>
       impostors[] = {{"no secret", [](const auto& exporter,
@@ -242,7 +242,7 @@ TEST_F(LinkInTls, BelievesNobodyWhoDoesNotKnowTheSecretOnThisChannel) {
   }
 }
 
-TEST_F(LinkInTls, TakesNoGrantOfAServerThatHasNotSaidItsVersion) {
+TEST_F(ControlLinkInTls, RejectsGrantBeforeServerVersion) {
   const Status status = asked_of(
       [](Connection& link, const protocol::Nonce& exporter) {
         const auto said = hear_all(link);
@@ -253,7 +253,7 @@ TEST_F(LinkInTls, TakesNoGrantOfAServerThatHasNotSaidItsVersion) {
   EXPECT_EQ(status.code(), Code::kProtocol) << status.to_string();
 }
 
-TEST_F(LinkInTls, SaysNothingToAServerThatIsNotTheOneThatWasTold) {
+TEST_F(ControlLinkInTls, SendsNothingToServerWithWrongKey) {
   security_.fingerprint->front() ^= 1;
   const auto server = play([](Connection& link, const auto&) {
     std::byte one;

@@ -16,7 +16,7 @@
 namespace gpurun::client {
 namespace {
 
-TEST(KnownServers, ALineThatDoesNotFitLeavesNothing) {
+TEST(KnownServers, FailedWriteLeavesNoPartialLine) {
   char name[] = "/tmp/gpurun-known-XXXXXX";
   ASSERT_NE(mkdtemp(name), nullptr);
   const std::string path = std::string(name) + "/known_servers";
@@ -42,7 +42,7 @@ TEST(KnownServers, ALineThatDoesNotFitLeavesNothing) {
   std::filesystem::remove_all(name);
 }
 
-class Pins : public ::testing::Test {
+class PinnedServers : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/gpurun-known-XXXXXX";
@@ -68,12 +68,12 @@ class Pins : public ::testing::Test {
   transport::tls::Fingerprint key_{};
 };
 
-TEST_F(Pins, LookingMakesNoFile) {
+TEST_F(PinnedServers, LookupCreatesNoFile) {
   EXPECT_EQ(place("one:1"), "");
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
-TEST_F(Pins, AKeyThatWasMetIsNotPinnedUntilItIsConfirmed) {
+TEST_F(PinnedServers, KeyIsPinnedOnlyAfterConfirmation) {
   ASSERT_EQ(*meet_server(path_, "zero:1", key_), Acquaintance::kNew);
   ASSERT_EQ(*meet_server(path_, "one:1", key_), Acquaintance::kNew);
   EXPECT_EQ(place("one:1"), "");
@@ -93,7 +93,7 @@ TEST_F(Pins, AKeyThatWasMetIsNotPinnedUntilItIsConfirmed) {
   EXPECT_EQ(pin_server(path_, "two:2", other).status().code(), Code::kRefused);
 }
 
-TEST_F(Pins, AFileThatCannotBeBelievedHidesNoPin) {
+TEST_F(PinnedServers, LookupFailsOnUntrustedFile) {
   ASSERT_TRUE(pin_server(path_, "one:1", key_).ok());
   std::filesystem::permissions(path_, std::filesystem::perms(0666));
   EXPECT_NE(place("one:1").find("cannot be believed"), std::string::npos);

@@ -44,7 +44,7 @@ std::vector<int> left(const char* visible) {
   return ordinals;
 }
 
-TEST(DeviceSnapshot, AttributesAreTheServersButForTheMask) {
+TEST(DeviceSnapshot, AttributesMatchServerUnlessMasked) {
   const auto snapshot = DeviceSnapshot::parse(snapshot_of(1), nullptr);
   ASSERT_TRUE(snapshot.ok());
   const Device* device = snapshot->device(0);
@@ -68,7 +68,7 @@ TEST(DeviceSnapshot, VisibleDevicesAreFilteredAndOrdered) {
 }
 
 // NVML returns it, and programs parse it.
-TEST(DeviceSnapshot, TheDriversReleaseIsOneThatCanBeParsed) {
+TEST(DeviceSnapshot, InvalidDriverReleaseFallsBackToDefault) {
   const auto release_of = [](const char* told) {
     capnp::MallocMessageBuilder builder;
     auto snapshot = builder.initRoot<protocol::wire::Snapshot>();
@@ -87,7 +87,7 @@ TEST(DeviceSnapshot, TheDriversReleaseIsOneThatCanBeParsed) {
 }
 
 // The bounds against a hostile server must leave room for the largest honest one.
-TEST(DeviceSnapshot, AServerOfManyDevicesIsUnderstood) {
+TEST(DeviceSnapshot, ParsesServerWithManyDevices) {
   constexpr unsigned kDevices = 64;
   capnp::MallocMessageBuilder builder;
   auto snapshot = builder.initRoot<protocol::wire::Snapshot>();
@@ -109,7 +109,7 @@ TEST(DeviceSnapshot, AServerOfManyDevicesIsUnderstood) {
 }
 
 // A list of empty structures is as short with a million of them.
-TEST(DeviceSnapshot, FewBytesMakeNoLongList) {
+TEST(DeviceSnapshot, RejectsHugeListInFewBytes) {
   capnp::MallocMessageBuilder builder;
   auto snapshot = builder.initRoot<protocol::wire::Snapshot>();
   auto raw = capnp::toAny(snapshot).getPointerSection()[1];  // peers
@@ -120,7 +120,7 @@ TEST(DeviceSnapshot, FewBytesMakeNoLongList) {
   EXPECT_EQ(DeviceSnapshot::parse(bytes, nullptr).status().code(), Code::kProtocol);
 }
 
-TEST(DeviceSnapshot, GarbageIsRefused) {
+TEST(DeviceSnapshot, SurvivesTruncatedSnapshot) {
   const Bytes good = snapshot_of(2);
   for (std::size_t length = 0; length + 8 < good.size(); length += 8) {
     (void)DeviceSnapshot::parse(ByteView(good).first(length), nullptr).ok();

@@ -25,7 +25,7 @@ void add(RememberedAnswers& answers, std::uint16_t row, std::uint64_t question,
   answers.add(row, bytes_of(question), bytes_of(number), answers.now());
 }
 
-TEST(RememberedAnswers, AreFoundByRowAndQuestion) {
+TEST(RememberedAnswers, FindsAnswerByRowAndQuestion) {
   RememberedAnswers answers;
   add(answers, kRow, 1, 10);
   add(answers, kRow, 2, 20);
@@ -40,7 +40,7 @@ TEST(RememberedAnswers, AreFoundByRowAndQuestion) {
   EXPECT_EQ(found(answers, kRow, 1), 11u);
 }
 
-TEST(RememberedAnswers, AreForgottenByRowOrAll) {
+TEST(RememberedAnswers, ForgetsAnswersByRowOrAll) {
   RememberedAnswers answers;
   for (const std::uint16_t row : {kBefore, kRow, kBehind, kLast}) add(answers, row, 1, row);
   answers.forget(kRow);
@@ -54,7 +54,7 @@ TEST(RememberedAnswers, AreForgottenByRowOrAll) {
   EXPECT_EQ(found(answers, kBehind, 1), 0u);
 }
 
-TEST(RememberedAnswers, FromBeforeAChangeAreNotKept) {
+TEST(RememberedAnswers, AnswerFromBeforeChangeIsNotKept) {
   RememberedAnswers answers;
   const std::uint64_t question = 1, number = 10;
   const std::uint64_t asked_at = answers.now();
@@ -69,7 +69,7 @@ TEST(RememberedAnswers, FromBeforeAChangeAreNotKept) {
   EXPECT_EQ(found(answers, kRow, question), number);
 }
 
-TEST(RememberedAnswers, GoWhenThereAreTooMany) {
+TEST(RememberedAnswers, DropsAnswersBeyondLimit) {
   RememberedAnswers answers;
   constexpr std::uint64_t kMax = RememberedAnswers::kAnswersMax;
   for (std::uint64_t i = 1; i <= kMax; ++i) add(answers, kRow, i, i);

@@ -45,7 +45,7 @@ std::uint64_t walk(const CommandLog::Batch& batch, std::uint64_t last) {
   return last;
 }
 
-TEST(CommandLog, FullRingRefusesUntilAcknowledged) {
+TEST(CommandLog, FullLogRefusesAppendsUntilAcknowledged) {
   CommandLog log(kRing);
   ASSERT_TRUE(log.ok());
   std::uint64_t appended = 0;
@@ -60,7 +60,7 @@ TEST(CommandLog, FullRingRefusesUntilAcknowledged) {
   EXPECT_FALSE(log.release_through(appended + 2));
 }
 
-TEST(CommandLog, HoldsExactlyItsBound) {
+TEST(CommandLog, HoldsExactlyItsCapacity) {
   CommandLog log(limits::kLogBytes);
   ASSERT_TRUE(log.ok());
   constexpr std::uint32_t kRecordBytes = 4096;
@@ -74,7 +74,7 @@ TEST(CommandLog, HoldsExactlyItsBound) {
   EXPECT_EQ(SessionOptions{}.log_bytes, limits::kLogBytes);
 }
 
-TEST(CommandLog, UncommittedRecordHoldsWhatFollows) {
+TEST(CommandLog, UncommittedRecordBlocksLaterRecords) {
   CommandLog log(kRing);
   const CommandLog::Slot first = log.reserve(80);
   ASSERT_TRUE(append(log, 8));
@@ -118,7 +118,7 @@ std::size_t reach_of_bursts(CommandLog& log, int bursts, int records, std::uint6
   return static_cast<std::size_t>(high - low);
 }
 
-TEST(CommandLog, WhereLittleIsUnderWayAFewPagesAreUsedOverAndOver) {
+TEST(CommandLog, SmallBurstsReuseFewPages) {
   CommandLog log(limits::kLogBytes);
   std::uint64_t last = 0;
   constexpr std::size_t kMegabyte = std::size_t{1} << 20;
@@ -132,7 +132,7 @@ TEST(CommandLog, WhereLittleIsUnderWayAFewPagesAreUsedOverAndOver) {
 
 // A worker without replies acknowledges at least every 64 KiB, so the client may wait for that
 // much.
-TEST(CommandLog, TheLargestRecordHasRoomBehindWhatIsNotYetAcknowledged) {
+TEST(CommandLog, LargestRecordFitsBehindUnacknowledgedRecords) {
   CommandLog log(limits::kLogBytes);
   std::uint64_t last = 0;
   const auto send_all = [&] {
@@ -150,7 +150,7 @@ TEST(CommandLog, TheLargestRecordHasRoomBehindWhatIsNotYetAcknowledged) {
   }
 }
 
-TEST(CommandLog, ARecordThatTheFirstPartCannotHoldIsNoReasonToWait) {
+TEST(CommandLog, LargeRecordAlwaysFitsInAcknowledgedLog) {
   CommandLog log(kRing);
   std::uint64_t last = 0;
   for (int i = 0; i < 200; ++i) {
@@ -160,7 +160,7 @@ TEST(CommandLog, ARecordThatTheFirstPartCannotHoldIsNoReasonToWait) {
   }
 }
 
-TEST(CommandLog, ThreadsAppendWithoutGapsThroughManyLaps) {
+TEST(CommandLog, ConcurrentAppendsLeaveNoGaps) {
   CommandLog log(kRing);
   constexpr int kThreads = 4;
   constexpr int kEach = 5000;

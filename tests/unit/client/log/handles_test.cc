@@ -12,7 +12,7 @@ namespace {
 constexpr int kHandleInvalid = 400;         // CUDA_ERROR_INVALID_HANDLE
 constexpr int kHandleContextInvalid = 201;  // CUDA_ERROR_INVALID_CONTEXT
 
-TEST(Handles, StaleAndWrongKindsAreRefused) {
+TEST(HandleTable, RejectsStaleAndWrongKindHandles) {
   const auto table = std::make_unique<HandleTable>();
   int object = 0;
   const Handle stream = table->mint(HandleKind::kStream, 9, &object);
@@ -28,7 +28,7 @@ TEST(Handles, StaleAndWrongKindsAreRefused) {
   }
 }
 
-TEST(Handles, AreNeverAddressesAndNeverRepeat) {
+TEST(HandleTable, HandlesNeverRepeatOrLookLikeAddresses) {
   const auto table = std::make_unique<HandleTable>();
   std::set<Handle> seen;
   for (int round = 0; round < 20'000; ++round) {
@@ -41,7 +41,7 @@ TEST(Handles, AreNeverAddressesAndNeverRepeat) {
   EXPECT_EQ(table->live_count(), 0u);
 }
 
-TEST(Handles, PoisonIsReturnedByEachUse) {
+TEST(HandleTable, PoisonedHandleFailsUseButAllowsEnd) {
   const auto table = std::make_unique<HandleTable>();
   const Handle module = table->mint(HandleKind::kModule, 0, nullptr);
   table->poison(module, 209);
@@ -53,7 +53,7 @@ TEST(Handles, PoisonIsReturnedByEachUse) {
   EXPECT_EQ(table->check_end(module, HandleKind::kModule), kHandleInvalid);
 }
 
-TEST(Handles, ARetainedOneEndsWithItsLastRelease) {
+TEST(HandleTable, RetainedHandleEndsWithLastRelease) {
   const auto table = std::make_unique<HandleTable>();
   int object = 0;
   const Handle memory = table->mint(HandleKind::kAllocation, 0, &object);
@@ -68,7 +68,7 @@ TEST(Handles, ARetainedOneEndsWithItsLastRelease) {
   EXPECT_EQ(table->release(next), &object);
 }
 
-TEST(Handles, ContextTakesItsOwnAlong) {
+TEST(HandleTable, RetiringContextRetiresItsHandles) {
   const auto table = std::make_unique<HandleTable>();
   const Handle context = table->mint(HandleKind::kContext, 0, nullptr);
   const Handle inside = table->mint(HandleKind::kStream, context, nullptr);
@@ -79,7 +79,7 @@ TEST(Handles, ContextTakesItsOwnAlong) {
   EXPECT_EQ(table->check(context, HandleKind::kContext), 0);
 }
 
-TEST(Handles, BoundIsExact) {
+TEST(HandleTable, EnforcesExactLimit) {
   const auto table = std::make_unique<HandleTable>();
   Handle last = 0;
   for (std::size_t count = 0; count < limits::kHandlesMax; ++count) {

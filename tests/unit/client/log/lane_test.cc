@@ -12,7 +12,7 @@
 namespace gpurun::client {
 namespace {
 
-TEST(Lane, ShortThreadsGrowNothing) {
+TEST(Lane, ShortThreadsReuseLanes) {
   Lane* own = Lane::current();
   ASSERT_NE(own, nullptr);
   EXPECT_EQ(own, Lane::current());
@@ -31,7 +31,7 @@ TEST(Lane, ShortThreadsGrowNothing) {
   EXPECT_EQ(Lane::live_count(), 1u);
 }
 
-TEST(Lane, ContextStack) {
+TEST(Lane, PushesAndPopsContexts) {
   Lane* lane = Lane::current();
   lane->set_context(1);
   lane->push_context(2);
@@ -45,7 +45,7 @@ TEST(Lane, ContextStack) {
 
 // One thread that takes lanes repeatedly stands for many threads. The test comes last, because the
 // lanes are never returned.
-TEST(Lane, TheThreadBeyondTheBoundGetsNone) {
+TEST(Lane, ThreadBeyondLimitGetsNoLane) {
   std::thread([] {
     while (Lane::live_count() < limits::kLanesMax) ASSERT_NE(LaneRegistry::take(), nullptr);
     EXPECT_EQ(Lane::peak_count(), limits::kLanesMax);

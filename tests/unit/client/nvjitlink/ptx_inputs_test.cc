@@ -33,7 +33,7 @@ const std::string& two_architectures() {
   return container;
 }
 
-TEST(PtxInputs, TextWithoutItsEnd) {
+TEST(PtxInputs, StripsTrailingNulsFromText) {
   PtxInputs inputs(121);
   const std::string text(".version 9.0\0\0", 14);
   EXPECT_TRUE(inputs.add(kPtx, view(text), "a").ok());
@@ -41,7 +41,7 @@ TEST(PtxInputs, TextWithoutItsEnd) {
   EXPECT_THAT(inputs.texts(), ElementsAre(".version 9.0", ".version 9.0"));
 }
 
-TEST(PtxInputs, TheBestPtxOfAFatBinary) {
+TEST(PtxInputs, SelectsBestPtxOfFatbin) {
   for (const auto& [architecture, expected] :
        {std::pair{121U, ".version 9.0 // 90"}, std::pair{80U, ".version 9.0 // 75"}}) {
     PtxInputs inputs(architecture);
@@ -50,7 +50,7 @@ TEST(PtxInputs, TheBestPtxOfAFatBinary) {
   }
 }
 
-TEST(PtxInputs, ObjectsAndLibrariesAndWhateverIsOne) {
+TEST(PtxInputs, ReadsPtxFromObjectsAndLibraries) {
   const std::string object = build_object({{"__nv_relfatbin", two_architectures()}});
   const std::string library = build_archive({object, object});
   PtxInputs inputs(80);
@@ -61,7 +61,7 @@ TEST(PtxInputs, ObjectsAndLibrariesAndWhateverIsOne) {
   EXPECT_THAT(inputs.texts(), testing::SizeIs(6));
 }
 
-TEST(PtxInputs, AnEarlierLinksImageWhole) {
+TEST(PtxInputs, KeepsAllTextsOfLinkedImage) {
   const Bytes image = driver_abi::linked_image({"one", "two"});
   EXPECT_TRUE(is_linked_image(image));
   EXPECT_FALSE(is_linked_image(view(two_architectures())));
@@ -72,7 +72,7 @@ TEST(PtxInputs, AnEarlierLinksImageWhole) {
   }
 }
 
-TEST(PtxInputs, IrIsSetAside) {
+TEST(PtxInputs, SetsLtoIrAsideForCompilation) {
   const std::string fatbin = build_container({{.kind = kNvvmEntry, .arch = 90, .content = "ir"}});
   PtxInputs inputs(121);
   EXPECT_TRUE(inputs.add(kLtoIr, view("ir"), "a").ok());
@@ -84,7 +84,7 @@ TEST(PtxInputs, IrIsSetAside) {
   EXPECT_EQ(inputs.compilable()[1].name, "b");
 }
 
-TEST(PtxInputs, MachineCodeIsRefusedByName) {
+TEST(PtxInputs, RefusesMachineCodeAndNamesInput) {
   const std::string fatbin = build_container({{.kind = kElfEntry, .arch = 90, .content = "code"}});
   std::string cubin(64, '\0');
   cubin.replace(0, 4, "\177ELF");
@@ -102,14 +102,14 @@ TEST(PtxInputs, MachineCodeIsRefusedByName) {
   EXPECT_FALSE(inputs.add(static_cast<InputType>(99), view("x"), "f").ok());
 }
 
-TEST(PtxInputs, ArchitectureOfTheOptions) {
+TEST(PtxInputs, ReadsArchitectureFromOptions) {
   EXPECT_EQ(architecture_of({}, 121), 121U);
   EXPECT_EQ(architecture_of({"-lto", "-arch=sm_90a"}, 121), 90U);
   EXPECT_EQ(architecture_of({"-arch=compute_75"}, 121), 75U);
   EXPECT_EQ(architecture_of({"-arch=sm_none"}, 121), 121U);
 }
 
-TEST(RealLibrary, IsLookedForNearItsCaller) {
+TEST(RealLibrary, SearchesNearCaller) {
   EXPECT_THAT(places_near("/v/site-packages/cuda/bindings/_internal/nvjitlink.so"),
               testing::IsSupersetOf({"/v/site-packages/nvidia/cu13/lib/libnvJitLink.so.13",
                                      "/v/site-packages/nvidia/nvjitlink/lib/libnvJitLink.so.12"}));

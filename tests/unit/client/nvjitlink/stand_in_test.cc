@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class StandIn : public testing::Test {
+class NvJitLinkStandIn : public testing::Test {
  protected:
   void SetUp() override {
     setenv("GPURUN_NVJITLINK", FAKE_NVJITLINK, 1);
@@ -84,7 +84,7 @@ class StandIn : public testing::Test {
   void* library_ = nullptr;
 };
 
-TEST_F(StandIn, PtxStaysPtx) {
+TEST_F(NvJitLinkStandIn, KeepsPtxInputsAsPtx) {
   void* link = create({"-arch=sm_121"});
   EXPECT_EQ(add(link, kPtx, std::string(".version 9.0 // a\0", 18)), kSuccess);
   EXPECT_EQ(add(link, kPtx, ".version 9.0 // b"), kSuccess);
@@ -101,7 +101,7 @@ TEST_F(StandIn, PtxStaysPtx) {
   destroy(again);
 }
 
-TEST_F(StandIn, IrIsCompiledByNvidiasOwn) {
+TEST_F(NvJitLinkStandIn, CompilesLtoIrWithNvidiaLibrary) {
   void* link = create({"-arch=sm_121", "-lto"});
   EXPECT_EQ(add(link, kLtoIr, "ir"), kSuccess);
   EXPECT_EQ(add(link, kPtx, ".version 9.0"), kSuccess);
@@ -112,7 +112,7 @@ TEST_F(StandIn, IrIsCompiledByNvidiasOwn) {
 }
 
 // A program that asks for PTX gets NVIDIA's.
-TEST_F(StandIn, PtxThatIsAskedForIsNvidias) {
+TEST_F(NvJitLinkStandIn, ReturnsNvidiaPtxWhenRequested) {
   void* link = create({"-arch=sm_121", "-lto", "-ptx"});
   EXPECT_EQ(add(link, kLtoIr, "ir"), kSuccess);
   EXPECT_EQ(call("nvJitLinkComplete", link), kSuccess);
@@ -125,7 +125,7 @@ TEST_F(StandIn, PtxThatIsAskedForIsNvidias) {
   destroy(link);
 }
 
-TEST_F(StandIn, MachineCodeFailsWithTheReason) {
+TEST_F(NvJitLinkStandIn, RejectsMachineCodeWithReason) {
   void* link = create({"-arch=sm_121"});
   EXPECT_EQ(add(link, kFatbin, test::build_container({{.kind = 2, .arch = 90, .content = "sass"}})),
             kSuccess);
@@ -134,7 +134,7 @@ TEST_F(StandIn, MachineCodeFailsWithTheReason) {
   destroy(link);
 }
 
-TEST_F(StandIn, NvidiasErrorsAndLogsAreItsOwn) {
+TEST_F(NvJitLinkStandIn, ForwardsNvidiaErrorsAndLogs) {
   void* none = nullptr;
   EXPECT_EQ(call("nvJitLinkCreate", &none, std::uint32_t{0}, static_cast<const char**>(nullptr)),
             2);
@@ -150,7 +150,7 @@ TEST_F(StandIn, NvidiasErrorsAndLogsAreItsOwn) {
   EXPECT_EQ(call("nvJitLinkGetLinkedLTOIRSize", static_cast<void*>(nullptr), &bytes), kNullInput);
 }
 
-TEST_F(StandIn, NullIsRefused) {
+TEST_F(NvJitLinkStandIn, RejectsNullArguments) {
   EXPECT_EQ(call("nvJitLinkCreate", static_cast<void**>(nullptr), std::uint32_t{0},
                  static_cast<const char**>(nullptr)),
             kNullInput);
@@ -167,7 +167,7 @@ TEST_F(StandIn, NullIsRefused) {
 
 // In a separate process, because a library stays loaded once it was found. Without NVIDIA's library
 // PTX still links, and LTO-IR reports what is missing.
-TEST_F(StandIn, LinksPtxWithoutNvidiasLibrary) {
+TEST_F(NvJitLinkStandIn, LinksPtxWithoutNvidiaLibrary) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto all_right = [this] {
     setenv("GPURUN_NVJITLINK", "/nonexistent/library.so", 1);
@@ -190,7 +190,7 @@ TEST_F(StandIn, LinksPtxWithoutNvidiasLibrary) {
 }
 
 // NVIDIA's library reads the NUL of a text even if the length excludes it. A copy may lack the NUL.
-TEST_F(StandIn, NvidiasLibraryGetsTheCallersOwnBytes) {
+TEST_F(NvJitLinkStandIn, PassesCallersBufferToNvidiaLibrary) {
   void* link = create({"-arch=sm_121"});
   const std::string text = ".version 9.0";
   EXPECT_EQ(add(link, kPtx, text), kSuccess);
@@ -201,7 +201,7 @@ TEST_F(StandIn, NvidiasLibraryGetsTheCallersOwnBytes) {
 }
 
 // Programs that were compiled with a release's header use that release's names.
-TEST_F(StandIn, HasTheNamesOfEveryRelease) {
+TEST_F(NvJitLinkStandIn, ExportsNamesOfEveryRelease) {
   for (const char* function :
        {"Create", "Destroy", "AddData", "AddFile", "Complete", "GetLinkedCubinSize",
         "GetLinkedCubin", "GetLinkedPtxSize", "GetLinkedPtx", "GetLinkedLTOIRSize",

@@ -50,15 +50,16 @@ class Other {
   bool ended_ = false;
 };
 
-class Boards : public ::testing::Test {
+class SharedMemoryPressureTest : public ::testing::Test {
  protected:
-  Boards() : file_(*WorkerExitPage::create()), board_(SharedMemoryPressure::map(file_.get())) {}
+  SharedMemoryPressureTest()
+      : file_(*WorkerExitPage::create()), board_(SharedMemoryPressure::map(file_.get())) {}
   UniqueFd file_;
   SharedMemoryPressure* board_;
   const std::uint32_t self_ = static_cast<std::uint32_t>(getpid());
 };
 
-TEST_F(Boards, TellWhatTheLivingOthersHold) {
+TEST_F(SharedMemoryPressureTest, IdleBytesCountOnlyLivingPeers) {
   Other other;
   const int own = board_->join(self_), theirs = board_->join(other.number());
   ASSERT_TRUE(own >= 0 && theirs >= 0 && own != theirs);
@@ -81,7 +82,7 @@ TEST_F(Boards, TellWhatTheLivingOthersHold) {
 }
 
 // For NVML: the used memory of a device, and the processes that use it.
-TEST_F(Boards, ShowWhatTheLivingUse) {
+TEST_F(SharedMemoryPressureTest, ListsLivingUsersOfDevice) {
   Other other;
   const int own = board_->join(self_), theirs = board_->join(other.number());
   SharedMemoryPressure::User users[3];
@@ -107,7 +108,7 @@ TEST_F(Boards, ShowWhatTheLivingUse) {
   EXPECT_FALSE(board_->ask(own, kLong));
 }
 
-TEST_F(Boards, AQuestionWaitsForItsAnswer) {
+TEST_F(SharedMemoryPressureTest, AskWaitsForAnswer) {
   Other other;
   const int own = board_->join(self_), theirs = board_->join(other.number());
   std::atomic<bool> given{false};
@@ -123,7 +124,7 @@ TEST_F(Boards, AQuestionWaitsForItsAnswer) {
 
 // A process that joins is not asked earlier questions again. A question from before it listens is
 // not lost.
-TEST_F(Boards, WhoeverJoinsAnswersWhatIsAskedFromThenOn) {
+TEST_F(SharedMemoryPressureTest, JoiningProcessAnswersOnlyLaterQuestions) {
   Other other;
   const int own = board_->join(self_), theirs = board_->join(other.number());
   EXPECT_TRUE(board_->ask(own, kShort));
@@ -136,7 +137,7 @@ TEST_F(Boards, WhoeverJoinsAnswersWhatIsAskedFromThenOn) {
 }
 
 // The asker has returned its idle memory before it asks, and continues to work meanwhile.
-TEST_F(Boards, NobodyAnswersItsOwnQuestion) {
+TEST_F(SharedMemoryPressureTest, AskDoesNotNotifyAsker) {
   Other other;
   const int own = board_->join(self_), theirs = board_->join(other.number());
   std::atomic<bool> asked{false};
@@ -151,7 +152,7 @@ TEST_F(Boards, NobodyAnswersItsOwnQuestion) {
   waits.join();
 }
 
-TEST_F(Boards, WhoeverIsSilentIsWaitedForOnce) {
+TEST_F(SharedMemoryPressureTest, WaitsOnlyOnceForUnresponsivePeer) {
   Other other;
   const int own = board_->join(self_), theirs = board_->join(other.number());
   EXPECT_TRUE(board_->ask(own, kShort));
@@ -160,7 +161,7 @@ TEST_F(Boards, WhoeverIsSilentIsWaitedForOnce) {
   EXPECT_TRUE(board_->ask(own, kShort));
 }
 
-TEST_F(Boards, OnlyAFileOfTheRightSizeIsOne) {
+TEST_F(SharedMemoryPressureTest, MapRefusesPageFileOfWrongSize) {
   EXPECT_NE(board_, nullptr);
   ASSERT_EQ(ftruncate(file_.get(), SharedMemoryPressure::kOffset), 0);
   EXPECT_EQ(SharedMemoryPressure::map(file_.get()), nullptr);

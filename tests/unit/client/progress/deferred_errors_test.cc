@@ -15,7 +15,7 @@
 namespace gpurun::client {
 namespace {
 
-TEST(DeferredErrors, AreToldOncePerLane) {
+TEST(DeferredErrors, ReportsErrorOncePerLane) {
   FakeWorker worker;
   auto session = start(worker);
   Lane& lane = *Lane::current();
@@ -64,7 +64,7 @@ TEST(DeferredErrors, AreToldOncePerLane) {
   answers.get();
 }
 
-TEST(DeferredErrors, AStickyOneIsReturnedByEveryCallOnItsContext) {
+TEST(DeferredErrors, StickyErrorFailsEveryCallOnItsContext) {
   FakeWorker worker;
   auto session = start(worker);
   Lane& lane = *Lane::current();
@@ -80,7 +80,7 @@ TEST(DeferredErrors, AStickyOneIsReturnedByEveryCallOnItsContext) {
   EXPECT_EQ(session->health(kContext + 1), 0);
   EXPECT_TRUE(session->alive());
 }
-TEST(DeferredErrors, TheFailedCallIsNamedUpToABound) {
+TEST(DeferredErrors, LogsFailedCallsUpToLimit) {
   constexpr int kTold = 16;
   FakeWorker worker;
   auto session = start(worker);

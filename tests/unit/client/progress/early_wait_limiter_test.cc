@@ -25,20 +25,20 @@ class EarlyWaitLimiterTest : public ::testing::Test {
   EarlyWaitLimiter::Clock::time_point now_ = EarlyWaitLimiter::Clock::time_point() + 1h;
 };
 
-TEST_F(EarlyWaitLimiterTest, NothingIsKnownBeforeTheFirstFence) {
+TEST_F(EarlyWaitLimiterTest, RefusesEarlyAnswerBeforeFirstFence) {
   EXPECT_FALSE(answers(1));
   pace_.fence_took(kRoundTrip);
   EXPECT_TRUE(answers(1));
 }
 
-TEST_F(EarlyWaitLimiterTest, WhatShouldHaveBeenToldIsWaitedFor) {
+TEST_F(EarlyWaitLimiterTest, RefusesEarlyAnswerForOverdueRecord) {
   pace_.fence_took(kRoundTrip);
   EXPECT_TRUE(answers(1, kBound));
   EXPECT_FALSE(answers(2, kBound + 1us));
 }
 
 // Fences that waited for work do not measure the wire.
-TEST_F(EarlyWaitLimiterTest, TheLeastThatAFenceTookIsTheRoundTrip) {
+TEST_F(EarlyWaitLimiterTest, UsesShortestFenceAsRoundTrip) {
   pace_.fence_took(1s);
   pace_.fence_took(kRoundTrip);
   pace_.fence_took(2s);
@@ -46,7 +46,7 @@ TEST_F(EarlyWaitLimiterTest, TheLeastThatAFenceTookIsTheRoundTrip) {
 }
 
 // The device is behind, so a call made just now will be late as well.
-TEST_F(EarlyWaitLimiterTest, NothingIsAnsweredAheadOfWhatIsLate) {
+TEST_F(EarlyWaitLimiterTest, RefusesEarlyAnswerWhileEarlierRecordIsOverdue) {
   pace_.fence_took(kRoundTrip);
   EXPECT_TRUE(answers(1));
   EXPECT_TRUE(answers(2));
@@ -59,7 +59,7 @@ TEST_F(EarlyWaitLimiterTest, NothingIsAnsweredAheadOfWhatIsLate) {
 }
 
 // A record without a reported end (its context has ended) is dropped when a later one is reported.
-TEST_F(EarlyWaitLimiterTest, TheNewsOfALaterOneWillDo) {
+TEST_F(EarlyWaitLimiterTest, LaterReportDropsEarlierRecords) {
   pace_.fence_took(kRoundTrip);
   EXPECT_TRUE(answers(1));
   EXPECT_TRUE(answers(2));
@@ -68,7 +68,7 @@ TEST_F(EarlyWaitLimiterTest, TheNewsOfALaterOneWillDo) {
   EXPECT_TRUE(answers(8));
 }
 
-TEST_F(EarlyWaitLimiterTest, SoManyAreAheadAndNoMore) {
+TEST_F(EarlyWaitLimiterTest, LimitsNumberOfEarlyAnswers) {
   pace_.fence_took(kRoundTrip);
   std::uint64_t record = 0;
   for (int round = 0; round < 3; ++round) {

@@ -32,7 +32,7 @@ protocol::ReplyHeader event_done(const FakeWorker::Record& record) {
 }
 
 // Whichever of two waiting threads reads, each gets its own reply, in either order.
-TEST(ReceivingRole, RepliesReachTheirThreadsInAnyOrder) {
+TEST(ReceivingRole, DeliversRepliesInAnyOrder) {
   FakeWorker worker;
   const auto session = start(worker);
   for (const bool first_first : {true, false}) {
@@ -49,7 +49,7 @@ TEST(ReceivingRole, RepliesReachTheirThreadsInAnyOrder) {
 }
 
 // Messages behind the reply in one burst are handled, although their reader has its reply.
-TEST(ReceivingRole, WhatComesBehindTheReplyIsHeard) {
+TEST(ReceivingRole, HandlesMessagesBehindReply) {
   FakeWorker worker;
   const auto session = start(worker);
   Lane& lane = *Lane::current();
@@ -69,7 +69,7 @@ TEST(ReceivingRole, WhatComesBehindTheReplyIsHeard) {
 }
 
 // A thread waits for an event while another one waits for a reply that comes much later.
-TEST(ReceivingRole, NewsWakeWhoDoesNotRead) {
+TEST(ReceivingRole, EventReportWakesNonReadingThread) {
   FakeWorker worker;
   const auto session = start(worker);
   const protocol::EventPayload payload;
@@ -87,7 +87,7 @@ TEST(ReceivingRole, NewsWakeWhoDoesNotRead) {
   EXPECT_EQ(called.get().result, 7);
 }
 
-TEST(ReceivingRole, TheEndIsHeardByAllWhoWait) {
+TEST(ReceivingRole, SessionEndWakesAllWaiters) {
   auto worker = std::make_unique<FakeWorker>();
   const auto session = start(*worker);
   auto one = call_elsewhere(*session, site(1));
@@ -101,7 +101,7 @@ TEST(ReceivingRole, TheEndIsHeardByAllWhoWait) {
 }
 
 // A cancelled thread loses neither the role nor half a frame, because it ends after its call.
-TEST(ReceivingRole, ACancelledThreadLeavesTheSessionWhole) {
+TEST(ReceivingRole, CancelledThreadLeavesSessionUsable) {
   FakeWorker worker;
   const auto session = start(worker);
   std::atomic<int> returned{-1};

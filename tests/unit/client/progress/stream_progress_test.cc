@@ -21,7 +21,7 @@ constexpr std::uint32_t kOtherLane = 6;
 constexpr std::uint64_t kLegacy = protocol::kStreamLegacy;
 constexpr std::uint64_t kThread = protocol::kStreamPerThread;
 
-class Progress : public ::testing::Test {
+class StreamProgressTest : public ::testing::Test {
  protected:
   void issue(Handle stream) { issue(kContext, stream); }
   // Issues a record as the log does.
@@ -46,7 +46,7 @@ class Progress : public ::testing::Test {
   std::uint64_t last_ = 0;
 };
 
-TEST_F(Progress, WhatNobodyWaitedForIsNotIdle) {
+TEST_F(StreamProgressTest, UnawaitedStreamIsNotIdle) {
   EXPECT_FALSE(idle(kStream));
   EXPECT_FALSE(idle(0));
   EXPECT_FALSE(context_idle());
@@ -54,7 +54,7 @@ TEST_F(Progress, WhatNobodyWaitedForIsNotIdle) {
   EXPECT_FALSE(idle(kStream));
 }
 
-TEST_F(Progress, ACreatedStreamIsIdleUntilItIsUsedAgain) {
+TEST_F(StreamProgressTest, CreatedStreamStaysIdleUntilNextUse) {
   issue(kStream);
   issue(kOtherStream);
   wait(Waits::kForStream, kStream);
@@ -70,7 +70,7 @@ TEST_F(Progress, ACreatedStreamIsIdleUntilItIsUsedAgain) {
 }
 
 // Work of the legacy stream waits for the work of all blocking streams.
-TEST_F(Progress, TheLegacyStreamIsIdleWhenNothingCameAfterIt) {
+TEST_F(StreamProgressTest, LegacyStreamStaysIdleUntilNextWorkInContext) {
   issue(kStream);
   wait(Waits::kForStream, 0);
   EXPECT_TRUE(idle(0));
@@ -85,7 +85,7 @@ TEST_F(Progress, TheLegacyStreamIsIdleWhenNothingCameAfterIt) {
   EXPECT_FALSE(idle(0));
 }
 
-TEST_F(Progress, AContextWithNothingButItsLegacyStreamIsIdleWithIt) {
+TEST_F(StreamProgressTest, ContextWithOnlyLegacyStreamIsIdleAfterItsWait) {
   issue(0);
   wait(Waits::kForStream, 0);
   EXPECT_TRUE(context_idle());
@@ -93,7 +93,7 @@ TEST_F(Progress, AContextWithNothingButItsLegacyStreamIsIdleWithIt) {
   EXPECT_FALSE(context_idle());
 }
 
-TEST_F(Progress, AContextThatWasWaitedForIsIdleWithAllItsStreams) {
+TEST_F(StreamProgressTest, ContextWaitMakesAllStreamsIdle) {
   issue(kStream);
   issue(kThread);
   wait(Waits::kForContext);
@@ -110,7 +110,7 @@ TEST_F(Progress, AContextThatWasWaitedForIsIdleWithAllItsStreams) {
 // Each thread has its own per-thread stream, so a wait for one of them proves nothing about the
 // others. A free of host memory uses this answer, because it then has nothing to order
 // (docs/adr/0038).
-TEST_F(Progress, AContextIsCompleteUntilItIsGivenSomething) {
+TEST_F(StreamProgressTest, ContextStaysCompleteUntilNextWork) {
   EXPECT_TRUE(progress_.complete(kContext));
   issue(kContext, 0, Work::kNone);  // A record that only keeps the order is not work.
   EXPECT_TRUE(progress_.complete(kContext));
@@ -126,7 +126,7 @@ TEST_F(Progress, AContextIsCompleteUntilItIsGivenSomething) {
   EXPECT_FALSE(progress_.complete(kOtherContext));
 }
 
-TEST_F(Progress, APerThreadStreamIsIdleWithItsContextOnly) {
+TEST_F(StreamProgressTest, PerThreadStreamIsIdleOnlyAfterContextWait) {
   issue(kThread);
   wait(Waits::kForStream, kThread);
   EXPECT_FALSE(idle(kThread));
@@ -134,7 +134,7 @@ TEST_F(Progress, APerThreadStreamIsIdleWithItsContextOnly) {
   EXPECT_TRUE(idle(kThread));
 }
 
-TEST_F(Progress, AnotherContextsWaitSaysNothing) {
+TEST_F(StreamProgressTest, OtherContextsWaitDoesNotMakeContextIdle) {
   issue(0);
   issue(kOtherContext, 0);
   progress_.complete(Waits::kForContext, kOtherContext, 0, last_);
@@ -143,7 +143,7 @@ TEST_F(Progress, AnotherContextsWaitSaysNothing) {
 }
 
 // A graph's nodes run in their own contexts.
-TEST_F(Progress, AGraphMayKeepAnyContextBusy) {
+TEST_F(StreamProgressTest, GraphLaunchMakesEveryContextBusy) {
   wait(Waits::kForContext);
   issue(kOtherContext, 0);
   progress_.issued_anywhere(last_);
@@ -153,7 +153,7 @@ TEST_F(Progress, AGraphMayKeepAnyContextBusy) {
 }
 
 // A handle's index is reused after its end. The new stream inherits nothing.
-TEST_F(Progress, AStreamInAnotherOnesPlaceStartsAnew) {
+TEST_F(StreamProgressTest, StreamWithReusedIndexIsNotIdle) {
   wait(Waits::kForStream, kStream);
   const Handle next = kStream + limits::kHandlesMax;
   issue(next);
@@ -162,7 +162,7 @@ TEST_F(Progress, AStreamInAnotherOnesPlaceStartsAnew) {
 }
 
 // Fills and small copies complete soon, and nobody notices them before a read.
-TEST_F(Progress, WhereOnlyQuietWorkStandsAWaitMayBeAnsweredEarly) {
+TEST_F(StreamProgressTest, AllowsEarlyWaitBehindOnlyQuietWork) {
   EXPECT_FALSE(may_wait_early(kStream)) << "nothing is known of it";
   issue_quietly(kStream);
   EXPECT_TRUE(may_wait_early(kStream));
@@ -185,7 +185,7 @@ TEST_F(Progress, WhereOnlyQuietWorkStandsAWaitMayBeAnsweredEarly) {
 }
 
 // Behind a wait for an event, any work of another stream may be pending.
-TEST_F(Progress, WhereAStreamWaitsForAnotherAWaitIsOne) {
+TEST_F(StreamProgressTest, StreamWaitPreventsEarlyWait) {
   issue_quietly(kStream);
   issue(kContext, kStream, Work::kStreamWait);
   issue_quietly(kStream);
@@ -200,7 +200,7 @@ TEST_F(Progress, WhereAStreamWaitsForAnotherAWaitIsOne) {
 }
 
 // An upload: a fill or a copy in behind any awaited work, and the event behind it.
-TEST_F(Progress, AnEventBehindQuietWorkEndsAnUpload) {
+TEST_F(StreamProgressTest, EventBehindQuietWorkEndsUpload) {
   EXPECT_FALSE(progress_.ends_upload(kStream));
   issue_quietly(kStream);
   EXPECT_TRUE(progress_.ends_upload(kStream));
@@ -219,7 +219,7 @@ TEST_F(Progress, AnEventBehindQuietWorkEndsAnUpload) {
   }
 }
 
-TEST_F(Progress, AnUploadBehindWhichTheProgramHasGoneOnMayBeWaitedForEarly) {
+TEST_F(StreamProgressTest, AllowsEarlyWaitForUploadFollowedByLaterUpload) {
   const auto upload = [this] {
     issue(kContext, kStream, Work::kStreamWait);
     issue_quietly(kStream);
@@ -251,7 +251,7 @@ TEST_F(Progress, AnUploadBehindWhichTheProgramHasGoneOnMayBeWaitedForEarly) {
 }
 
 // Work in the legacy and per-thread streams waits for other streams.
-TEST_F(Progress, OnlyCreatedStreamsHaveQuietWork) {
+TEST_F(StreamProgressTest, OnlyCreatedStreamsAllowEarlyWait) {
   for (const Handle stream : {Handle{0}, Handle{kLegacy}, Handle{kThread}}) {
     issue_quietly(stream);
     EXPECT_FALSE(may_wait_early(stream)) << stream;
@@ -261,7 +261,7 @@ TEST_F(Progress, OnlyCreatedStreamsHaveQuietWork) {
 
 // A program that only fills and waits thus keeps the device's pace, and no query waits for more
 // than that.
-TEST_F(Progress, NowAndThenQuietWorkIsWaitedFor) {
+TEST_F(StreamProgressTest, LimitsConsecutiveEarlyWaits) {
   for (int round = 0; round < 3; ++round) {
     for (std::uint32_t i = 0; i < StreamProgress::kQuietMax; ++i) {
       issue_quietly(kStream);
@@ -278,7 +278,7 @@ TEST_F(Progress, NowAndThenQuietWorkIsWaitedFor) {
 
 // Another thread's early-answered copy may be behind a kernel, and this stream's work behind the
 // copy. The lane that made the copy already knows that it is done.
-TEST_F(Progress, BehindAnotherLanesCopyAWaitIsOne) {
+TEST_F(StreamProgressTest, OtherLanesEarlyCopyPreventsEarlyWait) {
   issue_quietly(kStream);
   issue(0);
   progress_.copied_early(kLane, last_);
@@ -299,7 +299,7 @@ CallSite waiting_site() {
   return result;
 }
 
-TEST(IdleAnswered, ASecondWaitSendsNothing) {
+TEST(IdleStreamWait, SecondWaitSendsNothing) {
   FakeWorker worker;
   const auto session = start(worker);
   int result = -1;
@@ -318,7 +318,7 @@ TEST(IdleAnswered, ASecondWaitSendsNothing) {
 }
 
 // A failed wait, or a query with NOT_READY, proves nothing about the stream.
-TEST(IdleAnswered, AWaitThatFailedProvesNothing) {
+TEST(IdleStreamWait, FailedWaitDoesNotMakeStreamIdle) {
   FakeWorker worker;
   const auto session = start(worker);
   constexpr int kNotReady = 600;
@@ -331,7 +331,7 @@ TEST(IdleAnswered, AWaitThatFailedProvesNothing) {
 
 // A thread with calls since its last fence may have to learn of their failure, which only a fence
 // reports.
-TEST(IdleAnswered, OwnCallsOfUnknownOutcomeAreAskedAbout) {
+TEST(IdleStreamWait, UncheckedCallOfThreadPreventsLocalAnswer) {
   FakeWorker worker;
   const auto session = start(worker);
   auto called = call_elsewhere(*session, waiting_site());
@@ -351,7 +351,7 @@ CallSite quiet_site() {
   return result;
 }
 
-TEST(EarlyWait, IsABarrierThatNobodyAwaits) {
+TEST(EarlyWait, SendsBarrierWithoutReply) {
   FakeWorker worker;
   const auto session = start(worker);
   Lane& lane = *Lane::current();
@@ -369,7 +369,7 @@ TEST(EarlyWait, IsABarrierThatNobodyAwaits) {
 }
 
 // Another process may learn of the wait in an unknown way, and read the memory.
-TEST(EarlyWait, IsNoneWhileMemoryIsShared) {
+TEST(EarlyWait, IsDisabledWhileMemoryIsShared) {
   FakeWorker worker;
   const auto session = start(worker);
   Lane& lane = *Lane::current();
@@ -382,7 +382,7 @@ TEST(EarlyWait, IsNoneWhileMemoryIsShared) {
 }
 
 // A fence reports failures, so one must come soon, whatever streams a thread waits for.
-TEST(EarlyWait, OfOneThreadIsFollowedByARealOneInTheEnd) {
+TEST(EarlyWait, LimitsConsecutiveEarlyWaitsOfThread) {
   FakeWorker worker;
   const auto session = start(worker);
   std::uint32_t early = 0;
@@ -402,7 +402,7 @@ TEST(EarlyWait, OfOneThreadIsFollowedByARealOneInTheEnd) {
   EXPECT_EQ(early, StreamProgress::kQuietMax);
 }
 
-TEST(EarlyWait, TellsWhatHasFailedMeanwhile) {
+TEST(EarlyWait, ReturnsDeferredError) {
   FakeWorker worker;
   const auto session = start(worker);
   Lane& lane = *Lane::current();
@@ -424,7 +424,7 @@ TEST(EarlyWait, TellsWhatHasFailedMeanwhile) {
   EXPECT_EQ(result, kInvalidImage);
 }
 
-TEST(IdleAnswered, ALostContextIsToldAndAnEndedSession) {
+TEST(IdleStreamWait, ReturnsErrorOfLostContextAndEndedSession) {
   auto worker = std::make_unique<FakeWorker>();
   const auto session = start(*worker);
   auto called = call_elsewhere(*session, waiting_site());

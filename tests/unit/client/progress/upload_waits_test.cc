@@ -71,7 +71,7 @@ class UploadWaits : public ::testing::Test {
   const Handle other_ = session_->handles().mint(HandleKind::kEvent, 0, nullptr);
 };
 
-TEST_F(UploadWaits, OfTheLastButOneSendABarrierThatNobodyAwaits) {
+TEST_F(UploadWaits, WaitForEarlierUploadSendsBarrierWithoutReply) {
   upload(event_);
   EXPECT_FALSE(waits_early(event_)) << "the last one";
   upload(other_);
@@ -85,7 +85,7 @@ TEST_F(UploadWaits, OfTheLastButOneSendABarrierThatNobodyAwaits) {
   EXPECT_FALSE(waits_early(other_)) << "the barrier is nothing to go on with";
 }
 
-TEST_F(UploadWaits, OfWhatIsKnownToBeCompleteAreNoMatter) {
+TEST_F(UploadWaits, CompletedUploadNeedsNoEarlyWait) {
   const FakeWorker::Record record = upload(event_);
   upload(other_);
   protocol::ReplyHeader header;
@@ -100,7 +100,7 @@ TEST_F(UploadWaits, OfWhatIsKnownToBeCompleteAreNoMatter) {
 }
 
 // After a join of streams a program may want to know that the other stream's work is complete.
-TEST_F(UploadWaits, OfJoinsAndOfKernelsAreWaits) {
+TEST_F(UploadWaits, JoinsAndKernelsAreNotAnsweredEarly) {
   upload(event_, Work::kNone);
   upload(other_);
   EXPECT_FALSE(waits_early(event_));
@@ -109,7 +109,7 @@ TEST_F(UploadWaits, OfJoinsAndOfKernelsAreWaits) {
   EXPECT_FALSE(waits_early(event_));
 }
 
-TEST_F(UploadWaits, WhereAnotherProcessMayLookAreWaits) {
+TEST_F(UploadWaits, SharedMemoryOrEventPreventsEarlyAnswer) {
   upload(event_);
   upload(other_);
   session_->share_memory();
@@ -121,7 +121,7 @@ TEST_F(UploadWaits, WhereAnotherProcessMayLookAreWaits) {
   EXPECT_FALSE(waits_early(event_));
 }
 
-TEST_F(UploadWaits, TellOfALostContext) {
+TEST_F(UploadWaits, LostContextIsReported) {
   const FakeWorker::Record record = upload(event_);
   upload(other_);
   worker_.call_error(record, kIllegalAddress, /*sticky=*/true);
@@ -137,7 +137,7 @@ TEST_F(UploadWaits, TellOfALostContext) {
 }
 
 // Holds for a program of any speed, and if no completion is ever reported.
-TEST_F(UploadWaits, AreNotAnsweredForEver) {
+TEST_F(UploadWaits, LimitsEarlyAnswersWithoutCompletions) {
   std::size_t early = 0;
   for (bool more = true; more && early <= EarlyWaitLimiter::kAheadMax; early += more ? 1 : 0) {
     const Handle event = early % 2 == 0 ? event_ : other_;
@@ -149,7 +149,7 @@ TEST_F(UploadWaits, AreNotAnsweredForEver) {
   EXPECT_EQ(early, EarlyWaitLimiter::kAheadMax);
 }
 
-TEST_F(UploadWaits, AreForWhereTheEventWasRecordedLast) {
+TEST_F(UploadWaits, UsesStreamOfLastRecord) {
   upload(event_);
   upload(other_);
   CallSite record = in_stream(8, Work::kRecord);

@@ -47,7 +47,7 @@ class CopiesTest : public testing::Test {
   FakeWorker::Record last_;
 };
 
-TEST_F(CopiesTest, SmallOnesTravelInTheirRecordsAndReplies) {
+TEST_F(CopiesTest, SmallCopiesTravelInRecordsAndReplies) {
   const Bytes source = pattern(limits::kInlineBytesMax);
   EXPECT_EQ(form_of(source), Form::kCopyInline);
   EXPECT_TRUE(last_has(source));
@@ -62,7 +62,7 @@ TEST_F(CopiesTest, SmallOnesTravelInTheirRecordsAndReplies) {
   EXPECT_EQ(destination, source);
 }
 
-TEST_F(CopiesTest, LargerOnesToTheDeviceDoWhileLittleIsUnderWay) {
+TEST_F(CopiesTest, LargerCopiesTravelInRecordsWhileLogIsShort) {
   const Bytes source = pattern(limits::kInlineCopyInBytesMax);
   int inside = 0;
   while (form_of(source) == Form::kCopyInline) {
@@ -77,7 +77,7 @@ TEST_F(CopiesTest, LargerOnesToTheDeviceDoWhileLittleIsUnderWay) {
   EXPECT_EQ(form_of(source), Form::kCopyInline);
 }
 
-TEST_F(CopiesTest, NoneDoesThatIsOverTheBoundOrTakesItsTurn) {
+TEST_F(CopiesTest, OversizedAndInTurnCopiesTravelAsBulk) {
   EXPECT_EQ(form_of(pattern(limits::kInlineCopyInBytesMax + 1)), Form::kCopyIn);
   static const Bytes source = pattern(limits::kInlineCopyInBytesMax);
   EXPECT_EQ(form_of(source, Session::Reading::kInTurn), Form::kCopyIn);

@@ -17,7 +17,7 @@ constexpr std::uint64_t kBase = std::uint64_t{0x2000} << 32;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr Handle kContext = 7, kOther = 8;
 
-TEST(FreeRanges, TakesTheBestFitAndMergesNeighbours) {
+TEST(FreeRanges, TakesBestFitAndMergesAdjacentRanges) {
   FreeRanges ranges;
   ranges.give(0x1000, 0x1000);
   const std::uint64_t a = ranges.take(0x100), b = ranges.take(0x200), c = ranges.take(0x100);
@@ -41,7 +41,7 @@ TEST(FreeRanges, TakesTheBestFitAndMergesNeighbours) {
   EXPECT_EQ(ranges.take(0x400), 0x1000u);
 }
 
-TEST(CreditBook, GivesNothingBeyondItsPieces) {
+TEST(CreditBook, AllocatesOnlyWithinValidPieces) {
   CreditBook book;
   EXPECT_EQ(book.allocate(1), 0u);
   ASSERT_TRUE(book.add_piece(kBase, kMiB));
@@ -57,7 +57,7 @@ TEST(CreditBook, GivesNothingBeyondItsPieces) {
   EXPECT_EQ(book.idle_bytes(), 0u);
 }
 
-TEST(CreditBook, WhatWasFreedWaitsForItsTicket) {
+TEST(CreditBook, FreedMemoryStaysQuarantinedUntilTicketIsReleased) {
   CreditBook book;
   ASSERT_TRUE(book.add_piece(kBase, kMiB));
   const std::uint64_t address = book.allocate(kMiB);
@@ -74,7 +74,7 @@ TEST(CreditBook, WhatWasFreedWaitsForItsTicket) {
   EXPECT_EQ(book.allocate(512), 0u);
 }
 
-TEST(CreditBook, GivesBackOnlyPiecesThatNobodyCanUse) {
+TEST(CreditBook, ReturnsOnlyPiecesWithoutUsers) {
   CreditBook book;
   ASSERT_TRUE(book.add_piece(kBase, kMiB) && book.add_piece(kBase + kMiB, kMiB));
   const std::uint64_t low = book.allocate(kMiB), high = book.allocate(kMiB);
@@ -97,7 +97,7 @@ TEST(CreditBook, GivesBackOnlyPiecesThatNobodyCanUse) {
 }
 
 // At the product's bound, and one unit beyond it.
-TEST(CreditBook, KeepsWhatIsIdleUpToTheBound) {
+TEST(CreditBook, KeepsIdleMemoryUpToLimit) {
   CreditBook book;
   const std::uint64_t unit = CreditBook::kUnitBytes;
   ASSERT_TRUE(book.add_piece(kBase, limits::kIdleCreditBytesMax + unit));
@@ -114,7 +114,7 @@ TEST(CreditBook, KeepsWhatIsIdleUpToTheBound) {
   EXPECT_EQ(book.take_idle_piece(kContext, limits::kIdleCreditBytesMax).base, kBase);
 }
 
-TEST(CreditBook, NeighbouringPiecesAreOneMemory) {
+TEST(CreditBook, MergesAdjacentPieces) {
   CreditBook book;
   ASSERT_TRUE(book.add_piece(kBase + kMiB, kMiB) && book.add_piece(kBase, kMiB));
   const std::uint64_t low = book.allocate(kMiB / 2), both = book.allocate(kMiB);
@@ -132,7 +132,7 @@ TEST(CreditBook, NeighbouringPiecesAreOneMemory) {
 }
 
 // Compares with a model that knows each byte's owner.
-TEST(CreditBook, NeverGivesTwiceWhatLives) {
+TEST(CreditBook, NeverAllocatesLiveMemory) {
   CreditBook book;
   for (std::uint64_t i = 0; i < 4; ++i) {
     ASSERT_TRUE(book.add_piece(kBase + (i + i / 2) * kMiB, kMiB));  // Pairs of pieces touch.
@@ -181,7 +181,7 @@ TEST(CreditBook, NeverGivesTwiceWhatLives) {
   for (int i = 0; i < 4; ++i) EXPECT_NE(book.allocate(kMiB), 0u);
 }
 
-TEST(CreditBook, TellsWhereMoreMemoryWouldBeOneWithWhatIsIdle) {
+TEST(CreditBook, FindsWhereNewPieceExtendsIdleMemory) {
   CreditBook book;
   EXPECT_EQ(book.open_end(kMiB).base, 0u);
   ASSERT_TRUE(book.add_piece(kBase, 2 * kMiB));
@@ -199,7 +199,7 @@ TEST(CreditBook, TellsWhereMoreMemoryWouldBeOneWithWhatIsIdle) {
   EXPECT_EQ(book.open_end(4 * kMiB).bytes, 0u);
 }
 
-TEST(CreditBook, KeepsOneMemoryWhenNothingLives) {
+TEST(CreditBook, ReturnsSeparatePiecesWhenNothingLives) {
   CreditBook book;
   for (const std::uint64_t at : {0, 2, 6, 10}) {
     ASSERT_TRUE(book.add_piece(kBase + at * kMiB, 2 * kMiB));

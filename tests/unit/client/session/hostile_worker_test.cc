@@ -79,7 +79,7 @@ Bytes bytes_at(std::uint64_t offset, std::size_t count) {
   return payload;
 }
 
-TEST(HostileWorker, WritesOnlyWhereAGraphsCopyDoes) {
+TEST(HostileWorker, CannotWriteOutsideGraphCopyTarget) {
   {
     Graphs graphs;
     graphs.worker.send_item(item(ReplyKind::kHostBytes, graphs.copy_in), bytes_at(6, 26));
@@ -120,7 +120,7 @@ TEST(HostileWorker, WritesOnlyWhereAGraphsCopyDoes) {
   }
 }
 
-TEST(HostileWorker, CallsOnlyWhatAGraphHas) {
+TEST(HostileWorker, CannotCallUnknownGraphFunction) {
   const std::uint64_t turn = 5;
   for (const std::uint64_t subject : {std::uint64_t{0}, std::uint64_t{99}, ~std::uint64_t{0}}) {
     Graphs graphs;
@@ -147,7 +147,7 @@ TEST(HostileWorker, CallsOnlyWhatAGraphHas) {
 }
 
 // The turn waits for copies that come over bulk connections. They may never arrive.
-TEST(HostileWorker, ACopyThatNeverComesIsWaitedForAsLongAsTheWorkerIs) {
+TEST(HostileWorker, MissingCopyTimesOutAfterSilenceDeadline) {
   std::atomic<int> calls{0};
   FakeWorker worker;
   SessionOptions options = quiet();
@@ -169,7 +169,7 @@ TEST(HostileWorker, ACopyThatNeverComesIsWaitedForAsLongAsTheWorkerIs) {
   EXPECT_EQ(calls, 0);
 }
 
-TEST(HostileWorker, TurnsWithoutEndCostTheSession) {
+TEST(HostileWorker, EndlessGraphTurnsEndSession) {
   std::atomic<bool> open{false};  // Outlives the session, which has a thread that reads it.
   FakeWorker worker;
   auto session = start(worker);
@@ -200,7 +200,7 @@ TEST(HostileWorker, TurnsWithoutEndCostTheSession) {
   open.notify_all();
 }
 
-TEST(HostileWorker, WhatIsSaidOfCallsThatNeverWereEndsTheSession) {
+TEST(HostileWorker, MessagesAboutUnknownCallsEndSession) {
   const auto refused = [](auto change) {
     FakeWorker worker;
     auto session = start(worker);
@@ -224,7 +224,7 @@ TEST(HostileWorker, WhatIsSaidOfCallsThatNeverWereEndsTheSession) {
   EXPECT_TRUE(refused([](ReplyHeader& header) { header.kind = ReplyKind::kCallError; }));
 }
 
-TEST(HostileWorker, LossesOfContextsThatNeverWereAreBounded) {
+TEST(HostileWorker, ExcessLossesOfUnknownContextsEndSession) {
   FakeWorker worker;
   auto session = start(worker);
   ReplyHeader lost = item(ReplyKind::kCallError, 0);
@@ -237,7 +237,7 @@ TEST(HostileWorker, LossesOfContextsThatNeverWereAreBounded) {
   EXPECT_TRUE(ends(worker, *session));
 }
 
-TEST(HostileWorker, OutputThatNobodyReadsIsBounded) {
+TEST(HostileWorker, BoundsUnreadOutput) {
   std::size_t written = 0;
   cookie_io_functions_t counts{};
   counts.write = [](void* sum, const char*, std::size_t bytes) {
@@ -257,7 +257,7 @@ TEST(HostileWorker, OutputThatNobodyReadsIsBounded) {
 }
 
 // The worker lives and has the call, so nothing else would end the wait.
-TEST(HostileWorker, ACallThatItTookAndWillNotAnswerEndsTheSession) {
+TEST(HostileWorker, AcknowledgedCallWithoutReplyEndsSession) {
   FakeWorker worker;
   auto session = start(worker);
   auto fence = call_elsewhere(*session, site(3));
@@ -279,7 +279,7 @@ TEST(HostileWorker, ACallThatItTookAndWillNotAnswerEndsTheSession) {
   EXPECT_NE(session->death().message().find("will not send it"), std::string::npos);
 }
 
-TEST(HostileWorker, AReplyForWhichNoThreadWaitsEndsTheSession) {
+TEST(HostileWorker, RepeatedReplyEndsSession) {
   FakeWorker worker;
   auto session = start(worker);
   auto first = call_elsewhere(*session, site(3));
@@ -293,7 +293,7 @@ TEST(HostileWorker, AReplyForWhichNoThreadWaitsEndsTheSession) {
   EXPECT_EQ(session->death().code(), Code::kProtocol);
 }
 
-TEST(HostileWorker, ItsLastWordsCannotDriveATerminal) {
+TEST(HostileWorker, GoodbyeReasonIsMadePrintable) {
   FakeWorker worker;
   auto session = start(worker);
   auto fence = call_elsewhere(*session, site(3));
@@ -305,7 +305,7 @@ TEST(HostileWorker, ItsLastWordsCannotDriveATerminal) {
   EXPECT_TRUE(is_printable(said)) << said;
 }
 
-TEST(HostileWorker, ItsWordsAboutCallsAreFewAndShort) {
+TEST(HostileWorker, BoundsAndSanitisesCallMessages) {
   FakeWorker worker;
   auto session = start(worker);
   testing::internal::CaptureStderr();

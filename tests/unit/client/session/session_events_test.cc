@@ -73,9 +73,9 @@ class SessionEvents : public ::testing::Test {
   const Handle event_ = session_->handles().mint(HandleKind::kEvent, 0, nullptr);
 };
 
-TEST_F(SessionEvents, OneThatWasNeverRecordedIsComplete) { EXPECT_TRUE(known_complete()); }
+TEST_F(SessionEvents, UnrecordedEventIsComplete) { EXPECT_TRUE(known_complete()); }
 
-TEST_F(SessionEvents, OneThatNobodyAsksAboutIsSoonNotTold) {
+TEST_F(SessionEvents, StopsRequestingReportsOfUnqueriedEvent) {
   for (unsigned i = 0; i < EventCompletions::kUnaskedRecords; ++i) {
     EXPECT_NE(record().header.flags & protocol::kFlagTell, 0);
   }
@@ -85,7 +85,7 @@ TEST_F(SessionEvents, OneThatNobodyAsksAboutIsSoonNotTold) {
 }
 
 // A program that uses events only between streams does not pay for the reports of polled events.
-TEST(EventCompletionsTest, WhereMostAreNotAskedAboutNoneIsToldBefore) {
+TEST(EventCompletionsTest, StopsReportsOfNewEventsWhenMostAreUnqueried) {
   std::uint64_t call = 0;
   Handle event = 0;
   EventCompletions events;
@@ -101,7 +101,7 @@ TEST(EventCompletionsTest, WhereMostAreNotAskedAboutNoneIsToldBefore) {
   EXPECT_TRUE(events.wanted(event + 1));
 }
 
-TEST_F(SessionEvents, IsKnownCompleteAfterItsLastRecordOnly) {
+TEST_F(SessionEvents, EventIsCompleteOnlyAfterItsLastRecord) {
   const FakeWorker::Record untold = record();
   EXPECT_FALSE(known_complete());
   const FakeWorker::Record first = record();
@@ -120,7 +120,7 @@ TEST_F(SessionEvents, IsKnownCompleteAfterItsLastRecordOnly) {
   EXPECT_FALSE(known_complete());
 }
 
-TEST_F(SessionEvents, AWaitSendsNothingAndEndsWithTheNews) {
+TEST_F(SessionEvents, WaitSendsNothingAndReturnsOnReport) {
   EXPECT_TRUE(known_complete());
   const FakeWorker::Record first = record();
   ASSERT_EQ(session_->post(*Lane::current(), site(2), ByteView()), 0);
@@ -131,14 +131,14 @@ TEST_F(SessionEvents, AWaitSendsNothingAndEndsWithTheNews) {
   settle();  // Its call is the next one at the worker. next() would have returned any other.
 }
 
-TEST_F(SessionEvents, AWaitEndsNoSoonerThanTheBytesAreThere) {
+TEST_F(SessionEvents, EventIsNotCompleteBeforeItsBytesArrive) {
   EXPECT_TRUE(known_complete());
   tell(record(), 0, /*watermark=*/1);
   settle();
   EXPECT_FALSE(known_complete());
 }
 
-TEST_F(SessionEvents, AWaitOfARecordThatIsNotToldAsksTheWorker) {
+TEST_F(SessionEvents, WaitForUnreportedRecordAsksWorker) {
   EXPECT_TRUE(known_complete());
   const FakeWorker::Record captured = record();
   auto wait = wait_elsewhere();
@@ -147,7 +147,7 @@ TEST_F(SessionEvents, AWaitOfARecordThatIsNotToldAsksTheWorker) {
   EXPECT_FALSE(known_complete());
 }
 
-TEST_F(SessionEvents, AWaitEndsWithItsContext) {
+TEST_F(SessionEvents, LostContextEndsWait) {
   EXPECT_TRUE(known_complete());
   const FakeWorker::Record first = record();
   auto wait = wait_elsewhere();
@@ -155,7 +155,7 @@ TEST_F(SessionEvents, AWaitEndsWithItsContext) {
   EXPECT_EQ(wait.get(), kIllegalAddress);
 }
 
-TEST_F(SessionEvents, AWaitEndsWithTheSession) {
+TEST_F(SessionEvents, SessionEndEndsWait) {
   EXPECT_TRUE(known_complete());
   record();
   auto wait = wait_elsewhere();
@@ -163,7 +163,7 @@ TEST_F(SessionEvents, AWaitEndsWithTheSession) {
   EXPECT_EQ(wait.get(), kResultPeerGone);
 }
 
-TEST_F(SessionEvents, WhatFailedBeforeIsToldWithALocalAnswer) {
+TEST_F(SessionEvents, LocalAnswerReturnsEarlierError) {
   EXPECT_TRUE(known_complete());
   ASSERT_EQ(session_->post(*Lane::current(), site(2), ByteView()), 0);
   const FakeWorker::Record failing = worker_.next();
@@ -176,7 +176,7 @@ TEST_F(SessionEvents, WhatFailedBeforeIsToldWithALocalAnswer) {
   EXPECT_TRUE(known_complete());  // Reported once.
 }
 
-TEST_F(SessionEvents, OneThatAGraphMayRecordIsAlwaysAskedFor) {
+TEST_F(SessionEvents, EventRecordedElsewhereAlwaysAsksWorker) {
   EXPECT_TRUE(known_complete());
   session_->event_recorded_elsewhere(event_);
   EXPECT_FALSE(known_complete());
@@ -187,7 +187,7 @@ TEST_F(SessionEvents, OneThatAGraphMayRecordIsAlwaysAskedFor) {
   EXPECT_FALSE(known_complete());
 }
 
-TEST_F(SessionEvents, AnEndedOnesPlaceKnowsNothingOfIt) {
+TEST_F(SessionEvents, ReusedIndexKnowsNothingOfOldEvent) {
   EXPECT_TRUE(known_complete());
   const FakeWorker::Record first = record();
   EventCompletions events;
@@ -221,7 +221,7 @@ class SessionPolls : public SessionEvents {
   int post(CallSite what) { return session_->post(*Lane::current(), what, ByteView()); }
 };
 
-TEST_F(SessionPolls, SendNothingWhileNothingComes) {
+TEST_F(SessionPolls, PollsSendNothingUntilMessageArrives) {
   const FakeWorker::Record first = record();
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(poll(), kResultNotReady);
   settle();  // Its call is the next one at the worker. It may come after the event.
@@ -235,7 +235,7 @@ TEST_F(SessionPolls, SendNothingWhileNothingComes) {
   EXPECT_EQ(poll(), kResultNotReady);
 }
 
-TEST_F(SessionPolls, AskWhatWillNotBeTold) {
+TEST_F(SessionPolls, PollOfUnreportedEventAsksWorker) {
   for (unsigned i = 0; i < EventCompletions::kUnaskedRecords; ++i) record();
   record();
   EXPECT_EQ(poll(), -1);
@@ -243,7 +243,7 @@ TEST_F(SessionPolls, AskWhatWillNotBeTold) {
   EXPECT_EQ(poll(), -1);
 }
 
-TEST_F(SessionPolls, TellAFailureBeforeTheyTellThatTheEventIsNotReady) {
+TEST_F(SessionPolls, PollReturnsErrorBeforeNotReady) {
   ASSERT_EQ(post(site(2)), 0);
   const FakeWorker::Record failing = worker_.next();
   auto fence = call_elsewhere(*session_, site(3));
@@ -256,13 +256,13 @@ TEST_F(SessionPolls, TellAFailureBeforeTheyTellThatTheEventIsNotReady) {
   EXPECT_EQ(poll(), kResultNotReady);
 }
 
-TEST_F(SessionPolls, AskWhileTheBytesBeforeTheEventAreOnTheWay) {
+TEST_F(SessionPolls, PollAsksWorkerWhileBytesArePending) {
   tell(record(), 0, /*watermark=*/1);
   settle();
   EXPECT_EQ(poll(), -1);
 }
 
-TEST_F(SessionPolls, AskAfterAFunctionOfTheProgramHasRun) {
+TEST_F(SessionPolls, PollAsksWorkerAfterHostFunction) {
   const FakeWorker::Record first = record();
   GraphHost::Operation nothing;
   nothing.function = [](void*) {};
@@ -280,7 +280,7 @@ TEST_F(SessionPolls, AskAfterAFunctionOfTheProgramHasRun) {
   EXPECT_EQ(poll(), kResultNotReady);
 }
 
-TEST_F(SessionPolls, AskAfterBytesHaveCome) {
+TEST_F(SessionPolls, PollAsksWorkerAfterBytesArrive) {
   Bytes to(8);
   record();
   ASSERT_EQ(session_->copy_out(*Lane::current(), site(6), to, 0x2000, false), 0);
@@ -294,7 +294,7 @@ TEST_F(SessionPolls, AskAfterBytesHaveCome) {
   EXPECT_EQ(poll(), -1);
 }
 
-TEST_F(SessionPolls, AskAfterACallOfThisThreadThatWasAnsweredEarly) {
+TEST_F(SessionPolls, PollAsksWorkerAfterOwnEarlyAnsweredCall) {
   CallSite copy = site(2);
   copy.order = protocol::Order::kStream;
   copy.flags = protocol::kFlagBarrier;
@@ -319,7 +319,7 @@ TEST_F(SessionPolls, AskAfterACallOfThisThreadThatWasAnsweredEarly) {
   }
 }
 
-TEST_F(SessionPolls, AskAfterAWaitThatWasAnsweredEarlyToAnybody) {
+TEST_F(SessionPolls, PollAsksWorkerAfterEarlyWaitOfAnyThread) {
   constexpr Handle kStream = 77;
   CallSite fill = site(7);
   fill.order = protocol::Order::kStream;
@@ -340,7 +340,7 @@ TEST_F(SessionPolls, AskAfterAWaitThatWasAnsweredEarlyToAnybody) {
   EXPECT_EQ(poll(), -1);
 }
 
-TEST_F(SessionPolls, AskWhileAnotherProcessMayKnow) {
+TEST_F(SessionPolls, PollAsksWorkerWhileMemoryOrEventIsShared) {
   record();
   session_->share_memory();
   EXPECT_EQ(poll(), -1);

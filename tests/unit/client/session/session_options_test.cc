@@ -18,7 +18,7 @@ microseconds spin_of(const char* text) {
   return span;
 }
 
-TEST(SessionOptions, ASpanIsTakenFromTheEnvironment) {
+TEST(SessionOptions, ReadsSpinSpanFromEnvironment) {
   EXPECT_EQ(SessionOptions::from_environment().spin, BriefSpin::kSpan);
   EXPECT_EQ(spin_of(""), BriefSpin::kSpan);
   EXPECT_EQ(spin_of("0"), microseconds(0));
@@ -26,7 +26,7 @@ TEST(SessionOptions, ASpanIsTakenFromTheEnvironment) {
   EXPECT_EQ(spin_of("1000"), microseconds(SessionOptions::kSpinUsMax));
 }
 
-TEST(SessionOptions, WhatIsNoSpanIsSaidOnceAndNotUsed) {
+TEST(SessionOptions, InvalidSpinSpanIsReportedOnceAndIgnored) {
   log::set_level(log::Level::kWarning);
   testing::internal::CaptureStderr();
   for (const char* text : {"-1", "1001", "30us", "x", "99999999999999999999", " 5"}) {
@@ -37,7 +37,7 @@ TEST(SessionOptions, WhatIsNoSpanIsSaidOnceAndNotUsed) {
   EXPECT_EQ(said.find("1001"), std::string::npos) << said;
 }
 
-TEST(SessionOptions, ConnectionsAreCountedInTheirRange) {
+TEST(SessionOptions, AcceptsBulkConnectionsOnlyInRange) {
   const auto connections_of = [](const char* text) {
     setenv("GPURUN_BULK_CONNECTIONS", text, 1);
     const unsigned count = SessionOptions::from_environment().bulk_connections;
@@ -53,7 +53,7 @@ TEST(SessionOptions, ConnectionsAreCountedInTheirRange) {
   EXPECT_NE(said.find("GPURUN_BULK_CONNECTIONS is '0': no number of 1 to 8"), std::string::npos);
 }
 
-TEST(SessionOptions, PackingStaysUnlessItIsOff) {
+TEST(SessionOptions, PackingIsOnUnlessSetToOff) {
   EXPECT_TRUE(SessionOptions::from_environment().packing);
   for (const auto& [text, packs] : {std::pair{"off", false}, {"on", true}, {"", true}}) {
     setenv("GPURUN_PACKING", text, 1);
@@ -62,7 +62,7 @@ TEST(SessionOptions, PackingStaysUnlessItIsOff) {
   unsetenv("GPURUN_PACKING");
 }
 
-TEST(SessionOptions, YesIsAnyTextButNothingAndZero) {
+TEST(SessionOptions, SyncIsOffOnlyForEmptyOrZero) {
   for (const char* text : {"1", "yes"}) {
     setenv("GPURUN_SYNC", text, 1);
     EXPECT_TRUE(SessionOptions::from_environment().every_call_is_a_fence) << text;

@@ -20,7 +20,7 @@
 namespace gpurun::client {
 namespace {
 
-TEST(Session, PostsOfThreadsArriveWithoutGapsAndInEachThreadsOrder) {
+TEST(Session, PostsKeepEachThreadsOrderWithoutGaps) {
   FakeWorker worker;
   auto session = start(worker);
   constexpr std::uint32_t kThreads = 4;
@@ -85,7 +85,7 @@ TEST(Session, FencesAcknowledgeRepliesInTheirOwnFrames) {
   EXPECT_EQ(worker.frames_of(protocol::FrameKind::kAcknowledge), 0);
 }
 
-TEST(Session, WhatComesWithoutAFenceIsAcknowledgedByTheSender) {
+TEST(Session, SenderAcknowledgesItemsWithoutFence) {
   FakeWorker worker;
   auto session = start(worker);
   constexpr std::uint64_t kItems = 200;
@@ -101,7 +101,7 @@ TEST(Session, WhatComesWithoutAFenceIsAcknowledgedByTheSender) {
   }
 }
 
-TEST(Session, PostsReturnWhileTheWorkerReadsNothing) {
+TEST(Session, PostsReturnWhileWorkerReadsNothing) {
   FakeWorker worker;
   auto session = start(worker);
   const Bytes payload(1024);  // Together more than the transport holds.
@@ -112,7 +112,7 @@ TEST(Session, PostsReturnWhileTheWorkerReadsNothing) {
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(worker.next().payload.size(), payload.size());
 }
 
-TEST(Session, FullLogWaitsForTheWorkersAcknowledgement) {
+TEST(Session, FullLogWaitsForAcknowledgement) {
   FakeWorker worker;
   SessionOptions options = quiet();
   options.log_bytes = std::size_t{512} << 10;
@@ -128,7 +128,7 @@ TEST(Session, FullLogWaitsForTheWorkersAcknowledgement) {
   poster.join();
 }
 
-TEST(Session, PostThatNothingFollowsIsSent) {
+TEST(Session, PostIsSentWithoutFurtherCalls) {
   FakeWorker worker;
   auto session = start(worker);
   // Repeats the step from busy to idle, where a wake-up could be lost.
@@ -138,7 +138,7 @@ TEST(Session, PostThatNothingFollowsIsSent) {
   }
 }
 
-TEST(Session, DeathWakesEveryWaiterWithOneErrorAndOneMessage) {
+TEST(Session, PeerLossWakesAllWaitersAndLogsOnce) {
   FakeWorker worker;
   SessionOptions options = quiet();
   options.log_bytes = std::size_t{512} << 10;
@@ -170,13 +170,13 @@ TEST(Session, DeathWakesEveryWaiterWithOneErrorAndOneMessage) {
 
 // Tests with shorter times cover what happens at these bounds: below, and in
 // tests/unit/server/worker/execution/decoder_test.cc.
-TEST(Session, TheProductsTimesAreTheBoundsOfTheProtocol) {
+TEST(Session, DefaultTimesMatchProtocolLimits) {
   EXPECT_EQ(SessionOptions{}.heartbeat, std::chrono::seconds(limits::kHeartbeatS));
   EXPECT_EQ(SessionOptions{}.silence_deadline, std::chrono::seconds(limits::kSilenceDeadlineS));
   EXPECT_GE(limits::kSilenceDeadlineS, 3 * limits::kHeartbeatS);
 }
 
-TEST(Session, SilentPeerIsFoundDead) {
+TEST(Session, SilentPeerTimesOut) {
   FakeWorker worker;
   SessionOptions options;
   options.heartbeat = std::chrono::milliseconds(10);
@@ -186,7 +186,7 @@ TEST(Session, SilentPeerIsFoundDead) {
   EXPECT_EQ(session->death().code(), Code::kDeadline);
 }
 
-TEST(Session, HeartbeatsGoOutWhileNothingElseHappens) {
+TEST(Session, SendsHeartbeatsWhileIdle) {
   FakeWorker worker;
   SessionOptions options = quiet();
   options.heartbeat = std::chrono::milliseconds(5);
@@ -194,7 +194,7 @@ TEST(Session, HeartbeatsGoOutWhileNothingElseHappens) {
   EXPECT_TRUE(worker.wait_for_frames(protocol::FrameKind::kHeartbeat, 3));
 }
 
-TEST(Session, RepeatedItemIsDroppedAndAGapEndsTheSession) {
+TEST(Session, RepeatedItemIsDroppedAndGapEndsSession) {
   FakeWorker worker;
   auto session = start(worker);
   Lane& lane = *Lane::current();
@@ -228,7 +228,7 @@ TEST(Session, RepeatedItemIsDroppedAndAGapEndsTheSession) {
   EXPECT_EQ(session->death().code(), Code::kProtocol);
 }
 
-TEST(Session, AcknowledgementOfWhatWasNeverSentEndsTheSession) {
+TEST(Session, AcknowledgementOfUnsentRecordEndsSession) {
   FakeWorker worker;
   auto session = start(worker);
   auto fence = call_elsewhere(*session, site(3));
@@ -252,7 +252,7 @@ TEST(Session, SyncMakesEveryPostAFence) {
   EXPECT_EQ(post.get(), kInvalidImage);
 }
 
-TEST(Session, OutputStandsInOrderWithThePrintfsOfTheProgram) {
+TEST(Session, DeviceOutputKeepsOrderWithHostOutput) {
   char* said = nullptr;
   std::size_t bytes = 0;
   std::FILE* const out = open_memstream(&said, &bytes);
@@ -276,7 +276,7 @@ TEST(Session, OutputStandsInOrderWithThePrintfsOfTheProgram) {
 
 // A program may lock stdout (flockfile), print several pieces and synchronize meanwhile, while
 // another of its threads waits for stdout inside a fence.
-TEST(Session, OutputNeverWaitsForAThreadThatHoldsStdout) {
+TEST(Session, DeviceOutputDoesNotWaitForStdoutLock) {
   FakeWorker worker;
   SessionOptions options = quiet();
   std::FILE* const out = std::tmpfile();
@@ -299,7 +299,7 @@ TEST(Session, OutputNeverWaitsForAThreadThatHoldsStdout) {
   std::fclose(out);
 }
 
-TEST(Session, ForkedChildSendsNothingAndClosesTheDescriptors) {
+TEST(Session, ForkedChildSendsNothingAndClosesDescriptors) {
   FakeWorker worker;
   auto session = start(worker);
   int ends[2];
@@ -372,7 +372,7 @@ TEST(Session, CountsWaitsForRoomInTheLog) {
   EXPECT_GT(session->stats().batches().full_log_waited.count(), 0);
 }
 
-TEST(Session, RecordOverItsBoundIsRefused) {
+TEST(Session, OversizedRecordIsRefused) {
   FakeWorker worker;
   auto session = start(worker);
   const Bytes payload(protocol::kRecordPayloadBytesMax + 1);

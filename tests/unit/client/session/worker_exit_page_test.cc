@@ -37,7 +37,7 @@ struct Boards {
   WorkerExitPage* process = nullptr;
 };
 
-TEST(WorkerExitPage, AWorkersDeathIsToldToItsOwnProcess) {
+TEST(WorkerExitPage, ReportsWorkerExitOnlyToItsProcess) {
   const Boards boards;
   const unsigned number = boards.gpurun->worker_died(kMine, "signal 9");
   EXPECT_EQ(boards.process->ask(kOther, kNow), "");
@@ -46,7 +46,7 @@ TEST(WorkerExitPage, AWorkersDeathIsToldToItsOwnProcess) {
   EXPECT_TRUE(boards.gpurun->told(number));
 }
 
-TEST(WorkerExitPage, NewsThatComesLaterIsWaitedFor) {
+TEST(WorkerExitPage, AskWaitsForLaterServerExit) {
   const Boards boards;
   std::thread later([&] { boards.gpurun->server_ended("it ended"); });
   EXPECT_EQ(boards.process->ask(kMine, std::chrono::seconds(30)), "it ended");
@@ -55,7 +55,7 @@ TEST(WorkerExitPage, NewsThatComesLaterIsWaitedFor) {
   EXPECT_TRUE(boards.gpurun->told(0));
 }
 
-TEST(WorkerExitPage, TheOldestGivesWay) {
+TEST(WorkerExitPage, EvictsOldestExit) {
   const Boards boards;
   std::vector<unsigned> numbers;
   for (std::uint8_t i = 0; i < 100; ++i) {
@@ -66,7 +66,7 @@ TEST(WorkerExitPage, TheOldestGivesWay) {
   EXPECT_EQ(boards.process->ask({99}, kNow), "signal 99");
 }
 
-TEST(WorkerExitPage, WhatAProcessScribblesIsBounded) {
+TEST(WorkerExitPage, SanitisesTextOfCorruptedExitPage) {
   const Boards boards;
   static_cast<void>(boards.gpurun->server_ended(std::string(5000, 'x')));
   void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, boards.fd.get(), 0);
@@ -83,7 +83,7 @@ TEST(WorkerExitPage, WhatAProcessScribblesIsBounded) {
                                                              // SIGBUS.
 }
 
-TEST(WorkerExitPage, AnAttachIsNoted) {
+TEST(WorkerExitPage, RecordsAttach) {
   const Boards boards;
   EXPECT_FALSE(boards.gpurun->somebody_attached());
   boards.process->note_attach();
@@ -92,7 +92,7 @@ TEST(WorkerExitPage, AnAttachIsNoted) {
 }
 
 // gpurun reports each death once, unless a process has reported it.
-TEST(Deaths, IsSaidOnce) {
+TEST(Deaths, ReportsEachWorkerExitOnce) {
   const Boards boards;
   std::vector<std::string> said;
   tools::Deaths deaths(boards.gpurun, [&](const std::string& text) { said.push_back(text); });
@@ -108,7 +108,7 @@ TEST(Deaths, IsSaidOnce) {
   EXPECT_EQ(said.size(), 1U);
 }
 
-TEST(Deaths, AnOwnServersEndExplainsItsLink) {
+TEST(Deaths, ReportsPrivateServerExitInsteadOfLeaseLoss) {
   std::vector<std::string> said;
   tools::Deaths deaths(nullptr, [&](const std::string& text) { said.push_back(text); });
   deaths.lease_ended("a:1", Status(Code::kPeerGone, "server a:1 ended the lease: closed"), true);

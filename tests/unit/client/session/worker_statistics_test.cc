@@ -28,7 +28,7 @@ protocol::ObservePayload question_of(const FakeWorker::Record& record) {
   return payload;
 }
 
-TEST(Observation, WorkersNumbersCome) {
+TEST(WorkerStatistics, ReturnsCountsOfWorker) {
   FakeWorker worker;
   auto session = start(worker);
   auto asking = ask_elsewhere(*session);
@@ -47,7 +47,7 @@ TEST(Observation, WorkersNumbersCome) {
   EXPECT_EQ(answer->rows[0].calls, 77u);
 }
 
-TEST(Observation, NonsenseIsNoAnswer) {
+TEST(WorkerStatistics, RejectsMalformedAnswer) {
   FakeWorker worker;
   auto session = start(worker);
   auto asking = ask_elsewhere(*session);
@@ -55,7 +55,7 @@ TEST(Observation, NonsenseIsNoAnswer) {
   EXPECT_EQ(asking.get().status().code(), Code::kProtocol);
 }
 
-TEST(Observation, WorkerThatDoesNotCountSaysSo) {
+TEST(WorkerStatistics, CountsAreUnavailableWhenWorkerDoesNotCount) {
   FakeWorker worker;
   auto session = start(worker);
   auto asking = ask_elsewhere(*session);
@@ -63,7 +63,7 @@ TEST(Observation, WorkerThatDoesNotCountSaysSo) {
   EXPECT_EQ(asking.get().status().code(), Code::kUnavailable);
 }
 
-TEST(Observation, WorkerThatHasGoneIsNotWaitedFor) {
+TEST(WorkerStatistics, QueryFailsWhenWorkerIsGone) {
   FakeWorker worker;
   auto session = start(worker);
   auto asking = ask_elsewhere(*session);
@@ -74,7 +74,7 @@ TEST(Observation, WorkerThatHasGoneIsNotWaitedFor) {
   testing::internal::GetCapturedStderr();
 }
 
-TEST(Observation, WorkerThatDoesNotAnswerHoldsUpNobody) {
+TEST(WorkerStatistics, QueryTimesOutWithoutAnswer) {
   FakeWorker worker;
   auto session = start(worker);
   const std::size_t lanes = Lane::live_count();
@@ -105,7 +105,7 @@ std::future<Result<WorkersRecording>> ask_recording_elsewhere(Session& session) 
   return std::async(std::launch::async, [&session] { return ask_recording(session, hours(1)); });
 }
 
-TEST(Observation, RecordingComesInPieces) {
+TEST(WorkerStatistics, AssemblesRecordingFromPieces) {
   FakeWorker worker;
   auto session = start(worker);
   auto asking = ask_recording_elsewhere(*session);
@@ -123,7 +123,7 @@ TEST(Observation, RecordingComesInPieces) {
   EXPECT_EQ(recording->clocks.front().worker_ns, 1000u);
 }
 
-TEST(Observation, PiecesThatDoNotFitTogetherEndTheQuestions) {
+TEST(WorkerStatistics, RejectsInconsistentRecordingPieces) {
   constexpr std::uint64_t kMost = std::uint64_t{16} << 20;
   const Bytes unfit[] = {piece(kMost + 1, 8), piece(~std::uint64_t{0}, 8), piece(5, 0), piece(5, 6),
                          Bytes(7)};
@@ -136,7 +136,7 @@ TEST(Observation, PiecesThatDoNotFitTogetherEndTheQuestions) {
   }
 }
 
-TEST(Observation, WorkerThatDoesNotRecordSaysSo) {
+TEST(WorkerStatistics, RecordingIsUnavailableWhenWorkerDoesNotRecord) {
   FakeWorker worker;
   auto session = start(worker);
   auto beginning = std::async(std::launch::async, [&session] { return begin_recording(*session); });

@@ -23,7 +23,7 @@ RecordedEvent event(std::uint32_t lane, std::uint64_t number) {
   return result;
 }
 
-TEST(Recorder, KeepsTheNewestOfEachThreadInOrder) {
+TEST(Recorder, KeepsNewestEventsOfEachThreadInOrder) {
   Recorder recorder;
   constexpr std::uint64_t kMore = protocol::kRecordedEventsMax + 100;
   for (std::uint64_t i = 0; i < kMore; ++i) recorder.add(event(3, i));
@@ -40,7 +40,7 @@ TEST(Recorder, KeepsTheNewestOfEachThreadInOrder) {
   EXPECT_EQ(next, kMore);
 }
 
-TEST(Recorder, ThreadsBeyondItsRingsAreCounted) {
+TEST(Recorder, CountsDroppedEventsOfExcessThreads) {
   Recorder recorder;
   recorder.add(event(Recorder::kLanesMax - 1, 1));
   recorder.add(event(Recorder::kLanesMax, 2));
@@ -53,7 +53,7 @@ TEST(Recorder, ThreadsBeyondItsRingsAreCounted) {
   EXPECT_EQ(recording.dropped, 2u);
 }
 
-TEST(Recorder, IsTakenWholeWhileThreadsCall) {
+TEST(Recorder, TakeReturnsWholeEventsWhileThreadsRecord) {
   Recorder recorder;
   constexpr std::uint32_t kThreads = 3;
   std::atomic<std::uint32_t> wrapped{0};
@@ -84,7 +84,7 @@ TEST(Recorder, IsTakenWholeWhileThreadsCall) {
   EXPECT_GE(recording.events.size(), kThreads * (protocol::kRecordedEventsMax / 2));
 }
 
-TEST(Recorder, NamesOfKernelsAreBounded) {
+TEST(Recorder, BoundsKernelNames) {
   Recorder recorder;
   for (std::uint64_t i = 0; i < protocol::kRecordedNamesMax + 5; ++i) {
     recorder.name_kernel(i, i == 0 ? std::string(5000, 'x') : "k");

@@ -36,7 +36,7 @@ Statistics counted() {
   return statistics_of(stats);
 }
 
-TEST(StatsReport, NamesWhatTheClientAnsweredItself) {
+TEST(StatsReport, JsonListsLocalCallsAndTableOmitsThem) {
   Stats stats(true);
   stats.count_entry(driver_abi::find_row("cuCtxGetCurrent")->opcode);
   const auto json =
@@ -49,7 +49,7 @@ TEST(StatsReport, NamesWhatTheClientAnsweredItself) {
                                                                 // use the wire.
 }
 
-TEST(StatsReport, JsonNamesFunctionsAndSumsThem) {
+TEST(StatsReport, JsonListsFunctionsWithSums) {
   const StatsSubject subject{"a \"quoted\"\n\xff name", 17, "gpu1:4790", 3};
   const std::string text = statistics_json(subject, counted());
   ASSERT_EQ(text.find('\n'), text.size() - 1);
@@ -71,7 +71,7 @@ TEST(StatsReport, JsonNamesFunctionsAndSumsThem) {
   EXPECT_EQ(json["functions"][1]["sent_bytes"], 7);
 }
 
-TEST(StatsReport, JsonTellsHowCallsWereSent) {
+TEST(StatsReport, JsonReportsBatchesAndFullLogWaits) {
   const auto json = nlohmann::json::parse(statistics_json({"x", 1, "h:1", 2}, counted()));
   EXPECT_EQ(json["batches"]["count"], 2);
   EXPECT_EQ(json["batches"]["records"], 6);
@@ -84,7 +84,7 @@ TEST(StatsReport, JsonTellsHowCallsWereSent) {
   EXPECT_DOUBLE_EQ(json["full_log_waited_us"].get<double>(), 250.0);
 }
 
-TEST(StatsReport, TableEndsWithTheRoundTrips) {
+TEST(StatsReport, TableReportsRoundTripsAndSortsWaits) {
   const std::string text = statistics_table({"train", 2, "gpu1:4790", 3}, counted());
   EXPECT_NE(text.find("train (process 2) on gpu1:4790"), std::string::npos);
   EXPECT_NE(text.find("cuEventRecord"), std::string::npos);
@@ -99,7 +99,7 @@ TEST(StatsReport, TableEndsWithTheRoundTrips) {
   EXPECT_LT(fences, room);
 }
 
-TEST(StatsReport, NothingCalledIsNotAnError) {
+TEST(StatsReport, ReportsAttachRoundTripsWithoutCalls) {
   const auto json = nlohmann::json::parse(statistics_json({"x", 1, "h:1", 2}, {}));
   EXPECT_EQ(json["blocking_round_trips"], 2);
   EXPECT_TRUE(json["functions"].empty());

@@ -23,7 +23,7 @@ void count_batch(Stats& stats, std::uint64_t records, std::uint64_t bytes) {
   stats.count_batch(1, records, bytes, bytes);
 }
 
-TEST(Stats, ThreadsLoseNothingAndTheLongestWaitIsTheLongest) {
+TEST(Stats, SumsCountsAndKeepsLongestWaitOfAllThreads) {
   Stats stats(true);
   constexpr int kThreads = 4;
   constexpr int kEach = 1000;
@@ -54,7 +54,7 @@ TEST(Stats, ThreadsLoseNothingAndTheLongestWaitIsTheLongest) {
   EXPECT_EQ(stats.batches().count, kAll);
 }
 
-TEST(Stats, BatchesFallIntoPowersOfTwo) {
+TEST(Stats, GroupsBatchesByPowersOfTwo) {
   Stats stats(true);
   for (const std::uint64_t records : {1u, 2u, 3u, 4u, 7u, 8u}) count_batch(stats, records, 64);
   count_batch(stats, ~std::uint64_t{0}, 0);  // Beyond the last class.
@@ -68,21 +68,21 @@ TEST(Stats, BatchesFallIntoPowersOfTwo) {
   EXPECT_EQ(batches.by_bytes[0], 1u);
 }
 
-TEST(Stats, OpcodeBeyondTheTableCountsForNoFunctionOfIt) {
+TEST(Stats, CountsUnknownOpcodeAsZero) {
   Stats stats(true);
   stats.count(call(65535), 1, {});
   ASSERT_EQ(stats.rows().size(), 1u);
   EXPECT_EQ(stats.rows()[0].opcode, 0);
 }
 
-TEST(Stats, QuestionsAboutTheNumbersAreNoneOfThem) {
+TEST(Stats, ExcludesStatisticsQueries) {
   Stats stats(true);
   stats.count(call(protocol::kObserveOpcode), 88, {});
   stats.count_fence({protocol::kObserveOpcode, 0, 0, nanoseconds(1)});
   EXPECT_TRUE(stats.rows().empty());
 }
 
-TEST(Stats, WhoRecordsWritesDownEachCallItsWaitAndItsBatch) {
+TEST(Stats, RecordsEachCallWaitAndBatch) {
   Stats stats(false, true);
   EXPECT_FALSE(stats.wanted());
   protocol::RecordHeader launch = call(9);
@@ -118,7 +118,7 @@ TEST(Stats, WhoRecordsWritesDownEachCallItsWaitAndItsBatch) {
   EXPECT_EQ(recording.events[4].subject, 41u);
 }
 
-TEST(Stats, NothingIsCountedWhenItIsOff) {
+TEST(Stats, CountsNothingWhenDisabled) {
   Stats stats(false);
   stats.count_entry(1);
   stats.count(call(1), 1, {});

@@ -52,12 +52,12 @@ class TraceFileTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(TraceFileTest, IsWholeAndTheUsersOwn) {
+TEST_F(TraceFileTest, WritesWholeFileWithPrivateMode) {
   ASSERT_TRUE(write_trace_file(folder_, file()).ok());
   expect_whole();
 }
 
-TEST_F(TraceFileTest, ReplacesWhatLiesThere) {
+TEST_F(TraceFileTest, ReplacesExistingLinkOrPipe) {
   const std::string other = folder_ + ".other";
   std::ofstream(other) << "kept";
   ASSERT_EQ(symlink(other.c_str(), path().c_str()), 0);
@@ -71,7 +71,7 @@ TEST_F(TraceFileTest, ReplacesWhatLiesThere) {
   expect_whole();
 }
 
-TEST_F(TraceFileTest, LeavesNothingWhereItCannotBe) {
+TEST_F(TraceFileTest, FailedWriteLeavesNoFile) {
   ASSERT_EQ(mkdir(path().c_str(), 0700), 0);
   const Status status = write_trace_file(folder_, file());
   EXPECT_FALSE(status.ok());

@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
 
 // Source: cuda.h, cuThreadExchangeStreamCaptureMode.
-TEST(CaptureModes, BindTheirOwnThreadAndInGlobalModeAllOthers) {
+TEST(CaptureModes, GlobalCaptureAlsoBindsOtherThreads) {
   for (const unsigned own : {kGlobal, kThreadLocal, kRelaxed}) {
     EXPECT_FALSE(mode_prohibits(own, kRelaxed, true)) << own;
     EXPECT_FALSE(mode_prohibits(own, kRelaxed, false)) << own;
@@ -27,13 +27,13 @@ TEST(CaptureModes, BindTheirOwnThreadAndInGlobalModeAllOthers) {
   }
 }
 
-TEST(CaptureRules, StandInTheOrderOfTheirFamilies) {
+TEST(CaptureRules, RulesAreIndexedByFamily) {
   for (int i = 0; i <= static_cast<int>(CaptureFamily::kEvent); ++i) {
     EXPECT_EQ(static_cast<int>(capture_rule(static_cast<CaptureFamily>(i)).family), i);
   }
 }
 
-TEST(CaptureRules, KnowFunctionsByTheirBase) {
+TEST(CaptureRules, FamilyIsFoundByBaseName) {
   EXPECT_EQ(capture_family("cuMemAlloc"), CaptureFamily::kUnsafe);
   EXPECT_EQ(capture_family("cuMemAllocAsync"), CaptureFamily::kWork);
   EXPECT_EQ(capture_family("cuMemcpy"), CaptureFamily::kWaits);
@@ -46,7 +46,7 @@ TEST(CaptureRules, KnowFunctionsByTheirBase) {
 }
 
 // When you add a function that enqueues in a stream, say here or in the table what captures do.
-TEST(CaptureRules, NameWhatRunsInAStream) {
+TEST(CaptureRules, EveryStreamFunctionHasFamily) {
   const std::set<std::string> open = {"cuStreamBeginCapture",   "cuStreamBeginCaptureToGraph",
                                       "cuStreamEndCapture",     "cuStreamDestroy",
                                       "cuStreamAttachMemAsync", "cuMemPrefetchAsync",

@@ -6,7 +6,7 @@
 namespace gpurun::driver_abi {
 namespace {
 
-TEST(DeviceFacts, ReadAPciAddressWithOrWithoutDomain) {
+TEST(DeviceFacts, ParsesPciAddressWithOrWithoutDomain) {
   const auto whole = parse_pci_address("0001:1f:02.0");
   ASSERT_TRUE(whole);
   EXPECT_EQ(whole->domain, 1u);
@@ -23,7 +23,7 @@ TEST(DeviceFacts, ReadAPciAddressWithOrWithoutDomain) {
   EXPECT_FALSE(parse_pci_address("gpu:0"));
 }
 
-TEST(DeviceFacts, FillThePropertiesFromAttributes) {
+TEST(DeviceFacts, FillsPropertiesFromAttributes) {
   const CUdevprop properties = properties_of([](int id) { return 1000 + id; });
   EXPECT_EQ(properties.maxThreadsPerBlock, 1000 + CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   EXPECT_EQ(properties.maxThreadsDim[2], 1000 + CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z);

@@ -23,7 +23,7 @@ TEST(ExportTableLayout, FindsEachTableByItsUuid) {
   EXPECT_EQ(find_export_table(other), kExportTableCount);
 }
 
-TEST(ExportTableLayout, HasRoomForTheSlotsThatProgramsCall) {
+TEST(ExportTableLayout, HasSlotsThatProgramsCall) {
   EXPECT_GT(kExportTables[kCudart].slots, export_slot::kCudartNothing);
   EXPECT_GE(kExportTables[kToolsCallbacks].slots, 7u);  // The runtime demands 56 bytes.
   EXPECT_GT(kExportTables[kToolsThreadState].slots, export_slot::kToolsCurrentContext);
@@ -36,7 +36,7 @@ TEST(ExportTableLayout, HasRoomForTheSlotsThatProgramsCall) {
   EXPECT_GT(kExportTables[kT1734].slots, export_slot::kMultiprocessorGroups);
 }
 
-TEST(ExportTableLayout, KeepsAStreamsIdInItsObject) {
+TEST(ExportTableLayout, StreamObjectHoldsStreamId) {
   for (const std::uint64_t id :
        {std::uint64_t{0}, std::uint64_t{5}, (std::uint64_t{7} << 32) | 1}) {
     void* const object = stream_object_of(id);

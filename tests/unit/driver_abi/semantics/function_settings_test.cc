@@ -13,7 +13,7 @@ bool valid(CUfunction_attribute id, int value, const SettingBounds& bounds = {})
   return result == CUDA_SUCCESS;
 }
 
-TEST(FunctionSettings, BoundDynamicSharedMemoryWhereTheDeviceIsKnown) {
+TEST(FunctionSettings, LimitsDynamicSharedMemoryOfKnownDevice) {
   constexpr auto kId = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
   EXPECT_FALSE(valid(kId, -1));
   EXPECT_TRUE(valid(kId, 1 << 30));
@@ -26,7 +26,7 @@ TEST(FunctionSettings, BoundDynamicSharedMemoryWhereTheDeviceIsKnown) {
   EXPECT_FALSE(valid(kId, 0, bounds));
 }
 
-TEST(FunctionSettings, AreInTheRangeOfTheManual) {
+TEST(FunctionSettings, EnforcesRangesOfCudaManual) {
   EXPECT_TRUE(valid(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1));
   EXPECT_TRUE(valid(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100));
   EXPECT_FALSE(valid(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -2));
@@ -36,7 +36,7 @@ TEST(FunctionSettings, AreInTheRangeOfTheManual) {
   EXPECT_FALSE(valid(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, -1));
 }
 
-TEST(FunctionSettings, BoundClustersByWhatTheDeviceHas) {
+TEST(FunctionSettings, LimitsClustersOfKnownDevice) {
   constexpr auto kHeight = CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT;
   constexpr auto kPolicy = CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
   EXPECT_TRUE(valid(kHeight, 17));
@@ -55,7 +55,7 @@ TEST(FunctionSettings, BoundClustersByWhatTheDeviceHas) {
   EXPECT_TRUE(valid(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 1, bounds));
 }
 
-TEST(FunctionSettings, ExcludeFactsOfTheCode) {
+TEST(FunctionSettings, RefusesReadOnlyAttributes) {
   for (const auto id : {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
                         CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_NUM_REGS,
                         CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET, CU_FUNC_ATTRIBUTE_MAX}) {
@@ -63,7 +63,7 @@ TEST(FunctionSettings, ExcludeFactsOfTheCode) {
   }
 }
 
-TEST(FunctionSettings, HaveTwoPreferences) {
+TEST(FunctionSettings, ValidatesCacheAndSharedMemoryConfigs) {
   EXPECT_TRUE(is_cache_config(CU_FUNC_CACHE_PREFER_EQUAL));
   EXPECT_FALSE(is_cache_config(static_cast<CUfunc_cache>(CU_FUNC_CACHE_PREFER_EQUAL + 1)));
   EXPECT_FALSE(is_cache_config(static_cast<CUfunc_cache>(-1)));

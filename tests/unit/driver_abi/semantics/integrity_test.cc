@@ -24,7 +24,7 @@ std::string md2(const std::string& text) {
 }
 
 // RFC 1319, appendix A.5.
-TEST(IntegrityTest, Md2MatchesTheRfc) {
+TEST(IntegrityTest, Md2MatchesRfc1319) {
   EXPECT_EQ(md2(""), "8350e5a3e24c153df2275c9f80692773");
   EXPECT_EQ(md2("a"), "32ec01ec4a6dac72c0ab96fb34c0b5d1");
   EXPECT_EQ(md2("abc"), "da853b0d3f88d99b30283a69e6ded6bb");
@@ -53,7 +53,7 @@ IntegrityFacts facts(std::uint32_t version) {
 }
 
 // The values that CUDA's runtime accepts, as measured.
-TEST(IntegrityTest, ValueMatchesWhatTheRuntimeAccepts) {
+TEST(IntegrityTest, ValueMatchesCudaRuntime) {
   IntegrityDevice device{{}, 0, 2, 0};
   for (std::uint8_t i = 0; i < 16; ++i) device.uuid[i] = i;
   IntegrityValue with(facts(13002));
@@ -64,7 +64,7 @@ TEST(IntegrityTest, ValueMatchesWhatTheRuntimeAccepts) {
   EXPECT_EQ(hex(without.finish()), "9630baffc891962fd00a99ad596d409a");
 }
 
-TEST(IntegrityTest, TheFirstTwoVersionsHaveFixedAnswers) {
+TEST(IntegrityTest, FirstTwoVersionsHaveFixedValues) {
   EXPECT_EQ(hex(IntegrityValue(facts(13000)).finish()), "5c67cb031c184133e8d14c1faa83d38e");
   EXPECT_EQ(hex(IntegrityValue(facts(13001)).finish()), "5c67cb031c184118e8d14c1faa83d38e");
 }

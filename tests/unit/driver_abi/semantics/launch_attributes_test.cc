@@ -25,7 +25,7 @@ std::set<unsigned> used_as(Use use) {
   return ids([use](const LaunchAttributeRule& rule) { return rule.use == use; });
 }
 
-TEST(LaunchAttributes, HaveOneUseEach) {
+TEST(LaunchAttributes, EachIdHasOneUse) {
   EXPECT_EQ(used_as(Use::kIgnored), (std::set<unsigned>{0}));
   EXPECT_EQ(used_as(Use::kRequest), (std::set<unsigned>{2, 4}));
   EXPECT_EQ(used_as(Use::kEvent), (std::set<unsigned>{7, 12}));
@@ -36,7 +36,7 @@ TEST(LaunchAttributes, HaveOneUseEach) {
   EXPECT_EQ(launch_attribute(0xffffffff).use, Use::kUnknown);
 }
 
-TEST(LaunchAttributes, OfStreamsAreFive) {
+TEST(LaunchAttributes, FiveIdsApplyToStreams) {
   const auto of = [](Stream stream) {
     return ids([stream](const LaunchAttributeRule& rule) { return rule.stream == stream; });
   };
@@ -44,7 +44,7 @@ TEST(LaunchAttributes, OfStreamsAreFive) {
   EXPECT_EQ(of(Stream::kNewDriver), (std::set<unsigned>{9, 10}));
 }
 
-TEST(LaunchAttributes, CrossWithoutHandles) {
+TEST(LaunchAttributes, OnlyIdsWithoutHandlesCrossProcesses) {
   EXPECT_EQ(ids([](const LaunchAttributeRule& rule) { return rule.crosses; }),
             (std::set<unsigned>{1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 14, 17, 18}));
 }

@@ -13,7 +13,7 @@ CUresult check(const LaunchLimits& limits, std::uint32_t grid_y, std::uint32_t x
   return check_launch(limits, {{1, grid_y, 1}, {x, y, z}, shared});
 }
 
-TEST(LaunchLimits, AreThoseOfEveryDevice) {
+TEST(LaunchLimits, EnforcesLimitsCommonToAllDevices) {
   const LaunchLimits limits = common_limits();
   EXPECT_EQ(check(limits, 65'535, 1024, 1, 1), CUDA_SUCCESS);
   EXPECT_EQ(check(limits, 65'536, 1024, 1, 1), CUDA_ERROR_INVALID_VALUE);
@@ -31,7 +31,7 @@ TEST(LaunchLimits, AreThoseOfEveryDevice) {
   EXPECT_EQ(check_launch(limits, {{1, 1, 65'536}, {1, 1, 1}, 0}), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(LaunchLimits, OfTheKernelHaveAResultOfTheirOwn) {
+TEST(LaunchLimits, KernelThreadLimitReturnsOutOfResources) {
   LaunchLimits limits = common_limits();
   limits.kernel_threads = 512;
   limits.dynamic_shared_known = true;
@@ -43,21 +43,21 @@ TEST(LaunchLimits, OfTheKernelHaveAResultOfTheirOwn) {
   EXPECT_EQ(check(limits, 1, 512, 1, 1, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(LaunchLimits, DoNotOverflowWhenUnknown) {
+TEST(LaunchLimits, UnknownLimitsDoNotOverflow) {
   const std::uint32_t most = 0xffffffff;
   EXPECT_EQ(check_launch({}, {{most, most, most}, {most, most, most}, most}),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(check_launch({}, {{most, most, most}, {most, 1, 1}, most}), CUDA_SUCCESS);
 }
 
-TEST(LaunchLimits, LeaveDynamicSharedMemoryBesideTheStaticPart) {
+TEST(LaunchLimits, StaticSharedMemoryReducesDynamicLimit) {
   EXPECT_EQ(usual_dynamic_shared(0), 49'152);
   EXPECT_EQ(usual_dynamic_shared(4000), 45'152);
   EXPECT_EQ(usual_dynamic_shared(49'152), 0);
   EXPECT_EQ(usual_dynamic_shared(1u << 30), 0);
 }
 
-TEST(Clusters, HaveExtentsThatDivideTheGrid) {
+TEST(ClusterLimits, ClusterMustDivideGrid) {
   EXPECT_EQ(check_cluster({2, 2, 2}, {2, 4, 6}, kPortableClusterBlocksMax), CUDA_SUCCESS);
   EXPECT_EQ(check_cluster({2, 2, 2}, {2, 4, 5}, kPortableClusterBlocksMax),
             CUDA_ERROR_INVALID_CLUSTER_SIZE);
@@ -66,7 +66,7 @@ TEST(Clusters, HaveExtentsThatDivideTheGrid) {
             CUDA_ERROR_INVALID_CLUSTER_SIZE);
 }
 
-TEST(Clusters, HaveABoundThatTheFunctionMayRaise) {
+TEST(ClusterLimits, NonPortableSizeRaisesBlockLimit) {
   EXPECT_EQ(cluster_blocks({8, 1, 1}, kPortableClusterBlocksMax), 8u);
   EXPECT_EQ(cluster_blocks({8, 2, 1}, kPortableClusterBlocksMax), 0u);
   EXPECT_EQ(cluster_blocks({8, 2, 1}, kClusterBlocksMax), 16u);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kMost = ~std::uint64_t{0};
 
-TEST(Planes, HaveAPitchOf512Bytes) {
+TEST(PitchedMemory, PitchIsMultipleOf512Bytes) {
   std::size_t pitch = 7;
   EXPECT_EQ(choose_pitch(1, 1, 4, &pitch), CUDA_SUCCESS);
   EXPECT_EQ(pitch, 512u);
@@ -24,7 +24,7 @@ TEST(Planes, HaveAPitchOf512Bytes) {
   EXPECT_EQ(pitch, 1024u);
 }
 
-TEST(Planes, EndWithTheirLastLine) {
+TEST(PitchedMemory, SpanEndsWithLastLine) {
   EXPECT_EQ(span_of({0x1000, 512, 4, 10, 3}), 2u * 512 + 40);
   EXPECT_EQ(span_of({0x1000, 0, 4, 10, 1}), 40u);  // One line needs no pitch.
   EXPECT_EQ(span_of({0x1000, 39, 4, 10, 2}), std::nullopt);
@@ -33,14 +33,14 @@ TEST(Planes, EndWithTheirLastLine) {
   EXPECT_EQ(span_of({0, 512, 1, 10, 1}), std::nullopt);
 }
 
-TEST(Planes, DoNotOverflow) {
+TEST(PitchedMemory, SpanDoesNotOverflow) {
   EXPECT_EQ(span_of({0x1000, 0, 4, kMost / 2, 1}), std::nullopt);
   EXPECT_EQ(span_of({0x1000, kMost - 3, 4, 1, 3}), std::nullopt);
   EXPECT_EQ(span_of({0x1000, kMost - 3, 4, 1, 2}), std::nullopt);
   EXPECT_EQ(span_of({0x1000, kMost, 1, kMost, 1}), kMost);
 }
 
-TEST(Planes, AreWhatAMemsetNodeFills) {
+TEST(PitchedMemory, MemsetNodeDescribesFill) {
   CUDA_MEMSET_NODE_PARAMS node{};
   node.dst = 0x1000, node.pitch = 512, node.elementSize = 2, node.width = 5, node.height = 4;
   const auto fill = fill_of(node);
@@ -59,7 +59,7 @@ CUDA_ARRAY3D_DESCRIPTOR array(std::size_t width, std::size_t height, std::size_t
   return {width, height, depth, CU_AD_FORMAT_FLOAT, 1, flags};
 }
 
-TEST(Arrays, HaveAsManyLevelsAsHalveTheLongestExtent) {
+TEST(CudaArrays, LongestExtentSetsLevelCount) {
   EXPECT_EQ(mipmap_levels(array(64, 16, 0), 100), 7u);
   EXPECT_EQ(mipmap_levels(array(65, 16, 0), 100), 7u);
   EXPECT_EQ(mipmap_levels(array(1, 1, 1), ~0u), 1u);
@@ -69,7 +69,7 @@ TEST(Arrays, HaveAsManyLevelsAsHalveTheLongestExtent) {
   EXPECT_EQ(mipmap_levels(array(4, 4, 256, CUDA_ARRAY3D_LAYERED), 100), 3u);
 }
 
-TEST(Arrays, KeepTheirLayersInEveryLevel) {
+TEST(CudaArrays, LevelsKeepLayers) {
   const CUDA_ARRAY3D_DESCRIPTOR volume = level_of(array(64, 3, 8), 2);
   EXPECT_EQ(volume.Width, 16u);
   EXPECT_EQ(volume.Height, 1u);
@@ -80,7 +80,7 @@ TEST(Arrays, KeepTheirLayersInEveryLevel) {
   EXPECT_EQ(level_of(array(64, 64, 6, CUDA_ARRAY3D_CUBEMAP), 6).Depth, 6u);
 }
 
-TEST(Arrays, HoldBoxesThatBeginAtAnElement) {
+TEST(CudaArrays, BoxMustFitAndStartAtElement) {
   const ArrayExtent all{4, 40, 5, 2};
   EXPECT_TRUE(is_part_of(all, {0, 0, 0, 40, 5, 2}));
   EXPECT_TRUE(is_part_of(all, {4, 4, 1, 35, 1, 1}));
@@ -93,14 +93,14 @@ TEST(Arrays, HoldBoxesThatBeginAtAnElement) {
   EXPECT_FALSE(is_part_of(all, {kMost - 3, 0, 0, 8, 1, 1}));
 }
 
-TEST(Arrays, HaveChannelsOfKnownSizes) {
+TEST(CudaArrays, ChannelBytesMatchFormat) {
   EXPECT_EQ(channel_bytes(CU_AD_FORMAT_SIGNED_INT8), 1u);
   EXPECT_EQ(channel_bytes(CU_AD_FORMAT_HALF), 2u);
   EXPECT_EQ(channel_bytes(CU_AD_FORMAT_UNSIGNED_INT32), 4u);
   EXPECT_EQ(channel_bytes(CU_AD_FORMAT_BC1_UNORM), 0u);
 }
 
-TEST(PoolAttributes, HaveTwoSizes) {
+TEST(PoolAttributes, ValuesHaveFourOrEightBytes) {
   EXPECT_EQ(pool_attribute_bytes(0), 0u);
   EXPECT_EQ(pool_attribute_bytes(CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES), 4u);
   EXPECT_EQ(pool_attribute_bytes(CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES), 4u);
@@ -109,7 +109,7 @@ TEST(PoolAttributes, HaveTwoSizes) {
   EXPECT_EQ(pool_attribute_bytes(9), 0u);
 }
 
-TEST(PoolAttributes, LetTheHighestValuesBeResetOnly) {
+TEST(PoolAttributes, HighWaterMarksAcceptOnlyZero) {
   EXPECT_TRUE(is_pool_setting(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, kMost));
   EXPECT_TRUE(is_pool_setting(CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 1));
   EXPECT_TRUE(is_pool_setting(CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0));

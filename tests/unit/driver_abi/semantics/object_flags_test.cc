@@ -8,7 +8,7 @@
 namespace gpurun::driver_abi {
 namespace {
 
-TEST(ObjectFlags, OfEventsForOtherProcessesExcludeTimes) {
+TEST(ObjectFlags, InterprocessEventsRequireDisabledTiming) {
   EXPECT_TRUE(is_event_flags(0));
   EXPECT_TRUE(is_event_flags(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
   EXPECT_TRUE(is_event_flags(CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
@@ -16,7 +16,7 @@ TEST(ObjectFlags, OfEventsForOtherProcessesExcludeTimes) {
   EXPECT_FALSE(is_event_flags(8));
 }
 
-TEST(ObjectFlags, OfRecordsAndWaitsNeedACapture) {
+TEST(ObjectFlags, ExternalRecordsAndWaitsRequireCapture) {
   EXPECT_TRUE(is_event_record_flags(0, false));
   EXPECT_FALSE(is_event_record_flags(CU_EVENT_RECORD_EXTERNAL, false));
   EXPECT_TRUE(is_event_record_flags(CU_EVENT_RECORD_EXTERNAL, true));
@@ -27,14 +27,14 @@ TEST(ObjectFlags, OfRecordsAndWaitsNeedACapture) {
   EXPECT_FALSE(is_event_wait_flags(CU_EVENT_WAIT_EXTERNAL | 2, true));
 }
 
-TEST(ObjectFlags, OfStreamsAndContextsHaveOneMaskEach) {
+TEST(ObjectFlags, RejectsUnknownStreamAndContextFlags) {
   EXPECT_TRUE(is_stream_flags(CU_STREAM_NON_BLOCKING));
   EXPECT_FALSE(is_stream_flags(2));
   EXPECT_TRUE(is_context_flags(0xff));
   EXPECT_FALSE(is_context_flags(0x100));
 }
 
-TEST(ObjectFlags, OfHostMemoryMayBeUnsupported) {
+TEST(ObjectFlags, ValidatesHostMemoryFlags) {
   EXPECT_TRUE(is_host_alloc_flags(7));
   EXPECT_FALSE(is_host_alloc_flags(8));
   EXPECT_EQ(
@@ -48,7 +48,7 @@ TEST(ObjectFlags, OfHostMemoryMayBeUnsupported) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(Priorities, BecomeTheNearestInTheRange) {
+TEST(StreamPriorities, PriorityIsClampedToRange) {
   EXPECT_EQ(clamp_priority(1), 0);
   EXPECT_EQ(clamp_priority(0), 0);
   EXPECT_EQ(clamp_priority(-3), -3);

@@ -41,7 +41,7 @@ int blocks(const OccupancyDevice& device, int registers, int threads, std::size_
   return max_active_blocks(device, {registers, 1024, 0}, threads, shared);
 }
 
-TEST(Occupancy, IsLimitedByThreadsAndBlocks) {
+TEST(Occupancy, ThreadsAndBlocksLimitOccupancy) {
   EXPECT_EQ(blocks(a100(), 16, 1024, 0), 2);
   EXPECT_EQ(blocks(a100(), 16, 256, 0), 8);
   EXPECT_EQ(blocks(a100(), 16, 250, 0), 8);  // A partial warp takes a whole one.
@@ -50,7 +50,7 @@ TEST(Occupancy, IsLimitedByThreadsAndBlocks) {
   EXPECT_EQ(blocks(t4(), 16, 1024, 0), 1);
 }
 
-TEST(Occupancy, IsLimitedByRegisters) {
+TEST(Occupancy, RegistersLimitOccupancy) {
   EXPECT_EQ(blocks(a100(), 32, 256, 0), 8);  // 1024 a warp: 64 warps.
   EXPECT_EQ(blocks(a100(), 33, 256, 0), 6);  // Rounded to 1280: 12 in each of four files.
   EXPECT_EQ(blocks(a100(), 64, 256, 0), 4);
@@ -60,7 +60,7 @@ TEST(Occupancy, IsLimitedByRegisters) {
   EXPECT_EQ(blocks(a100(), 168, 96, 0), 4);   // 5376 a warp: 3 in each file, 12 warps.
 }
 
-TEST(Occupancy, IsLimitedBySharedMemory) {
+TEST(Occupancy, SharedMemoryLimitsOccupancy) {
   EXPECT_EQ(blocks(a100(), 16, 256, 48 * 1024), 3);  // 49 KiB with the reserved part.
   EXPECT_EQ(blocks(a100(), 16, 256, 163 * 1024), 1);
   EXPECT_EQ(blocks(a100(), 16, 256, 164 * 1024), 0);
@@ -71,7 +71,7 @@ TEST(Occupancy, IsLimitedBySharedMemory) {
 
 // The limit is 48 KiB until the program sets another one for the kernel. A lower limit counts for
 // the available memory, but not for the number of blocks (driver 580, H200).
-TEST(Occupancy, IsLimitedByWhatTheKernelMayAskFor) {
+TEST(Occupancy, KernelSharedMemoryLimitApplies) {
   const OccupancyFunction usual{16, 1024, 0, 48 * 1024};
   EXPECT_EQ(max_active_blocks(a100(), usual, 256, 48 * 1024), 3);
   EXPECT_EQ(max_active_blocks(a100(), usual, 256, 48 * 1024 + 1), 0);
@@ -91,20 +91,20 @@ TEST(Occupancy, IsLimitedByWhatTheKernelMayAskFor) {
   EXPECT_EQ(max_active_blocks(a100(), fixed, 256, 48 * 1024 - 3999), 0);
 }
 
-TEST(Occupancy, IsNothingForABlockThatCannotBe) {
+TEST(Occupancy, InvalidBlockSizeReturnsZero) {
   EXPECT_EQ(blocks(a100(), 16, 1025, 0), 0);
   EXPECT_EQ(blocks(a100(), 16, 0, 0), 0);
 }
 
 // A kernel's launch bounds refuse a launch, but do not change this number (driver 580, H200).
-TEST(Occupancy, DoesNotHeedLaunchBounds) {
+TEST(Occupancy, IgnoresLaunchBounds) {
   EXPECT_EQ(max_active_blocks(a100(), {16, 256, 0}, 512, 0), 4);
 }
 
 // As on an H200 (driver 580): the share of a multiprocessor's 228 KiB, in units of 128 bytes, less
 // the static part. The driver's reserve for each block counts for the number of blocks, but not
 // here.
-TEST(Occupancy, LeavesSharedMemoryForSoManyBlocks) {
+TEST(Occupancy, AvailableSharedMemoryDependsOnBlockCount) {
   OccupancyDevice h200 = a100();
   h200.capability_major = 9;
   h200.shared_per_multiprocessor = 228 * 1024;
@@ -123,7 +123,7 @@ TEST(Occupancy, LeavesSharedMemoryForSoManyBlocks) {
 }
 
 // 108 multiprocessors with four blocks of 512 threads each.
-TEST(Occupancy, BoundsACooperativeGrid) {
+TEST(Occupancy, LimitsCooperativeGrid) {
   const OccupancyFunction usual{16, 1024, 0, 48 * 1024};
   const auto holds = [&](std::uint32_t x, std::uint32_t y, std::uint32_t z, std::uint32_t threads) {
     return holds_whole_grid(a100(), usual, {{x, y, z}, {threads, 1, 1}, 0});
@@ -142,7 +142,7 @@ TEST(Occupancy, BoundsACooperativeGrid) {
 std::size_t none(void*, int) { return 0; }
 std::size_t by_thread(void*, int threads) { return static_cast<std::size_t>(threads) * 64; }
 
-TEST(Occupancy, FindsTheLargestBestBlock) {
+TEST(Occupancy, ChoosesLargestOptimalBlock) {
   EXPECT_EQ(best_block(a100(), {32, 1024, 0}, &none, nullptr, 0).block_threads, 1024);
   EXPECT_EQ(best_block(a100(), {32, 1024, 0}, &none, nullptr, 0).grid_blocks, 216);
   EXPECT_EQ(best_block(a100(), {32, 1024, 0}, &none, nullptr, 300).block_threads, 256);

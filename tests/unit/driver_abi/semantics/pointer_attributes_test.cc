@@ -87,7 +87,7 @@ TEST(PointerAttributes, DescribeManagedMemoryAsDeviceMemory) {
   EXPECT_EQ(value<unsigned>(CU_POINTER_ATTRIBUTE_IS_MANAGED, facts), 1u);
 }
 
-TEST(PointerAttributes, DescribeMemoryOfPoolsAndMappings) {
+TEST(PointerAttributes, DescribePoolAndUnmappedMemory) {
   PointerFacts facts = device_memory();
   facts.pool = 0xb0;
   facts.mapped = false;
@@ -95,14 +95,14 @@ TEST(PointerAttributes, DescribeMemoryOfPoolsAndMappings) {
   EXPECT_EQ(value<unsigned>(CU_POINTER_ATTRIBUTE_MAPPED, facts), 0u);
 }
 
-TEST(PointerAttributes, RefuseWhatNoMemoryHas) {
+TEST(PointerAttributes, RefuseUnsupportedAttributes) {
   for (const int which : {0, 5, 18, 19, 20, 22, 23, -1}) {
     EXPECT_TRUE(lacks(static_cast<CUpointer_attribute>(which), device_memory())) << which;
   }
 }
 
 // The six that NVIDIA's runtime asks for in cudaPointerGetAttributes.
-TEST(PointerAttributes, AreZerosForUnknownMemory) {
+TEST(PointerAttributes, UnknownMemoryReturnsDefaults) {
   CUpointer_attribute which[] = {
       CU_POINTER_ATTRIBUTE_CONTEXT,      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
       CU_POINTER_ATTRIBUTE_HOST_POINTER, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
@@ -122,7 +122,7 @@ TEST(PointerAttributes, AreZerosForUnknownMemory) {
   EXPECT_EQ(ordinal[1], 9);
 }
 
-TEST(PointerAttributes, AreZeroWhereKnownMemoryLacksThem) {
+TEST(PointerAttributes, MissingAttributesReturnZeroInBatch) {
   CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_HOST_POINTER,
                                  CU_POINTER_ATTRIBUTE_MAPPING_SIZE};
   std::uint64_t host = 9, mapping = 9;
@@ -133,7 +133,7 @@ TEST(PointerAttributes, AreZeroWhereKnownMemoryLacksThem) {
   EXPECT_EQ(mapping, 0u);
 }
 
-TEST(PointerAttributes, EndAtTheFirstThatCannotBe) {
+TEST(PointerAttributes, BatchStopsAtFirstUnsupportedAttribute) {
   CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_BUFFER_ID,
                                  CU_POINTER_ATTRIBUTE_LOCALITY_DOMAIN_ORDINAL,
                                  CU_POINTER_ATTRIBUTE_BUFFER_ID};

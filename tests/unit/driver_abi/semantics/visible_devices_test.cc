@@ -16,14 +16,14 @@ std::vector<int> left(const char* value) {
   return visible_devices(value, devices);
 }
 
-TEST(VisibleDevices, NumbersAreFilteredAndOrdered) {
+TEST(VisibleDevices, NumbersSelectAndOrderDevices) {
   EXPECT_THAT(left(nullptr), ElementsAre(0, 1, 2));
   EXPECT_THAT(left("2,0"), ElementsAre(2, 0));
   EXPECT_THAT(left(" 2 ,\t0"), ElementsAre(2, 0));
   EXPECT_THAT(left("2,"), ElementsAre(2));
 }
 
-TEST(VisibleDevices, TheListEndsAtWhatNamesNoDevice) {
+TEST(VisibleDevices, ListEndsAtInvalidEntry) {
   for (const char* none : {"", "-1,0", "3,0", ",0", "x", "NoDevFiles", "MIG-3f", "GPU-", "GPU-5"}) {
     EXPECT_THAT(left(none), IsEmpty()) << none;
   }
@@ -32,23 +32,23 @@ TEST(VisibleDevices, TheListEndsAtWhatNamesNoDevice) {
   EXPECT_THAT(left("0,MIG-3f,2"), ElementsAre(0));
 }
 
-TEST(VisibleDevices, WhatFollowsDigitsIsIgnored) {
+TEST(VisibleDevices, TextAfterDigitsIsIgnored) {
   EXPECT_THAT(left("2nd,+1"), ElementsAre(2, 1));
   EXPECT_THAT(left("0x1,1;2"), ElementsAre(0, 1));
 }
 
-TEST(VisibleDevices, AUuidMayBeCutAsLongAsItMeansOneDevice) {
+TEST(VisibleDevices, UniqueUuidPrefixSelectsDevice) {
   EXPECT_THAT(left("GPU-4,GPU-3f02"), ElementsAre(2, 1));
   EXPECT_THAT(left("GPU-40000000-0000-0000-0000-000000000000"), ElementsAre(2));
   EXPECT_THAT(left("2,GPU-3f,0"), ElementsAre(2));
 }
 
-TEST(VisibleDevices, ADeviceNamedTwiceLeavesNone) {
+TEST(VisibleDevices, DuplicateDeviceHidesAllDevices) {
   EXPECT_THAT(left("1,0,1"), IsEmpty());
   EXPECT_THAT(left("2,GPU-40"), IsEmpty());
 }
 
-TEST(VisibleDevices, TheFirstOfAListAreItsFirstEntries) {
+TEST(VisibleDevices, FirstVisibleKeepsLeadingEntries) {
   EXPECT_EQ(first_visible("2,1,0", 1), "2");
   EXPECT_EQ(first_visible("2,1,0", 2), "2,1");
   EXPECT_EQ(first_visible("2,1,0", 3), "2,1,0");

@@ -73,7 +73,7 @@ void open(std::atomic<bool>& gate) {
   gate.notify_all();
 }
 
-TEST_F(EmulatedApi, ACopyPastTheEndOfAnAllocationIsRefused) {
+TEST_F(EmulatedApi, RefusesCopyBeyondAllocation) {
   CUdeviceptr memory = 0;
   ASSERT_EQ(api::cuMemAlloc_v2(&memory, 1000), CUDA_SUCCESS);
   std::vector<char> host(2000, 7);
@@ -86,7 +86,7 @@ TEST_F(EmulatedApi, ACopyPastTheEndOfAnAllocationIsRefused) {
 }
 
 // Freed device addresses stay with the device. They are never treated as host memory.
-TEST_F(EmulatedApi, FreedDeviceMemoryIsRefusedAsEitherOperandWhateverTheCallTakesItFor) {
+TEST_F(EmulatedApi, RefusesFreedMemoryAsSourceOrDestination) {
   CUdeviceptr gone = 0, live = 0;
   ASSERT_EQ(api::cuMemAlloc_v2(&gone, 1 << 20), CUDA_SUCCESS);
   ASSERT_EQ(api::cuMemAlloc_v2(&live, 1 << 20), CUDA_SUCCESS);
@@ -122,7 +122,7 @@ TEST_F(EmulatedApi, FreedDeviceMemoryIsRefusedAsEitherOperandWhateverTheCallTake
 }
 
 // A node is checked when it is created. Its memory may be gone when it runs.
-TEST_F(EmulatedApi, AGraphThatCopiesFreedMemoryFailsItsContext) {
+TEST_F(EmulatedApi, GraphCopyOfFreedMemoryFailsContext) {
   CUcontext own = nullptr;
   ASSERT_EQ(api::cuCtxCreate_v2(&own, 0, 0), CUDA_SUCCESS);
   CUdeviceptr gone = 0;
@@ -149,7 +149,7 @@ TEST_F(EmulatedApi, AGraphThatCopiesFreedMemoryFailsItsContext) {
   EXPECT_EQ(api::cuCtxDestroy_v2(own), CUDA_SUCCESS);
 }
 
-TEST_F(EmulatedApi, MemoryEndsExactlyWhereTheDeviceSaysItDoes) {
+TEST_F(EmulatedApi, AllocatesExactlyReportedFreeMemory) {
   size_t free_bytes = 0, total = 0;
   ASSERT_EQ(api::cuMemGetInfo_v2(&free_bytes, &total), CUDA_SUCCESS);
   CUdeviceptr all = 0, more = 0;
@@ -159,7 +159,7 @@ TEST_F(EmulatedApi, MemoryEndsExactlyWhereTheDeviceSaysItDoes) {
   EXPECT_EQ(api::cuMemFree_v2(all), CUDA_SUCCESS);
 }
 
-TEST_F(EmulatedApi, AStreamRunsBehindTheCallersBackAndAnotherWaitsForItsEvent) {
+TEST_F(EmulatedApi, StreamsRunAsynchronouslyAndWaitForEvents) {
   CUstream first, second;
   CUevent event;
   ASSERT_EQ(api::cuStreamCreate(&first, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -196,7 +196,7 @@ TEST_F(EmulatedApi, AStreamRunsBehindTheCallersBackAndAnotherWaitsForItsEvent) {
   EXPECT_EQ(api::cuStreamDestroy_v2(second), CUDA_SUCCESS);
 }
 
-TEST_F(EmulatedApi, TheLegacyStreamWaitsForBlockingStreamsOnly) {
+TEST_F(EmulatedApi, LegacyStreamWaitsOnlyForBlockingStreams) {
   CUstream blocking, other;
   ASSERT_EQ(api::cuStreamCreate(&blocking, CU_STREAM_DEFAULT), CUDA_SUCCESS);
   ASSERT_EQ(api::cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -211,7 +211,7 @@ TEST_F(EmulatedApi, TheLegacyStreamWaitsForBlockingStreamsOnly) {
 }
 
 // Two contexts with memory each. A fill of the first one's memory waits for a gate.
-class BetweenContexts : public EmulatedApi {
+class PeerCopies : public EmulatedApi {
  protected:
   static constexpr size_t kBytes = 4096;
 
@@ -275,19 +275,19 @@ class BetweenContexts : public EmulatedApi {
   std::atomic<bool> gate_{false};
 };
 
-TEST_F(BetweenContexts, ACopyIsInTurnWithAllWorkOfBoth) {
+TEST_F(PeerCopies, CopyIsOrderedWithAllWorkOfBothContexts) {
   ASSERT_EQ(api::cuMemcpyPeer(memory_[1], contexts_[1], memory_[0], contexts_[0], kBytes),
             CUDA_SUCCESS);
   expect_in_turn();
 }
 
-TEST_F(BetweenContexts, ABoxIsInTurnWithAllWorkOfBoth) {
+TEST_F(PeerCopies, BoxCopyIsOrderedWithAllWorkOfBothContexts) {
   const CUDA_MEMCPY3D_PEER copy = box();
   ASSERT_EQ(api::cuMemcpy3DPeer(&copy), CUDA_SUCCESS);
   expect_in_turn();
 }
 
-TEST_F(BetweenContexts, AnAsynchronousCopyFollowsItsStreamOnly) {
+TEST_F(PeerCopies, AsynchronousCopyIsOrderedOnlyByItsStream) {
   CUstream own = nullptr;
   ASSERT_EQ(api::cuStreamCreate(&own, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   ASSERT_EQ(api::cuMemsetD32Async(memory_[1], 7, kBytes / 4, own), CUDA_SUCCESS);
@@ -302,7 +302,7 @@ TEST_F(BetweenContexts, AnAsynchronousCopyFollowsItsStreamOnly) {
   expect_copied(0);
 }
 
-TEST_F(EmulatedApi, AValueThatOneStreamWritesReleasesAnother) {
+TEST_F(EmulatedApi, WrittenValueReleasesWaitingStream) {
   CUstream first, second;
   ASSERT_EQ(api::cuStreamCreate(&first, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   ASSERT_EQ(api::cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
@@ -315,7 +315,7 @@ TEST_F(EmulatedApi, AValueThatOneStreamWritesReleasesAnother) {
   EXPECT_EQ(api::cuMemFree_v2(flag), CUDA_SUCCESS);
 }
 
-TEST_F(EmulatedApi, MappedMemoryHonoursTheAddressAndTheAccess) {
+TEST_F(EmulatedApi, MappedMemoryHonoursAddressHintAndAccess) {
   constexpr size_t kBytes = size_t{2} << 20;
   CUdeviceptr probe = 0, address = 0;
   ASSERT_EQ(api::cuMemAddressReserve(&probe, kBytes, 0, 0, 0), CUDA_SUCCESS);
@@ -345,7 +345,7 @@ TEST_F(EmulatedApi, MappedMemoryHonoursTheAddressAndTheAccess) {
   EXPECT_EQ(api::cuMemAddressFree(address, kBytes), CUDA_SUCCESS);
 }
 
-TEST_F(EmulatedApi, AThreadWithoutAContextAndAForgedHandleAreRefused) {
+TEST_F(EmulatedApi, RefusesThreadWithoutContextAndForgedHandles) {
   CUdeviceptr memory = 0;
   CUresult result = CUDA_SUCCESS;
   std::thread([&] { result = api::cuMemAlloc_v2(&memory, 4); }).join();

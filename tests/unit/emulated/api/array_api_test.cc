@@ -42,7 +42,7 @@ std::size_t bytes_free() {
   return free;
 }
 
-TEST_F(ArrayApi, ExtentsAreThoseOfTheManualsTable) {
+TEST_F(ArrayApi, EnforcesExtentLimitsOfCudaManual) {
   constexpr unsigned kLayered = CUDA_ARRAY3D_LAYERED, kCube = CUDA_ARRAY3D_CUBEMAP;
   constexpr unsigned kSurface = CUDA_ARRAY3D_SURFACE_LDST, kGather = CUDA_ARRAY3D_TEXTURE_GATHER;
   struct Case {
@@ -99,7 +99,7 @@ TEST_F(ArrayApi, ExtentsAreThoseOfTheManualsTable) {
   EXPECT_EQ(api::cuArrayDestroy(nullptr), kInvalidHandle);
 }
 
-TEST_F(ArrayApi, MemoryCountsAgainstTheDevice) {
+TEST_F(ArrayApi, ArraysCountAgainstDeviceMemory) {
   const std::size_t before = bytes_free();
   CUarray array = nullptr;
   ASSERT_EQ(create(description(1024, 1024, 0), &array), CUDA_SUCCESS);
@@ -123,7 +123,7 @@ TEST_F(ArrayApi, MemoryCountsAgainstTheDevice) {
   EXPECT_EQ(api::cuMipmappedArrayDestroy(mipmapped), kInvalidHandle);
 }
 
-TEST_F(ArrayApi, LevelsHalveAndEndWithTheirArray) {
+TEST_F(ArrayApi, MipmapLevelsHalveAndEndWithTheirArray) {
   const CUDA_ARRAY3D_DESCRIPTOR whole{
       40, 10, 3, CU_AD_FORMAT_UNSIGNED_INT8, 2, CUDA_ARRAY3D_LAYERED};
   CUmipmappedArray mipmapped = nullptr;
@@ -152,7 +152,7 @@ TEST_F(ArrayApi, LevelsHalveAndEndWithTheirArray) {
   EXPECT_EQ(api::cuArray3DGetDescriptor_v2(&told, level), kInvalidHandle);
 }
 
-TEST_F(ArrayApi, LinesAreCopiedWithinTheArrayOnly) {
+TEST_F(ArrayApi, LinearCopiesStayWithinArray) {
   CUarray array = nullptr, other = nullptr;
   ASSERT_EQ(create(description(16, 0, 0), &array), CUDA_SUCCESS);
   ASSERT_EQ(create(description(16, 0, 0), &other), CUDA_SUCCESS);
@@ -181,7 +181,7 @@ TEST_F(ArrayApi, LinesAreCopiedWithinTheArrayOnly) {
   EXPECT_EQ(api::cuMemFree_v2(memory), CUDA_SUCCESS);
 }
 
-TEST_F(ArrayApi, BoxesAreCopiedWithinTheArrayOnly) {
+TEST_F(ArrayApi, BoxCopiesStayWithinArray) {
   CUarray volume = nullptr;
   ASSERT_EQ(create(description(8, 6, 4), &volume), CUDA_SUCCESS);
   std::vector<float> in(8 * 6 * 4);
@@ -246,7 +246,7 @@ TEST_F(ArrayApi, BoxesAreCopiedWithinTheArrayOnly) {
   EXPECT_EQ(api::cuMemcpy2D_v2(&back), kInvalidHandle);
 }
 
-TEST_F(ArrayApi, CopiesOfArraysAreNodesOfGraphs) {
+TEST_F(ArrayApi, GraphNodesCopyArrays) {
   CUarray array = nullptr;
   ASSERT_EQ(create(description(4, 2, 0), &array), CUDA_SUCCESS);
   const float in[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -331,7 +331,7 @@ CUresult try_texture(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC
   return result;
 }
 
-TEST_F(ArrayApi, WrongTexturesAreRefused) {
+TEST_F(ArrayApi, RefusesInvalidTextures) {
   CUarray array = nullptr;
   ASSERT_EQ(create(description(8, 8, 0), &array), CUDA_SUCCESS);
   const CUDA_RESOURCE_DESC good = of_array(array);
@@ -374,7 +374,7 @@ TEST_F(ArrayApi, WrongTexturesAreRefused) {
   EXPECT_EQ(try_texture(good, sampling), kInvalidValue) << "the array is gone";
 }
 
-TEST_F(ArrayApi, MemoryOfTexturesMustBeThere) {
+TEST_F(ArrayApi, RefusesTexturesOfInvalidMemory) {
   CUdeviceptr memory = 0;
   ASSERT_EQ(api::cuMemAlloc_v2(&memory, 8192), CUDA_SUCCESS);
   CUDA_RESOURCE_DESC linear{};
@@ -405,7 +405,7 @@ TEST_F(ArrayApi, MemoryOfTexturesMustBeThere) {
   EXPECT_EQ(api::cuMemFree_v2(memory), CUDA_SUCCESS);
 }
 
-TEST_F(ArrayApi, ObjectsTellWhatTheyWereMadeOf) {
+TEST_F(ArrayApi, ObjectsReturnTheirDescriptors) {
   CUarray array = nullptr, plain = nullptr;
   ASSERT_EQ(create(description(8, 8, 0, CUDA_ARRAY3D_SURFACE_LDST), &array), CUDA_SUCCESS);
   ASSERT_EQ(create(description(8, 8, 0), &plain), CUDA_SUCCESS);
@@ -451,7 +451,7 @@ constexpr char kKernel[] =
 
 void wait_for_gate(void* gate) { static_cast<std::atomic<bool>*>(gate)->wait(false); }
 
-TEST_F(ArrayApi, KernelsLaunchedBeforeFindWhatIsDestroyedBehindThem) {
+TEST_F(ArrayApi, PendingKernelKeepsDestroyedObjectsAlive) {
   CUarray array = nullptr;
   ASSERT_EQ(create(description(2, 2, 0, CUDA_ARRAY3D_SURFACE_LDST), &array), CUDA_SUCCESS);
   const float in[4] = {1, 2, 3, 4};
@@ -500,7 +500,7 @@ TEST_F(ArrayApi, KernelsLaunchedBeforeFindWhatIsDestroyedBehindThem) {
   EXPECT_EQ(api::cuArrayDestroy(array), CUDA_SUCCESS);
 }
 
-TEST_F(ArrayApi, AKernelWithADestroyedTextureFails) {
+TEST_F(ArrayApi, KernelWithDestroyedTextureFails) {
   CUcontext other = nullptr;  // Its error stays within it.
   ASSERT_EQ(api::cuCtxCreate_v2(&other, 0, 0), CUDA_SUCCESS);
   CUarray array = nullptr;

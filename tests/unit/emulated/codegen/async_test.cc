@@ -37,7 +37,7 @@ Pair copied(unsigned thread, unsigned bytes, unsigned present) {
   return {out[0], out[1]};
 }
 
-TEST(AsyncInstructions, CopiesArriveAndMissingBytesAreZero) {
+TEST(AsyncInstructions, CopiesZeroFillMissingBytes) {
   Cases cases;
   for (const std::string wait : {"cp.async.wait_all;",
                                  "cp.async.commit_group; "
@@ -66,7 +66,7 @@ TEST(AsyncInstructions, CopiesArriveAndMissingBytesAreZero) {
 }
 
 // An address that is not read may be invalid.
-TEST(AsyncInstructions, ACopyOfNothingTouchesNothing) {
+TEST(AsyncInstructions, EmptyCopyDoesNotAccessSource) {
   Cases cases;
   cases.push_back({std::string(kFill) +
                        "mov.b64 %u0, 8; cp.async.ca.shared.global [%own], [%u0], 8, 0;\n"
@@ -86,7 +86,7 @@ std::string init(const std::string& space, const std::string& count) {
 
 // Every thread stores a value, arrives, waits for the phase and reads its neighbour's value, three
 // times.
-TEST(AsyncInstructions, MbarriersHoldThreadsUntilAllHaveArrived) {
+TEST(AsyncInstructions, MbarrierBlocksUntilAllThreadsArrive) {
   Cases cases;
   for (const std::string space : {"", ".shared"}) {
     const std::string object = space.empty() ? "[%u0]" : "[%all]";
@@ -129,7 +129,7 @@ ThreadCase alone_case(const std::string& body, U64 d, U64 e) {
   return {alone(body), 32, [=](unsigned thread) { return thread == 0 ? Pair{d, e} : Pair{0, 0}; }};
 }
 
-TEST(AsyncInstructions, MbarriersCountArrivalsDropsAndBytes) {
+TEST(AsyncInstructions, MbarrierCountsArrivalsDropsAndBytes) {
   Cases cases;
   const std::string count = "mbarrier.pending_count.b64 ";
   const std::string init = "mbarrier.init.shared.b64 [%all], 5;\n";
@@ -194,7 +194,7 @@ TEST(AsyncInstructions, MbarriersCountArrivalsDropsAndBytes) {
   check_threads(cases, inputs());
 }
 
-TEST(AsyncInstructions, BulkCopiesCompleteTheirBytes) {
+TEST(AsyncInstructions, BulkCopiesMoveAndCompleteBytes) {
   Cases cases;
   const std::string start = std::string(kFill) +
                             "mbarrier.init.shared.b64 [%all], 1;\n"
@@ -229,7 +229,7 @@ TEST(AsyncInstructions, BulkCopiesCompleteTheirBytes) {
   check_threads(cases, inputs());
 }
 
-TEST(AsyncInstructions, HintsChangeNothing) {
+TEST(AsyncInstructions, CacheHintsDoNotChangeData) {
   Cases cases;
   cases.push_back({std::string(kFill) +
                        "createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 %u1, 0.5;\n"

@@ -81,7 +81,7 @@ void add_atomic(Cases& cases, const std::string& tail, unsigned bits, bool is_ca
   }
 }
 
-TEST(AtomicInstructions, IntegersAgreeWithTheHost) {
+TEST(AtomicInstructions, IntegerOperationsMatchHost) {
   Cases cases;
   for (unsigned bits : {32u, 64u}) {
     const std::string width = std::to_string(bits);
@@ -107,7 +107,7 @@ TEST(AtomicInstructions, IntegersAgreeWithTheHost) {
   check_threads(cases, inputs());
 }
 
-TEST(AtomicInstructions, CompareAndSwapReplacesOnlyWhatIsExpected) {
+TEST(AtomicInstructions, CompareAndSwapReplacesOnlyExpectedValue) {
   Cases cases;
   for (unsigned bits : {16u, 32u, 64u}) {
     add_atomic(
@@ -133,7 +133,7 @@ U64 bf16_sum(U64 a, U64 b) {
   return std::bit_cast<U32>(nearest) >> 16;
 }
 
-TEST(AtomicInstructions, FloatsAreAddedAndRoundedToTheirFormat) {
+TEST(AtomicInstructions, FloatAddRoundsToItsFormat) {
   Cases cases;
   add_atomic(cases, ".add.f32", 32, false, [](U64 a, U64 b, U64) {
     return U64{std::bit_cast<U32>(std::bit_cast<float>(U32(a)) + std::bit_cast<float>(U32(b)))};
@@ -151,7 +151,7 @@ TEST(AtomicInstructions, FloatsAreAddedAndRoundedToTheirFormat) {
 }
 
 // Vectors of floats in 16 bytes of a thread's cell. d and e are the new values, or the old ones.
-TEST(AtomicInstructions, VectorsAreUpdatedElementByElement) {
+TEST(AtomicInstructions, VectorOperationsUpdateEachElement) {
   using namespace test;
   // Numbers in all 16-bit formats and in f32.
   std::vector<Inputs> numbers;
@@ -242,7 +242,7 @@ void check_contended(const std::string& type, unsigned bytes, const std::string&
   EXPECT_EQ(out, expected) << type;
 }
 
-TEST(AtomicInstructions, NothingIsLostBetweenBlocks) {
+TEST(AtomicInstructions, ContendedUpdatesFromBlocksAllCount) {
   check_contended(".u32", 4, "1", 10240);
   check_contended(".u64", 8, "1", 10240);
   check_contended(".f32", 4, "0x3f800000", std::bit_cast<U32>(10240.0f));
@@ -252,7 +252,7 @@ TEST(AtomicInstructions, NothingIsLostBetweenBlocks) {
 }
 
 // A spin lock with compare-and-swap and exchange, taken by every thread of all blocks.
-TEST(AtomicInstructions, SpinLocksGuardACounter) {
+TEST(AtomicInstructions, SpinLockProtectsCounter) {
   const std::string text = std::string(kHead) + R"(
 .entry k(.param .u64 in, .param .u64 out) {
   .reg .b64 %out; .reg .b32 %r<4>; .reg .pred %p;

@@ -30,7 +30,7 @@ ThreadCase exchange(const std::string& wait) {
           }};
 }
 
-TEST(BarrierInstructions, ThreadsSeeWhatOthersWroteBeforeTheBarrier) {
+TEST(BarrierInstructions, BarriersMakeEarlierWritesVisible) {
   Cases cases;
   for (const std::string name : {"bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync",
                                  "barrier.sync.aligned", "barrier.cta.sync.aligned"}) {
@@ -111,7 +111,7 @@ TEST(BarrierInstructions, FencesOrderStores) {
   check_threads(cases, inputs());
 }
 
-TEST(BarrierInstructions, WaitingAndNamingTheCluster) {
+TEST(BarrierInstructions, SleepAndClusterInstructionsMatchIsa) {
   Cases cases;
   cases.push_back(
       {"nanosleep.u32 20; nanosleep.u32 %i; griddepcontrol.wait;\n"
@@ -146,7 +146,7 @@ TEST(BarrierInstructions, WaitingAndNamingTheCluster) {
 }
 
 // Blocks that wait for each other through memory make progress, because their polling yields.
-TEST(BarrierInstructions, BlocksThatPollMemoryLetOthersRun) {
+TEST(BarrierInstructions, PollingBlocksYield) {
   for (const std::string load :
        {"ld.volatile.global.u32 %n, [%out];", "ld.relaxed.gpu.global.u32 %n, [%out];",
         "ld.acquire.sys.global.u32 %n, [%out];", "atom.global.cas.b32 %n, [%out], 0, 0;"}) {
@@ -162,7 +162,7 @@ TEST(BarrierInstructions, BlocksThatPollMemoryLetOthersRun) {
   }
 }
 
-TEST(BarrierInstructions, ABarrierThatCannotCompleteEndsTheGridWithLaunchTimeout) {
+TEST(BarrierInstructions, IncompleteBarrierReturnsLaunchTimeout) {
   const std::string text =
       ".version 9.0\n.target sm_120\n.address_size 64\n.entry k() {\n.reg .pred %p; .reg .b32 %t;\n"
       "mov.u32 %t, %tid.x; setp.lt.u32 %p, %t, 32;\n@%p bar.sync 1, 64;\n@!%p bar.sync 2, 64;\n"

@@ -38,7 +38,7 @@ void expect(const std::string& text, unsigned threads, Expected expected) {
 
 // ---- activemask
 
-TEST(ActiveMask, KeepsTheIterationsOfALoopApart) {
+TEST(ActiveMask, SeparatesLoopIterations) {
   expect(kernel("shr.u32 %r1, %t, 3; mov.u32 %r2, 0;\n"
                 "loop: setp.ne.u32 %p0, %r1, %r2; @%p0 bra next; activemask.b32 %r0;\n"
                 "next: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 4; @%p1 bra loop;"),
@@ -46,7 +46,7 @@ TEST(ActiveMask, KeepsTheIterationsOfALoopApart) {
 }
 
 // Odd lanes reach the place only in the second iteration, together with the even ones.
-TEST(ActiveMask, HasTheLanesThatJoinInALaterIteration) {
+TEST(ActiveMask, IncludesLanesThatJoinInLaterIteration) {
   expect(kernel("and.b32 %r1, %t, 1; mov.u32 %r2, 0;\n"
                 "loop: setp.gt.u32 %p0, %r1, %r2; @%p0 bra next;\n" +
                 std::string(kAddMask) +
@@ -54,7 +54,7 @@ TEST(ActiveMask, HasTheLanesThatJoinInALaterIteration) {
          32, [](unsigned t) { return (t % 2 == 0 ? 0x55555555u * 31 : 0) + ~0u; });
 }
 
-TEST(ActiveMask, HasAllLanesBehindALoopThatTheyLeaveAtDifferentTimes) {
+TEST(ActiveMask, IncludesAllLanesAfterLoopsOfDifferentLength) {
   // for (i = 0; i < 3; ++i) { for (j = 0; j <= t % 3; ++j) add; add; }
   const std::string body =
       std::string("rem.u32 %r1, %t, 3; mov.u32 %r2, 0;\n") + "outer: mov.u32 %r3, 0;\n" +
@@ -75,7 +75,7 @@ TEST(ActiveMask, HasAllLanesBehindALoopThatTheyLeaveAtDifferentTimes) {
 }
 
 // Every other lane enters the loop in its middle.
-TEST(ActiveMask, CountsTheIterationsOfALoopWithTwoEntries) {
+TEST(ActiveMask, SeparatesIterationsOfLoopWithTwoEntries) {
   expect(kernel("and.b32 %r1, %t, 1; setp.eq.u32 %p0, %r1, 1; mov.u32 %r2, 0; @%p0 bra middle;\n"
                 "top: add.u32 %r2, %r2, 1;\n"
                 "middle: shr.u32 %r3, %t, 4; setp.ne.u32 %p1, %r3, %r2; @%p1 bra next;\n"
@@ -108,11 +108,11 @@ std::string calling_loop(const std::string& call) {
 }
 U32 half_twice(unsigned t) { return t < 16 ? 0xffffu * 32 : 0xffff0000u * 32; }
 
-TEST(ActiveMask, KeepsCallsOfDifferentIterationsApart) {
+TEST(ActiveMask, SeparatesCallsFromDifferentIterations) {
   expect(kernel(calling_loop("call.uni (q), looping, ();"), kLoopingFunction), 32, half_twice);
 }
 
-TEST(ActiveMask, KeepsCallsThroughPointersApart) {
+TEST(ActiveMask, SeparatesCallsThroughPointers) {
   expect(kernel("mov.u64 %w0, looping;\n" +
                     calling_loop("proto: .callprototype (.param .b32 _) _ ();\n"
                                  "call (q), %w0, (), proto;"),
@@ -120,7 +120,7 @@ TEST(ActiveMask, KeepsCallsThroughPointersApart) {
          32, half_twice);
 }
 
-TEST(ActiveMask, KeepsLevelsOfARecursionApart) {
+TEST(ActiveMask, SeparatesRecursionLevels) {
   // deep(n): add; if (n != 0) deep(n - 1); add. The sum is kept in shared memory.
   const std::string deep = R"(
 .func (.param .b32 result) deep(.param .b32 sum, .param .b32 n) {
@@ -155,7 +155,7 @@ flat:
 }
 
 // As a program counts with one atomic for each group: matches, votes and shuffles use the mask.
-TEST(ActiveMask, IsAMaskForTheOtherWarpOperations) {
+TEST(ActiveMask, ServesAsMaskForWarpOperations) {
   expect(kernel("shr.u32 %r1, %t, 3; mov.u32 %r2, 0;\n"
                 "loop: setp.ne.u32 %p0, %r1, %r2; @%p0 bra next; activemask.b32 %m;\n"
                 "match.any.sync.b32 %r3, %r2, %m; vote.sync.ballot.b32 %r4, 1, %m;\n"
@@ -179,14 +179,14 @@ struct AccessForm {
   const char* access;
   const char* base;
 };
-class SharedSteps : public testing::TestWithParam<AccessForm> {};
-INSTANTIATE_TEST_SUITE_P(Forms, SharedSteps,
+class VolatileSharedAccess : public testing::TestWithParam<AccessForm> {};
+INSTANTIATE_TEST_SUITE_P(Forms, VolatileSharedAccess,
                          testing::Values(AccessForm{"volatile.shared", "%r8"},
                                          AccessForm{"volatile", "%w1"},
                                          AccessForm{"relaxed.cta.shared", "%r8"},
                                          AccessForm{"relaxed.cta", "%w1"}));
 
-TEST_P(SharedSteps, SumAsProgramsDidBeforeSyncwarp) {
+TEST_P(VolatileSharedAccess, WarpSumWithoutSyncwarpIsCorrect) {
   const std::string access = std::string(".") + GetParam().access + ".u32 ";
   const std::string base = std::string("[") + GetParam().base;
   std::string body = own_word() + "st" + access + base + "], %t; bar.sync 0;\n" +
@@ -208,7 +208,7 @@ TEST_P(SharedSteps, SumAsProgramsDidBeforeSyncwarp) {
   });
 }
 
-TEST_P(SharedSteps, ReadANeighboursWordInALoopAndInABranch) {
+TEST_P(VolatileSharedAccess, LanesReadNeighbourWordInLoopAndBranch) {
   const std::string access = std::string(".") + GetParam().access + ".u32 ";
   const std::string base = std::string("[") + GetParam().base;
   // Each of a warp's first 24 lanes passes its word to the right, five times in a ring. The others
@@ -221,7 +221,7 @@ TEST_P(SharedSteps, ReadANeighboursWordInALoopAndInABranch) {
          64, [](unsigned t) { return t % 32 < 24 ? t / 32 * 32 + (t % 32 + 24 - 5) % 24 : t; });
 }
 
-TEST(SharedSteps, OfVectorsInsideAFunction) {
+TEST(VolatileSharedAccess, VectorAccessInsideFunctionRunsInStep) {
   const std::string swap = R"(
 .func (.param .b32 result) swapped(.param .b32 place, .param .b32 other, .param .b32 value) {
   .reg .b32 %r<6>;
@@ -244,7 +244,7 @@ TEST(SharedSteps, OfVectorsInsideAFunction) {
 
 // A waiting thread must let others run: a lane of the same warp on the other side of a branch or
 // behind the loop, another warp, and lanes that poll global memory.
-TEST(SharedSteps, OfAThreadThatWaitsLetTheOthersRun) {
+TEST(VolatileSharedAccess, PollingThreadYieldsToOtherThreads) {
   const std::string flag = "mov.u32 %r8, s; ";
   expect(kernel(flag +
                 "setp.eq.u32 %p0, %t, 0; @%p0 st.volatile.shared.u32 [%r8], 0; bar.sync 0;\n"

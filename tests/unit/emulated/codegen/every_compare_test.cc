@@ -61,7 +61,7 @@ std::vector<unsigned> sources(const Name& name) {
   return combined ? std::vector<unsigned>{bits, bits, 1} : std::vector<unsigned>{bits, bits};
 }
 
-TEST(EveryVariant, Setp) {
+TEST(InstructionVariants, SetpMatchesReference) {
   check_variants({"setp"}, [](const Name& name) {
     const auto holds = comparison(name);
     const TypeFacts type = facts_of(name.types.back());
@@ -77,7 +77,7 @@ TEST(EveryVariant, Setp) {
   });
 }
 
-TEST(EveryVariant, Set) {
+TEST(InstructionVariants, SetMatchesReference) {
   check_variants({"set"}, [](const Name& name) {
     const auto holds = comparison(name);
     const TypeFacts result = facts_of(name.type());
@@ -93,7 +93,7 @@ TEST(EveryVariant, Set) {
   });
 }
 
-TEST(EveryVariant, SelpAndSlct) {
+TEST(InstructionVariants, SelpAndSlctMatchReference) {
   check_variants({"selp", "slct"}, [](const Name& name) {
     const unsigned bits = facts_of(name.type()).bits;
     if (name.opcode == "selp") {

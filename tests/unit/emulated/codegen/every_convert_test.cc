@@ -126,7 +126,7 @@ InstructionCase packed_integers(const Name& name) {
           }};
 }
 
-TEST(EveryVariant, Cvt) {
+TEST(InstructionVariants, CvtMatchesReference) {
   check_variants({"cvt"}, [](const Name& name) {
     if (name.has("pack")) return packed_integers(name);
     const Conversion how(name);

@@ -117,7 +117,7 @@ unsigned operand_count(const std::string& opcode) {
   return opcode == "rcp" || opcode == "sqrt" || opcode == "neg" || opcode == "abs" ? 1 : 2;
 }
 
-TEST(EveryVariant, FloatArithmetic) {
+TEST(InstructionVariants, FloatArithmeticMatchesReference) {
   check_variants(
       {"add", "sub", "mul", "fma", "mad", "div", "rcp", "sqrt", "neg", "abs", "min", "max"},
       [](const Name& name) {
@@ -161,7 +161,7 @@ U64 approximate_lane(const Name& name, const TypeFacts& type, U64 a, U64 b) {
   return flush ? flushed(type, result) : result;
 }
 
-TEST(EveryVariant, ApproximateFunctions) {
+TEST(InstructionVariants, ApproximateFunctionsStayWithinTolerance) {
   check_variants(
       {"div", "rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"}, [](const Name& name) {
         if (!is_float_name(name) || (!name.has("approx") && !name.has("full"))) {
@@ -190,7 +190,7 @@ TEST(EveryVariant, ApproximateFunctions) {
       });
 }
 
-TEST(EveryVariant, CopysignAndTestp) {
+TEST(InstructionVariants, CopysignAndTestpMatchReference) {
   check_variants({"copysign", "testp"}, [](const Name& name) {
     const TypeFacts type = facts_of(name.types.back());
     const unsigned bits = type.bits;

@@ -72,7 +72,7 @@ S arithmetic(const Name& name, const TypeFacts& type, U64 a, U64 b, U64 c) {
   return saturated(value(half, static_cast<U64>(part)) + value(type, c));
 }
 
-TEST(EveryVariant, IntegerArithmetic) {
+TEST(InstructionVariants, IntegerArithmeticMatchesReference) {
   check_variants({"add", "sub", "mul", "mad", "mul24", "mad24", "div", "rem", "neg", "abs", "min",
                   "max", "sad"},
                  [](const Name& name) {
@@ -91,7 +91,7 @@ TEST(EveryVariant, IntegerArithmetic) {
                  });
 }
 
-TEST(EveryVariant, Halves) {
+TEST(InstructionVariants, PackedHalvesMatchReference) {
   check_variants({"add", "min", "max"}, [](const Name& name) {
     if (!name.has("u16x2") && !name.has("s16x2")) return InstructionCase{};
     const TypeFacts type = facts_of(name.has("s16x2") ? "s16" : "u16");
@@ -105,7 +105,7 @@ TEST(EveryVariant, Halves) {
   });
 }
 
-TEST(EveryVariant, DotProducts) {
+TEST(InstructionVariants, DotProductsMatchReference) {
   check_variants({"dp4a", "dp2a"}, [](const Name& name) {
     const bool four = name.opcode == "dp4a";
     return InstructionCase{
@@ -149,7 +149,7 @@ U64 bit_operation(const Name& name, const TypeFacts& type, U64 a, U64 b) {
   return static_cast<U64>(value(type, a) >> amount);
 }
 
-TEST(EveryVariant, BitOperations) {
+TEST(InstructionVariants, BitOperationsMatchReference) {
   check_variants({"and", "or", "xor", "not", "cnot", "popc", "clz", "brev", "shl", "shr"},
                  [](const Name& name) {
                    const TypeFacts type = facts_of(name.type());
@@ -165,7 +165,7 @@ TEST(EveryVariant, BitOperations) {
                  });
 }
 
-TEST(EveryVariant, BitFields) {
+TEST(InstructionVariants, BitFieldsMatchReference) {
   check_variants({"bfe", "bmsk", "bfind", "shf", "szext"}, [](const Name& name) {
     const TypeFacts type = facts_of(name.type());
     const unsigned bits = type.bits;
@@ -224,7 +224,7 @@ TEST(EveryVariant, BitFields) {
 }
 
 // lop3 with every table, bfi and prmt with every selector of the inputs.
-TEST(EveryVariant, TablesInsertionsAndPermutations) {
+TEST(InstructionVariants, Lop3BfiAndPrmtMatchReference) {
   std::vector<InstructionCase> cases;
   for (unsigned table = 0; table < 256; ++table) {
     cases.push_back(
@@ -294,7 +294,7 @@ TEST(EveryVariant, TablesInsertionsAndPermutations) {
 
 // d = the instruction's result with the carry that the lowest bit of c gives. e = the carry after
 // it.
-TEST(EveryVariant, Carries) {
+TEST(InstructionVariants, CarryChainsMatchReference) {
   std::vector<Inputs> inputs(all_inputs().begin(), all_inputs().begin() + 100);
   std::vector<ThreadCase> cases;
   for (const std::string opcode : {"add", "sub", "addc", "subc", "mad", "madc"}) {

@@ -125,7 +125,7 @@ std::string load_kernel(const std::vector<Access>& loads) {
          "st.param.b64 [where], %out;\ncall.uni inside, (argument, where); }\nret;\n}\n";
 }
 
-TEST(EveryVariant, Loads) {
+TEST(InstructionVariants, LoadsMatchReference) {
   std::vector<Access> loads;
   for (const std::string opcode : {"ld", "ldu"}) {
     for (const std::string& variant : variants_of(opcode)) {
@@ -220,7 +220,7 @@ std::string store_kernel(const std::vector<Access>& stores) {
          outside + "ret;\n}\n";
 }
 
-TEST(EveryVariant, Stores) {
+TEST(InstructionVariants, StoresMatchReference) {
   std::vector<Access> stores;
   for (const std::string& variant : variants_of("st")) {
     const Access access(variant);
@@ -252,7 +252,7 @@ TEST(EveryVariant, Stores) {
 
 // Moves and addresses --------------------------------------------------------------------------
 
-TEST(EveryVariant, Moves) {
+TEST(InstructionVariants, MovMatchesReference) {
   check_variants({"mov"}, [](const Name& name) {
     const TypeFacts type = facts_of(name.type());
     if (type.bits > 64) return InstructionCase{};
@@ -260,7 +260,7 @@ TEST(EveryVariant, Moves) {
   });
 }
 
-TEST(EveryVariant, PrefetchesAndSpaces) {
+TEST(InstructionVariants, PrefetchAndIsspacepMatchReference) {
   std::vector<Inputs> inputs(32);
   std::vector<ThreadCase> cases;
   for (const std::string opcode : {"prefetch", "prefetchu"}) {
@@ -283,7 +283,7 @@ TEST(EveryVariant, PrefetchesAndSpaces) {
 
 // Addresses of all spaces except shared are generic already. A shared address converts back to
 // itself.
-TEST(EveryVariant, AddressConversions) {
+TEST(InstructionVariants, CvtaMatchesReference) {
   std::vector<Inputs> inputs(32);
   std::vector<ThreadCase> cases;
   for (const std::string& variant : variants_of("cvta")) {

@@ -32,7 +32,7 @@ int combined(const Name& name, const std::string& operation, int x, int y) {
   return name.has("gt") ? x > y : x >= y;
 }
 
-TEST(EveryVariant, VideoInstructions) {
+TEST(InstructionVariants, VideoInstructionsMatchReference) {
   check_variants({"vadd2", "vsub2", "vavrg2", "vabsdiff2", "vmin2", "vmax2", "vset2", "vadd4",
                   "vsub4", "vavrg4", "vabsdiff4", "vmin4", "vmax4", "vset4"},
                  [](const Name& name) {
@@ -76,7 +76,7 @@ std::int64_t shifted(const Name& name, U64 word, U64 by) {
   return value / factor - (value % factor < 0 ? 1 : 0);
 }
 
-TEST(EveryVariant, VideoShifts) {
+TEST(InstructionVariants, VideoShiftsMatchReference) {
   check_variants({"vshl", "vshr"}, [](const Name& name) {
     const bool d_signed = name.type(0) == "s32";
     const auto as_result = [=](U64 word) {

@@ -96,10 +96,10 @@ void check_rounded() {
   check_instructions(cases, number_inputs<T>());
 }
 
-TEST(FloatInstructions, SingleArithmeticIsRoundedAsAsked) { check_rounded<float>(); }
-TEST(FloatInstructions, DoubleArithmeticIsRoundedAsAsked) { check_rounded<double>(); }
+TEST(FloatInstructions, SingleArithmeticFollowsRoundingMode) { check_rounded<float>(); }
+TEST(FloatInstructions, DoubleArithmeticFollowsRoundingMode) { check_rounded<double>(); }
 
-TEST(FloatInstructions, FlushingSaturationAndSigns) {
+TEST(FloatInstructions, HandlesSubnormalsSaturationNanAndSigns) {
   const float tiny = 1e-40f;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<Inputs> inputs{{bits(tiny), bits(tiny), 0},   {bits(-tiny), bits(0.0f), 0},
@@ -139,7 +139,7 @@ TEST(FloatInstructions, FlushingSaturationAndSigns) {
   check_instructions(cases, inputs);
 }
 
-TEST(FloatInstructions, ConversionsToIntegersClampAndMakeNanZero) {
+TEST(FloatInstructions, ConversionsToIntegersClampAndMapNanToZero) {
   Cases cases;
   const auto add = [&](const char* mode, auto round) {
     const auto clamped = [=](U64 a, double least, double most) {
@@ -165,7 +165,7 @@ TEST(FloatInstructions, ConversionsToIntegersClampAndMakeNanZero) {
   check_instructions(cases, inputs);
 }
 
-TEST(FloatInstructions, ConversionsToFloatsAreRoundedAsAsked) {
+TEST(FloatInstructions, ConversionsToFloatsFollowRoundingMode) {
   Cases cases;
   for (const auto& [name, mode_value] : kModes) {
     const Mode mode = mode_value;
@@ -192,7 +192,7 @@ TEST(FloatInstructions, ConversionsToFloatsAreRoundedAsAsked) {
   check_instructions(cases, inputs);
 }
 
-TEST(FloatInstructions, HalfPrecisionIsRoundedOnce) {
+TEST(FloatInstructions, HalfPrecisionRoundsOnce) {
   const auto half = [](U64 v) { return std::bit_cast<_Float16>(static_cast<std::uint16_t>(v)); };
   const auto half_bits = [](_Float16 v) { return U64{std::bit_cast<std::uint16_t>(v)}; };
   Cases cases;

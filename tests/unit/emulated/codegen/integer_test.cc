@@ -92,7 +92,7 @@ void add_arithmetic(Cases& cases, unsigned bits, bool is_signed) {
   }
 }
 
-TEST(IntegerInstructions, ArithmeticAgreesWithTheHost) {
+TEST(IntegerInstructions, ArithmeticMatchesHost) {
   Cases cases;
   for (unsigned bits : {16u, 32u, 64u}) {
     add_arithmetic(cases, bits, false);
@@ -140,7 +140,7 @@ U64 field(U64 a, unsigned position, unsigned length, unsigned bits, bool is_sign
   return out;
 }
 
-TEST(IntegerInstructions, BitsAgreeWithTheHost) {
+TEST(IntegerInstructions, BitOperationsMatchHost) {
   Cases cases;
   for (unsigned bits : {16u, 32u, 64u}) add_bits(cases, bits);
   for (unsigned bits : {32u, 64u}) {
@@ -175,7 +175,7 @@ TEST(IntegerInstructions, BitsAgreeWithTheHost) {
   check_instructions(cases, kInputs);
 }
 
-TEST(IntegerInstructions, SaturationAndComparisonAgreeWithTheHost) {
+TEST(IntegerInstructions, SaturationAndComparisonMatchHost) {
   using I32 = std::int32_t;
   Cases cases;
   const auto saturated = [](SignedWide v) { return low(clamp(v, INT32_MIN, INT32_MAX)); };
@@ -203,7 +203,7 @@ TEST(IntegerInstructions, SaturationAndComparisonAgreeWithTheHost) {
   check_instructions(cases, kInputs);
 }
 
-TEST(IntegerInstructions, ConversionsAgreeWithTheHost) {
+TEST(IntegerInstructions, ConversionsMatchHost) {
   Cases cases;
   for (unsigned from : {8u, 16u, 32u, 64u}) {
     for (unsigned to : {8u, 16u, 32u, 64u}) {

@@ -15,7 +15,7 @@ namespace {
 using U64 = std::uint64_t;
 constexpr char kTop[] = ".version 9.0\n.target sm_120\n.address_size 64\n";
 
-TEST(AddressSpaces, AreToldApart) {
+TEST(AddressSpaces, IsspacepDistinguishesSpaces) {
   const std::string text = std::string(kTop) + R"(
 .global .align 4 .u32 variable;
 .const .align 4 .u32 fixed;
@@ -50,7 +50,7 @@ TEST(AddressSpaces, AreToldApart) {
   EXPECT_EQ(out[4], 4u);
 }
 
-TEST(Memory, WideAccessesHintsAndPolicies) {
+TEST(MemoryInstructions, WideAccessesAndCacheHintsMoveData) {
   const std::string text = std::string(kTop) + R"(
 .entry k(.param .u64 in, .param .u64 out) {
   .reg .b64 %in, %out, %d<3>; .reg .b32 %r<8>; .reg .b128 %q<2>;
@@ -123,7 +123,7 @@ U64 nearest_byte(double x, int mantissa_bits, bool relu) {
 
 float as_float(U64 bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits)); }
 
-TEST(NarrowFormats, BytesAreTheNearest) {
+TEST(NarrowFormats, ConversionToBytesRoundsToNearest) {
   std::vector<InstructionCase> cases;
   for (const int mantissa : {3, 2}) {
     for (const bool relu : {false, true}) {
@@ -149,7 +149,7 @@ U64 half_of_byte(unsigned byte, int mantissa) {
   return sign | kSmall[size];
 }
 
-TEST(NarrowFormats, BytesWidenExactly) {
+TEST(NarrowFormats, ConversionFromBytesIsExact) {
   std::vector<InstructionCase> cases;
   for (const int mantissa : {3, 2}) {
     cases.push_back({std::string("cvt.rn.f16x2.") + (mantissa == 3 ? "e4m3x2" : "e5m2x2"),
@@ -184,7 +184,7 @@ U64 tf32(float x, const std::string& name) {
   return std::bit_cast<std::uint32_t>(static_cast<float>(std::copysign(value, x)));
 }
 
-TEST(NarrowFormats, Tf32IsRoundedAsAsked) {
+TEST(NarrowFormats, Tf32ConversionFollowsRoundingMode) {
   std::vector<InstructionCase> cases;
   std::vector<std::string> names = {"cvt.rna.tf32.f32", "cvt.rna.satfinite.tf32.f32"};
   for (const char* mode : {"rn", "rz"}) {
@@ -223,7 +223,7 @@ constexpr Inputs kWords[] = {
     {40000, 0xffff63c0, 0x00010002},
 };
 
-TEST(PackedIntegers, CvtPackClampsAndPlaces) {
+TEST(PackedIntegers, CvtPackClampsAndPacks) {
   std::vector<InstructionCase> cases;
   for (const bool is_signed : {false, true}) {
     for (const unsigned width : {8u, 16u}) {

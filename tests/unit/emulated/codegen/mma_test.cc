@@ -129,7 +129,7 @@ void check_mma(const std::string& variant) {
   }
 }
 
-TEST(MatrixInstructions, EveryMmaMultipliesAsTheHost) {
+TEST(MatrixInstructions, EveryMmaMatchesHostProduct) {
   int checked = 0;
   for (const std::string& variant : accepted_variants()) {
     if (!variant.starts_with("mma.")) continue;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr char kHead[] = ".version 8.7\n.target sm_90\n.address_size 64\n";
 
-TEST(TranslatedKernel, LoopsCallsAndBranchTables) {
+TEST(TranslatedKernel, ExecutesLoopsCallsAndBranchTables) {
   const std::string text = std::string(kHead) + R"(
 .func (.param .b32 result) square(.param .b32 x) {
   .reg .b32 %r<2>;
@@ -54,7 +54,7 @@ $one:
   EXPECT_EQ(out, 0u - 285u);
 }
 
-TEST(TranslatedKernel, LocalMemoryVectorsAndSignExtension) {
+TEST(TranslatedKernel, HandlesLocalMemoryVectorsAndSignExtension) {
   const std::string text = std::string(kHead) + R"(
 .entry k(.param .u64 in, .param .u64 out) {
   .local .align 16 .b8 frame[16]; .reg .b16 %h<4>; .reg .b32 %r<4>; .reg .b64 %in, %out, %f;

@@ -116,7 +116,7 @@ std::vector<ThreadInput> inputs_for(const Access& access, std::mt19937& random) 
   return out;
 }
 
-TEST(EveryVariant, SurfaceLoads) {
+TEST(InstructionVariants, SurfaceLoadsMatchReference) {
   std::mt19937 random(1);
   std::vector<std::uint8_t> bytes = random_bytes(random, kBytes);
   const std::uint64_t handle = surface_slots().add(surface_at(bytes));
@@ -161,7 +161,7 @@ TEST(EveryVariant, SurfaceLoads) {
   surface_slots().remove(handle);
 }
 
-TEST(EveryVariant, SurfaceStores) {
+TEST(InstructionVariants, SurfaceStoresMatchReference) {
   std::mt19937 random(2);
   const std::vector<std::string> variants = variants_of("sust");
   ASSERT_FALSE(variants.empty());
@@ -201,7 +201,7 @@ TEST(EveryVariant, SurfaceStores) {
   }
 }
 
-TEST(EveryVariant, SurfaceQueries) {
+TEST(InstructionVariants, SurfaceQueriesReturnDimensions) {
   std::vector<std::uint8_t> bytes(kBytes);
   ThreadInput in{};
   in.handle = surface_slots().add(surface_at(bytes));
@@ -223,7 +223,7 @@ TEST(EveryVariant, SurfaceQueries) {
   surface_slots().remove(in.handle);
 }
 
-TEST(Surfaces, WhatIsOutsideOrNoSurfaceEndsTheGrid) {
+TEST(Surfaces, OutOfBoundsOrRemovedSurfaceEndsGrid) {
   std::vector<std::uint8_t> bytes(kBytes);
   ThreadInput in{};
   in.handle = surface_slots().add(surface_at(bytes));

@@ -314,10 +314,10 @@ std::vector<Fetch> fetches_of(bool cubes) {
   return out;
 }
 
-TEST(EveryVariant, TextureFetches) { check(fetches_of(false), false); }
-TEST(EveryVariant, CubeFetches) { check(fetches_of(true), true); }
+TEST(InstructionVariants, TextureFetchesMatchReference) { check(fetches_of(false), false); }
+TEST(InstructionVariants, CubeFetchesMatchReference) { check(fetches_of(true), true); }
 
-TEST(EveryVariant, TextureQueries) {
+TEST(InstructionVariants, TextureQueriesReturnProperties) {
   ReferenceTexture how;
   how.format = "f32";
   how.normalized = true;
@@ -360,7 +360,7 @@ Status fetch_with(std::uint64_t handle, const std::string& instruction, Words* o
       {1, 1}, &handle, out);
 }
 
-TEST(Textures, AHandleThatIsNoneEndsTheGridWithItsName) {
+TEST(Textures, InvalidHandleEndsGrid) {
   ReferenceTexture how;
   how.format = "f32";
   how.fill(4, 4, 1, false, 1, 1);
@@ -386,7 +386,7 @@ TEST(Textures, AHandleThatIsNoneEndsTheGridWithItsName) {
   EXPECT_EQ(texture_slots().find(handle), nullptr);
 }
 
-TEST(Textures, LinearMemoryIsIndexedAndZeroOutside) {
+TEST(Textures, LinearMemoryFetchReturnsZeroOutside) {
   ReferenceTexture how;
   how.format = "s16";
   how.channels = 1;
@@ -410,7 +410,7 @@ TEST(Textures, LinearMemoryIsIndexedAndZeroOutside) {
   texture_slots().remove(handle);
 }
 
-TEST(Textures, SrgbAndNumbersThatAreNone) {
+TEST(Textures, DecodesSrgbAndAcceptsNanCoordinates) {
   ReferenceTexture how;
   how.format = "u8";
   how.fill(2, 1, 1, false, 1, 5);

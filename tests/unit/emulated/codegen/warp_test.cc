@@ -77,7 +77,7 @@ U32 lanes(unsigned thread, Choose choose) {
   return mask;
 }
 
-TEST(WarpInstructions, VotesCountTheLanesThatTakePart) {
+TEST(WarpInstructions, VotesCoverParticipatingLanes) {
   const std::string test = "bfe.u32 %t0, %a32, 7, 1; setp.ne.u32 %p, %t0, 0;";
   Cases cases;
   cases.push_back({test + "vote.sync.ballot.b32 %d32, %p, -1; vote.sync.ballot.b32 %e32, !%p, -1;",
@@ -138,7 +138,7 @@ TEST(WarpInstructions, MatchesFindEqualLanes) {
   check_threads(cases, inputs());
 }
 
-TEST(WarpInstructions, ReductionsCoverTheLanesOfTheMask) {
+TEST(WarpInstructions, ReductionsCoverLanesOfMask) {
   Cases cases;
   const auto add = [&](const std::string& operation, const std::string& type, auto combine) {
     const auto over = [=](unsigned thread, U32 mask) {
@@ -174,7 +174,7 @@ TEST(WarpInstructions, ReductionsCoverTheLanesOfTheMask) {
   check_threads(cases, inputs());
 }
 
-TEST(WarpInstructions, ActiveMaskElectAndWarpBarrier) {
+TEST(WarpInstructions, ActiveMaskElectAndWarpBarrierMatchIsa) {
   Cases cases;
   cases.push_back({"activemask.b32 %d32; setp.lt.u32 %p, %i, 40; @%p activemask.b32 %e32;", 32,
                    [](unsigned thread) {

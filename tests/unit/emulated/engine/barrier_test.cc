@@ -79,7 +79,7 @@ void partial_kernel(ThreadContext* thread) {
   params<Out>(thread).values[t] = seen;
 }
 
-TEST(EngineBarrierCases, GroupsOfWarpsUseBarriersOfTheirOwn) {
+TEST(EngineBarrierCases, WarpGroupsUseSeparateBarriers) {
   auto engine = make_engine(1);
   std::vector<std::uint32_t> values(128);
   const Out p{values.data()};
@@ -95,7 +95,7 @@ void rounded_kernel(ThreadContext* thread) {
   ++params<Out>(thread).values[thread->thread_linear];
 }
 
-TEST(EngineBarrierCases, CountIsInWholeWarps) {
+TEST(EngineBarrierCases, CountIncludesMissingLanesOfLastWarp) {
   auto engine = make_engine(1);
   std::vector<std::uint32_t> values(100);
   const Out p{values.data()};
@@ -192,7 +192,7 @@ void cluster_kernel(ThreadContext* thread) {
   p.values[global_index(thread)] = sum;
 }
 
-TEST(EngineBarrierCases, ClustersOfTwoBlocksMeet) {
+TEST(EngineBarrierCases, ClusterBarrierJoinsTwoBlocks) {
   for (const int threads : {1, 2}) {
     auto engine = make_engine(threads);
     std::vector<std::atomic<std::uint32_t>> published(8);
@@ -206,7 +206,7 @@ TEST(EngineBarrierCases, ClustersOfTwoBlocksMeet) {
   }
 }
 
-TEST(EngineBarrierCases, ClusterOfOneBlockIsAllThreads) {
+TEST(EngineBarrierCases, ClusterBarrierOfOneBlockCompletes) {
   auto engine = make_engine(1);
   std::vector<std::atomic<std::uint32_t>> published(2);
   published[1] = 7;

@@ -43,7 +43,7 @@ void expect_fine(Engine& engine) {
   EXPECT_EQ(passed.load(), 256u);
 }
 
-TEST(EngineFault, ABadAddressEndsTheGridAndSaysWhere) {
+TEST(EngineFault, BadAddressReportsAddressAndThread) {
   auto engine = make_engine(2);
   std::atomic<std::uint32_t> passed{0};
   const Wild p{0x10, 37, &passed};
@@ -57,7 +57,7 @@ TEST(EngineFault, ABadAddressEndsTheGridAndSaysWhere) {
   expect_fine(*engine);
 }
 
-TEST(EngineFault, FaultsOnSeveralThreadsAtOnceAreEachContained) {
+TEST(EngineFault, ConcurrentFaultsAreContained) {
   auto engine = make_engine(3);
   std::atomic<std::uint32_t> passed{0};
   const Wild p{0x20, 1, &passed};
@@ -81,7 +81,7 @@ void shared_kernel(ThreadContext* thread) {
   touch(reinterpret_cast<std::uint64_t>(thread->block->shared) + 0x80000);
 }
 
-TEST(EngineFault, AWildSharedAccessIsReportedAsOffset) {
+TEST(EngineFault, SharedMemoryFaultReportsOffset) {
   auto engine = make_engine(1);
   const Wild p{};
   const GridResult result = engine->run(launch(shared_kernel, {1, 1, 1}, {1, 1, 1}, &p));
@@ -103,7 +103,7 @@ void recursive_kernel(ThreadContext* thread) {
   deep(&depth);
 }
 
-TEST(EngineFault, AStackOverflowIsAHardwareStackError) {
+TEST(EngineFault, StackOverflowReturnsHardwareStackError) {
   auto engine = make_engine(1);
   const Wild p{};
   const GridResult result = engine->run(launch(recursive_kernel, {1, 1, 1}, {2, 1, 1}, &p));
@@ -117,7 +117,7 @@ void trap_kernel(ThreadContext* thread) {
   rt().barrier_sync(thread, 0, 0);
 }
 
-TEST(EngineFault, TrapIsLaunchFailed) {
+TEST(EngineFault, TrapReturnsLaunchFailed) {
   auto engine = make_engine(1);
   const Wild p{};
   const GridResult result = engine->run(launch(trap_kernel, {1, 1, 1}, {64, 1, 1}, &p));
@@ -128,7 +128,7 @@ TEST(EngineFault, TrapIsLaunchFailed) {
 
 void illegal_kernel(ThreadContext*) { __builtin_trap(); }
 
-TEST(EngineFault, AnIllegalInstructionIsContained) {
+TEST(EngineFault, IllegalInstructionIsContained) {
   auto engine = make_engine(1);
   const Wild p{};
   EXPECT_EQ(engine->run(launch(illegal_kernel, {1, 1, 1}, {1, 1, 1}, &p)).code,
@@ -138,7 +138,7 @@ TEST(EngineFault, AnIllegalInstructionIsContained) {
 
 void free_kernel(ThreadContext* thread) { rt().release(thread, 0x1234560); }
 
-TEST(EngineFault, AWrongFreeEndsTheGrid) {
+TEST(EngineFault, InvalidFreeEndsGrid) {
   auto engine = make_engine(1);
   ContextRuntime context;
   const Wild p{};
@@ -186,7 +186,7 @@ void own_handler(int) {
   siglongjmp(own_return, 1);
 }
 
-TEST(EngineFault, FaultsOfTheProgramGoToItsOwnHandler) {
+TEST(EngineFault, HostFaultsReachProgramsHandler) {
   struct sigaction own {};
   struct sigaction before {};
   own.sa_handler = own_handler;

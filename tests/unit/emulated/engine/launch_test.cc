@@ -45,7 +45,7 @@ TEST(EngineLaunch, EveryThreadRunsOnceWithItsCoordinates) {
   run_shape(*engine, {300, 1, 1}, {33, 1, 1});
 }
 
-TEST(EngineLaunch, OneThreadStartsBlocksInIndexOrder) {
+TEST(EngineLaunch, OnePoolThreadStartsBlocksInIndexOrder) {
   auto engine = make_engine(1);
   std::vector<std::uint32_t> count(64 * 4);
   std::vector<std::uint32_t> order(64);
@@ -64,7 +64,7 @@ void caller_kernel(ThreadContext* thread) {
   params<Caller>(thread).where->store(std::this_thread::get_id());
 }
 
-TEST(EngineLaunch, SubmitNeverRunsInTheCaller) {
+TEST(EngineLaunch, SubmitDoesNotRunKernelOnCallingThread) {
   auto engine = make_engine(1);
   std::atomic<std::thread::id> where;
   const Caller p{&where};
@@ -98,7 +98,7 @@ void count_kernel(ThreadContext* thread) {
   params<Count>(thread).value->fetch_add(1, std::memory_order_relaxed);
 }
 
-TEST(EngineLaunch, ThousandsOfSmallGridsWakeNobodyAndAllRun) {
+TEST(EngineLaunch, SmallGridsRunWithoutWakingThreads) {
   auto engine = make_engine(2);
   std::atomic<std::uint64_t> value{0};
   const Count p{&value};
@@ -116,7 +116,7 @@ TEST(EngineLaunch, ThousandsOfSmallGridsWakeNobodyAndAllRun) {
   EXPECT_EQ(engine->counters().grids, 10000u);
 }
 
-TEST(EngineLaunch, ImpossibleDimensionsAreAnErrorAndNotACrash) {
+TEST(EngineLaunch, RejectsImpossibleLaunches) {
   auto engine = make_engine(1);
   const Count p{nullptr};
   EXPECT_NE(engine->run(launch(count_kernel, {1, 1, 1}, {1025, 1, 1}, &p)).code, kGridOk);
@@ -147,7 +147,7 @@ void shared_kernel(ThreadContext* thread) {
   (void)address;
 }
 
-TEST(EngineLaunch, SharedMemoryAndStackAreWhereTheContextSays) {
+TEST(EngineLaunch, SharedMemoryAndStackMatchBlockContext) {
   auto engine = make_engine(1);
   std::atomic<int> wrong{0};
   const SharedCheck p{&wrong};

@@ -25,7 +25,7 @@ void ping_kernel(ThreadContext* thread) {
   }
 }
 
-TEST_P(EngineProgress, TwoGridsThatWaitForEachOtherFinish) {
+TEST_P(EngineProgress, MutuallyWaitingGridsFinish) {
   auto engine = make_engine(GetParam());
   std::atomic<std::uint32_t> a{0};
   std::atomic<std::uint32_t> b{0};
@@ -37,7 +37,7 @@ TEST_P(EngineProgress, TwoGridsThatWaitForEachOtherFinish) {
   finish.wait(2);
 }
 
-TEST_P(EngineProgress, TwoThreadsThatRunGridsThatWaitForEachOtherFinish) {
+TEST_P(EngineProgress, MutuallyWaitingGridsOfTwoHostThreadsFinish) {
   auto engine = make_engine(GetParam());
   std::atomic<std::uint32_t> a{0};
   std::atomic<std::uint32_t> b{0};
@@ -60,7 +60,7 @@ void wait_kernel(ThreadContext* thread) {
   spin_until(thread, *p.flag, 1u);
 }
 
-TEST_P(EngineProgress, AKernelSeesAFlagThatTheHostSets) {
+TEST_P(EngineProgress, KernelSeesFlagSetByHost) {
   auto engine = make_engine(GetParam());
   std::atomic<std::uint32_t> flag{0};
   std::atomic<std::uint32_t> entered{0};
@@ -73,7 +73,7 @@ TEST_P(EngineProgress, AKernelSeesAFlagThatTheHostSets) {
   finish.wait(1);
 }
 
-TEST_P(EngineProgress, AGridRunsWhileAnotherWaits) {
+TEST_P(EngineProgress, GridsRunWhileAnotherGridPolls) {
   auto engine = make_engine(GetParam());
   std::atomic<std::uint32_t> flag{0};
   std::atomic<std::uint32_t> entered{0};
@@ -102,7 +102,7 @@ void lookahead_kernel(ThreadContext* thread) {
   p.words[b].store(1, std::memory_order_release);
 }
 
-TEST_P(EngineProgress, BlocksThatWaitForLaterOnesGetThem) {
+TEST_P(EngineProgress, BlocksWaitingForLaterBlocksFinish) {
   auto engine = make_engine(GetParam());
   std::vector<std::atomic<std::uint32_t>> words(40);
   const Lookahead p{words.data()};
@@ -129,7 +129,7 @@ void lock_kernel(ThreadContext* thread) {
   }
 }
 
-TEST_P(EngineProgress, LanesOfAWarpTakeASpinLockInTurn) {
+TEST_P(EngineProgress, EveryWarpLaneAcquiresSpinLock) {
   auto engine = make_engine(GetParam());
   std::atomic<std::uint32_t> lock{0};
   std::uint32_t value = 0;
@@ -198,7 +198,7 @@ void grouped_kernel(ThreadContext* thread) {
   }
 }
 
-TEST_P(EngineProgress, GroupsOfTheDeviceRuntimeSynchronise) {
+TEST_P(EngineProgress, DeviceRuntimeGroupsSynchronise) {
   auto engine = make_engine(GetParam());
   std::vector<std::uint32_t> values(24);
   std::atomic<std::uint32_t> wrong{0};
@@ -216,7 +216,7 @@ void sleep_kernel(ThreadContext* thread) {
   while (p.flag->load() == 0) rt().sleep(thread, 100);
 }
 
-TEST_P(EngineProgress, SleepingThreadsGiveWay) {
+TEST_P(EngineProgress, SleepingThreadsYield) {
   auto engine = make_engine(GetParam());
   std::atomic<std::uint32_t> flag{0};
   std::atomic<std::uint32_t> entered{0};
@@ -228,7 +228,7 @@ TEST_P(EngineProgress, SleepingThreadsGiveWay) {
   finish.wait(1);
 }
 
-TEST_P(EngineProgress, CancelEndsAGridOfThatContextOnly) {
+TEST_P(EngineProgress, CancelEndsOnlyGridsOfItsContext) {
   auto engine = make_engine(GetParam());
   std::atomic<std::uint32_t> flag{0};
   std::atomic<std::uint32_t> entered{0};
@@ -249,7 +249,7 @@ TEST_P(EngineProgress, CancelEndsAGridOfThatContextOnly) {
   second.wait(1);
 }
 
-TEST_P(EngineProgress, DestroyingTheEngineEndsWhatWaits) {
+TEST_P(EngineProgress, DestroyingEngineEndsWaitingGrids) {
   std::atomic<std::uint32_t> flag{0};
   std::atomic<std::uint32_t> entered{0};
   const Flag p{&flag, &entered};
@@ -263,7 +263,7 @@ TEST_P(EngineProgress, DestroyingTheEngineEndsWhatWaits) {
   for (const GridResult& result : finish.results()) EXPECT_EQ(result.code, kGridLaunchFailed);
 }
 
-TEST_P(EngineProgress, TheWatchdogKillsOnlyWhenTold) {
+TEST_P(EngineProgress, WatchdogReportsAndKillsLongGrid) {
   EngineOptions options;
   options.watchdog_ms = 5;
   options.watchdog_kills = true;
@@ -280,7 +280,7 @@ TEST_P(EngineProgress, TheWatchdogKillsOnlyWhenTold) {
       << log;
 }
 
-TEST_P(EngineProgress, TheWatchdogSaysWhereAKernelIs) {
+TEST_P(EngineProgress, WatchdogReportsThreadStates) {
   EngineOptions options;
   options.watchdog_ms = 5;
   auto engine = make_engine(GetParam(), options);

@@ -75,7 +75,7 @@ TEST_P(EngineRanges, EveryBlockRunsOnce) {
   EXPECT_EQ(engine->counters().blocks, 1u + 2u + 17u + 1000u + 30011u);
 }
 
-TEST_P(EngineRanges, GridsThatShareThreadsKeepAllTheirBlocks) {
+TEST_P(EngineRanges, ConcurrentGridsRunEveryBlock) {
   auto engine = make_engine(GetParam());
   const std::uint32_t blocks = 30011;
   Finish finish;
@@ -86,7 +86,7 @@ TEST_P(EngineRanges, GridsThatShareThreadsKeepAllTheirBlocks) {
   for (std::uint32_t i = 0; i < blocks; ++i) ASSERT_EQ(runs_[i].load(), 5 * 64u) << i;
 }
 
-TEST_P(EngineRanges, BlocksThatWaitForTheOneBeforeSeeItEnd) {
+TEST_P(EngineRanges, BlocksWaitingForPreviousBlockFinish) {
   auto engine = make_engine(GetParam());
   const std::uint32_t blocks = 5000;
   const GridResult result = engine->run(request(program_of<wait_for_lower>(), blocks));
@@ -94,7 +94,7 @@ TEST_P(EngineRanges, BlocksThatWaitForTheOneBeforeSeeItEnd) {
   for (std::uint32_t i = 0; i < blocks; ++i) ASSERT_EQ(runs_[i].load(), i + 1);
 }
 
-TEST_P(EngineRanges, AFailureEndsTheGridAndOnlyThat) {
+TEST_P(EngineRanges, FailureEndsOnlyItsGrid) {
   auto engine = make_engine(GetParam());
   LaunchRequest launched = request(program_of<count_blocks>(), 30011);
   params_.failing = 777;

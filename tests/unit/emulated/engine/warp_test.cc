@@ -77,7 +77,7 @@ void divergent_kernel(ThreadContext* thread) {
   params<Out>(thread).values[thread->thread_linear] = sum;
 }
 
-TEST(EngineWarp, DivergedSidesUseMasksOfTheirOwn) {
+TEST(EngineWarp, DivergedBranchesUseSeparateMasks) {
   const auto values = run(divergent_kernel, 64);
   for (std::uint32_t i = 0; i < 64; ++i) EXPECT_EQ(values[i], i % 2 == 1 ? 256u : 240u);
 }
@@ -90,7 +90,7 @@ void ended_kernel(ThreadContext* thread) {
   params<Out>(thread).values[thread->thread_linear] = present == 0xfffff ? sum : 0;
 }
 
-TEST(EngineWarp, LanesThatHaveEndedAreNotWaitedFor) {
+TEST(EngineWarp, OperationSkipsEndedLanes) {
   const auto values = run(ended_kernel, 32);
   for (std::uint32_t i = 0; i < 32; ++i) EXPECT_EQ(values[i], i < 20 ? 20u : 0u);
 }
@@ -100,7 +100,7 @@ void short_kernel(ThreadContext* thread) {
   params<Out>(thread).values[thread->thread_linear] = warp_sum(thread, kAll, 1);
 }
 
-TEST(EngineWarp, LanesThatNeverWereAreNotWaitedFor) {
+TEST(EngineWarp, OperationSkipsMissingLanesOfPartialWarp) {
   const auto values = run(short_kernel, 37);
   EXPECT_EQ(values[31], 32u);
   EXPECT_EQ(values[36], 5u);
@@ -118,7 +118,7 @@ void mixed_kernel(ThreadContext* thread) {
   params<Out>(thread).values[t] = ok;
 }
 
-TEST(EngineWarp, BarriersAndYieldsBetweenOperationsDoNotMixThemUp) {
+TEST(EngineWarp, BarriersAndYieldsDoNotMixOperations) {
   for (const std::uint32_t value : run(mixed_kernel, 128)) EXPECT_EQ(value, 1u);
 }
 
@@ -135,7 +135,7 @@ void careless_kernel(ThreadContext* thread) {
   params<Out>(thread).values[lane] = out;
 }
 
-TEST(EngineWarp, LanesAtDifferentOperationsOfOneMaskDoNotHang) {
+TEST(EngineWarp, MismatchedOperationsWithOneMaskDoNotHang) {
   const auto values = run(careless_kernel, 32);
   EXPECT_EQ(values[3], 4u);
   EXPECT_EQ(values[20], 16u);
@@ -163,7 +163,7 @@ void active_kernel(ThreadContext* thread) {
   params<Out>(thread).values[lane] = mask;
 }
 
-TEST(EngineWarp, ActiveMaskHoldsTheLanesThatCameTogether) {
+TEST(EngineWarp, ActiveMaskHoldsConvergedLanes) {
   const auto values = run(active_kernel, 32);
   for (std::uint32_t i = 0; i < 32; ++i) {
     EXPECT_EQ(values[i], i % 4 == 0 ? 0x11111111u : i % 4 == 1 ? 0x22222222u : 0u);
@@ -178,7 +178,7 @@ void hang_kernel(ThreadContext* thread) {
   }
 }
 
-TEST(EngineWarp, AWarpThatWaitsForALaneElsewhereIsReported) {
+TEST(EngineWarp, ReportsDeadlockOfWarpAndBarrier) {
   auto engine = make_engine(1);
   const Out p{nullptr};
   const GridResult result = engine->run(launch(hang_kernel, {1, 1, 1}, {32, 1, 1}, &p));

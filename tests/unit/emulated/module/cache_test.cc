@@ -62,7 +62,7 @@ class CacheTest : public ModuleTest {
   std::string cache_;
 };
 
-TEST_F(CacheTest, SecondCompilationComesFromDiskWithNewAddresses) {
+TEST_F(CacheTest, SecondCompilationLoadsFromDiskAndRelocates) {
   start(options());
   EXPECT_EQ(store(7), 7u);
   EXPECT_EQ(compiler_->counters().cache_hits, 0u);
@@ -81,7 +81,7 @@ TEST_F(CacheTest, SecondCompilationComesFromDiskWithNewAddresses) {
   EXPECT_EQ(facts.st_mode & 0777, 0700u);
 }
 
-TEST_F(CacheTest, DamageIsNoticed) {
+TEST_F(CacheTest, DamagedObjectsAreRecompiled) {
   start(options());
   EXPECT_EQ(store(7), 7u);
   ASSERT_EQ(objects().size(), 1u);
@@ -114,7 +114,7 @@ TEST_F(CacheTest, DamageIsNoticed) {
   });
 }
 
-TEST_F(CacheTest, DirectoriesOfOthersAreNotUsed) {
+TEST_F(CacheTest, UnsafeOrInvalidDirectoryIsNotUsed) {
   fs::create_directories(cache_);
   chmod(cache_.c_str(), 0777);
   EXPECT_EQ(ObjectCache::open(cache_, 1 << 20).status().code(), Code::kRefused);
@@ -128,7 +128,7 @@ TEST_F(CacheTest, DirectoriesOfOthersAreNotUsed) {
   EXPECT_EQ(store(9), 9u);
 }
 
-TEST_F(CacheTest, StaysWithinItsBound) {
+TEST_F(CacheTest, EvictsUnusedObjectsWithinBound) {
   constexpr std::uint64_t kBound = 1 << 20;
   auto cache = ObjectCache::open(cache_, kBound);
   ASSERT_TRUE(cache.ok()) << cache.status().to_string();
@@ -153,7 +153,7 @@ TEST_F(CacheTest, StaysWithinItsBound) {
   EXPECT_FALSE((*cache)->find("too large").has_value());
 }
 
-TEST_F(CacheTest, ProcessesShareIt) {
+TEST_F(CacheTest, ProcessesShareDirectory) {
   ASSERT_TRUE(ObjectCache::open(cache_, 1 << 20).ok());
   const auto work = [&](int number) {
     auto cache = ObjectCache::open(cache_, 200000);
@@ -183,7 +183,7 @@ TEST_F(CacheTest, ProcessesShareIt) {
   }
 }
 
-TEST_F(CacheTest, CheapCodeIsRightToo) {
+TEST_F(CacheTest, CheapAndOptimisedCodeAreCachedSeparately) {
   CompilerOptions cheap = options();
   cheap.cheap_above_instructions = 1;
   start(cheap);

@@ -16,7 +16,7 @@ class CallsTest : public ModuleTest {
   }
 };
 
-TEST_F(CallsTest, StructsByValueAndSeveralWidths) {
+TEST_F(CallsTest, PassesStructsByValueAndSeveralWidths) {
   struct Out {
     std::uint64_t sum;
     std::uint32_t narrow;
@@ -92,7 +92,7 @@ constexpr char kCallFactorial[] = R"(
 }
 )";
 
-TEST_F(CallsTest, RecursionIsFlaggedAndRight) {
+TEST_F(CallsTest, RecursionIsCorrectAndFlagged) {
   std::uint64_t out = 0;
   const GridResult result = run_k({std::string(kFactorial) + kCallFactorial}, &out);
   EXPECT_EQ(result.code, kGridOk) << result.message;
@@ -102,7 +102,7 @@ TEST_F(CallsTest, RecursionIsFlaggedAndRight) {
   EXPECT_TRUE(code->recursive);
 }
 
-TEST_F(CallsTest, FunctionsAndVariablesOfOtherTexts) {
+TEST_F(CallsTest, LinksFunctionsAndVariablesOfOtherTexts) {
   const std::string user = std::string(R"(
 .extern .func (.param .b64 r) factorial(.param .b64 n);
 .extern .global .align 8 .u64 shared_counter;
@@ -189,7 +189,7 @@ ready:
   ret;
 })";
 
-TEST_F(CallsTest, CallsThroughPointers) {
+TEST_F(CallsTest, CallsFunctionsThroughPointers) {
   ASSERT_TRUE(load({kPointers}).ok());
   std::vector<std::uint32_t> out(96, 12345);
   const GridResult result = run("k", {1, 1, 1}, {96, 1, 1}, Parameters().add(out.data()), 64);
@@ -207,7 +207,7 @@ TEST_F(CallsTest, CallsThroughPointers) {
   EXPECT_LT((*attributes)->static_shared_bytes, 400u);
 }
 
-TEST_F(CallsTest, UntranslatableTargetOfAPointerEndsTheGrid) {
+TEST_F(CallsTest, UntranslatablePointerTargetEndsGrid) {
   std::uint32_t out = 0;
   const GridResult result = run_k({R"(
 .func bad() { .reg .b32 %r; add.s9 %r, %r, %r; ret; }
@@ -222,7 +222,7 @@ TEST_F(CallsTest, UntranslatableTargetOfAPointerEndsTheGrid) {
   EXPECT_EQ(result.code, kGridLaunchFailed);
 }
 
-TEST_F(CallsTest, NullFunctionPointerIsAnIllegalAddress) {
+TEST_F(CallsTest, NullFunctionPointerReturnsIllegalAddress) {
   std::uint32_t out = 0;
   const GridResult result = run_k({R"(
 .visible .entry k(.param .u64 out) {
@@ -236,7 +236,7 @@ TEST_F(CallsTest, NullFunctionPointerIsAnIllegalAddress) {
   EXPECT_EQ(result.code, kGridIllegalAddress);
 }
 
-TEST_F(CallsTest, PrintMallocAndFree) {
+TEST_F(CallsTest, KernelsCallPrintfMallocAndFree) {
   std::string shown;
   context_.output().set_sink([&](DeviceOutput::Target, const std::string& text) { shown += text; });
   std::uint64_t out[3] = {0, 0, 0};
@@ -313,7 +313,7 @@ std::string call_of(const BuiltIn& function, bool declared, bool taken) {
          function.name + ", (" + arguments + "); } ret; }";
 }
 
-TEST_F(CallsTest, BuiltInFunctionsWithAndWithoutTheirResults) {
+TEST_F(CallsTest, BuiltInFunctionsCompileWithAndWithoutResult) {
   const std::vector<BuiltIn> functions = {
       {"vprintf", "b32", {"b64", "b64"}},
       {"malloc", "b64", {"b64"}},
@@ -361,7 +361,7 @@ TEST_F(CallsTest, BuiltInFunctionsWithAndWithoutTheirResults) {
 
 // Taichi declares vprintf like this. The function works although the program drops its result. A
 // missing argument is 0.
-TEST_F(CallsTest, BuiltInFunctionsDoTheirWorkWhateverIsTakenOfThem) {
+TEST_F(CallsTest, BuiltInFunctionsWorkWhenResultIsDropped) {
   std::string shown;
   context_.output().set_sink([&](DeviceOutput::Target, const std::string& text) { shown += text; });
   std::uint64_t out[2] = {9, 9};
@@ -391,7 +391,7 @@ TEST_F(CallsTest, BuiltInFunctionsDoTheirWorkWhateverIsTakenOfThem) {
 
 // As libcudadevrt's cudaCG functions call them. Without a cooperative launch there is no grid
 // group.
-TEST_F(CallsTest, CooperativeGroupsOfTheDeviceRuntime) {
+TEST_F(CallsTest, GridGroupIsUnavailableWithoutCooperativeLaunch) {
   std::uint64_t out[3] = {9, 9, 9};
   const GridResult result = run_k({R"(
 .extern .func (.param .b64 r) __cuda_syscall_CGS_get_intrinsic_handle(.param .b32 a);
@@ -427,7 +427,7 @@ TEST_F(CallsTest, CooperativeGroupsOfTheDeviceRuntime) {
   EXPECT_EQ(out[2], 0x101u);
 }
 
-TEST_F(CallsTest, AssertionEndsTheGrid) {
+TEST_F(CallsTest, AssertionEndsGridAndPrintsMessage) {
   std::string shown;
   context_.output().set_sink([&](DeviceOutput::Target, const std::string& text) { shown += text; });
   std::uint32_t out = 1;
@@ -453,7 +453,7 @@ TEST_F(CallsTest, AssertionEndsTheGrid) {
   EXPECT_NE(shown.find("x>0:17: x>0"), std::string::npos) << shown;
 }
 
-TEST_F(CallsTest, ExitInACalleeEndsOnlyItsThread) {
+TEST_F(CallsTest, ExitInCalleeEndsOnlyItsThread) {
   std::vector<std::uint32_t> out(64, 0);
   const GridResult result = run_k({R"(
 .func maybe_exit(.param .b32 x) .noreturn {
@@ -479,7 +479,7 @@ TEST_F(CallsTest, ExitInACalleeEndsOnlyItsThread) {
   for (std::uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], i < 40 ? 1u : 0u) << i;
 }
 
-TEST_F(CallsTest, StackIsMeasured) {
+TEST_F(CallsTest, MeasuresStackUse) {
   ASSERT_TRUE(load({R"(
 .func (.param .b32 r) deep(.param .b32 x) {
   .local .align 4 .b8 space[20000];

@@ -56,7 +56,7 @@ $L__BB0_2:
 }
 )";
 
-TEST_F(ModuleTest, VectorAddRunsOnTheEngine) {
+TEST_F(ModuleTest, VectorAddKernelRunsOnEngine) {
   const Status status = load_whole({kVectorAdd});
   ASSERT_TRUE(status.ok()) << status.to_string();
   ASSERT_EQ(module_->kernel_names(), std::vector<std::string>{"vectorAdd"});
@@ -220,7 +220,7 @@ TEST_F(ModuleTest, RefusalNamesKernelInstructionAndLine) {
   EXPECT_TRUE(module_->kernel("good").ok());
 }
 
-TEST_F(ModuleTest, LoadFailsOnBrokenTopLevels) {
+TEST_F(ModuleTest, LoadRefusesBrokenTopLevel) {
   EXPECT_EQ(load_whole({"this is no PTX"}).code(), Code::kInvalidArgument);
   EXPECT_EQ(load({".visible .global .u32 x;\n.visible .global .u32 x;\n"}).code(),
             Code::kInvalidArgument);
@@ -233,7 +233,7 @@ TEST_F(ModuleTest, LoadFailsOnBrokenTopLevels) {
   EXPECT_EQ(load({".global .b8 x[64];\n"}).code(), Code::kResourceExhausted);
 }
 
-TEST_F(ModuleTest, FaultsOfKernelsAreReportedNotOptimisedAway) {
+TEST_F(ModuleTest, KernelFaultsAreReportedNotOptimisedAway) {
   ASSERT_TRUE(load({R"(
 .visible .entry null_store() { .reg .b64 %d; mov.u64 %d, 0; st.global.u32 [%d], 1; ret; }
 .visible .entry null_load(.param .u64 out) {

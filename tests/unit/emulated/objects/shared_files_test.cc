@@ -57,7 +57,7 @@ CUresult import(int file) {
   return result;
 }
 
-TEST(SharedFiles, AnAllocationThatCouldBeTakenAwayIsNotImported) {
+TEST(SharedFiles, ImportRejectsUnsealedOrDamagedAllocation) {
   ASSERT_EQ(api::cuInit(0), CUDA_SUCCESS);
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -98,7 +98,7 @@ bool opens(const IpcHandle& handle, int file) {
   return open_ipc_file(handle).valid();
 }
 
-TEST(SharedFiles, AHandleIsBelievedNoFurtherThanItsFile) {
+TEST(SharedFiles, OpenRejectsForgedIpcHandle) {
   IpcFile file;
   ASSERT_TRUE(file.create("shared-files-test", kBytes));
   IpcHandle good{};
@@ -141,7 +141,7 @@ TEST(SharedFiles, AHandleIsBelievedNoFurtherThanItsFile) {
 }
 
 // Any process with the file of an event may write anything there at any time.
-TEST(SharedFiles, AnEventsFileMaySayAnything) {
+TEST(SharedFiles, EventSurvivesArbitraryFileContents) {
   const auto event = SharedEvent::create();
   ASSERT_NE(event, nullptr);
   IpcHandle handle{};

@@ -33,7 +33,7 @@ class StreamTest : public ::testing::Test {
 
 // The first waiter's operation completes while the second one's is blocked. The waiters sleep in
 // one order, then in the other, because a later waiter must not hide an earlier one.
-TEST_F(StreamTest, EachWaiterIsWokenByItsOwnPosition) {
+TEST_F(StreamTest, WaiterWakesWhenItsPositionCompletes) {
   constexpr int kWaiters = 4;
   for (int round = 0; round < 40; ++round) {
     const StreamPtr stream = make_stream();
@@ -63,7 +63,7 @@ TEST_F(StreamTest, EachWaiterIsWokenByItsOwnPosition) {
   }
 }
 
-TEST_F(StreamTest, WhoFindsAnOperationCompleteSeesWhatItWrote) {
+TEST_F(StreamTest, CompletionMakesWritesVisible) {
   constexpr int kOperations = 20'000;
   const StreamPtr stream = make_stream();
   int written = 0;
@@ -86,7 +86,7 @@ TEST_F(StreamTest, WhoFindsAnOperationCompleteSeesWhatItWrote) {
   EXPECT_EQ(out_of_order, 0);
 }
 
-TEST_F(StreamTest, AnOperationSeesWhatThoseThatItDependsOnWrote) {
+TEST_F(StreamTest, DependencyMakesWritesVisible) {
   const StreamPtr first = make_stream(), second = make_stream();
   int value = 0;
   int out_of_order = 0;
@@ -110,7 +110,7 @@ TEST_F(StreamTest, AnOperationSeesWhatThoseThatItDependsOnWrote) {
 // A program may enqueue anything behind a blocked operation, which the enqueuing thread itself may
 // have to release. It therefore waits for room only once and briefly. Repeated waits would take
 // about 20 s here.
-TEST_F(StreamTest, AStreamThatStandsTakesWhatComes) {
+TEST_F(StreamTest, BlockedStreamAcceptsNewOperations) {
   const StreamPtr stream = make_stream();
   std::atomic<bool> gate{false};
   int ran = 0;

@@ -69,7 +69,7 @@ TEST(PtxParser, ResolvesRegistersLabelsAndPairsThroughScopes) {
   EXPECT_EQ(shuffle.operands[2].bits, ~std::uint64_t{0});
 }
 
-TEST(PtxParser, CutTextIsAnErrorOrShorterAndNeverACrash) {
+TEST(PtxParser, SurvivesTruncatedText) {
   const std::string text(kText);
   for (std::size_t length = 0; length < text.size(); ++length) {
     const std::string cut = text.substr(0, length);

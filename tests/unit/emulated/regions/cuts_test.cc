@@ -7,7 +7,7 @@
 namespace gpurun::emulated {
 namespace {
 
-TEST(Cuts, ATileIsSharedByBarriersInALoop) {
+TEST(RegionCuts, BarriersInLoopShareTile) {
   expect_equal(
       kernel_text(
           ".shared .align 16 .b8 s[1024];\n",
@@ -23,7 +23,7 @@ TEST(Cuts, ATileIsSharedByBarriersInALoop) {
 
 // Values that are equal within a slice on each path, but not after lanes have taken different
 // paths.
-TEST(Cuts, WaysThatPartedMeetAgainWithDifferentValues) {
+TEST(RegionCuts, DivergedPathsKeepTheirValuesAfterBarrier) {
   expect_equal(
       kernel_text(
           ".shared .align 16 .b8 s[1024];\n",
@@ -38,7 +38,7 @@ TEST(Cuts, WaysThatPartedMeetAgainWithDifferentValues) {
 
 // Predicates stay valid across a wait that slices reach and single lanes leave, and the other way
 // round.
-TEST(Cuts, PredicatesOutliveAWaitOnAllWays) {
+TEST(RegionCuts, PredicatesSurviveWaitsOnEveryPath) {
   expect_equal(
       kernel_text("",
                   "ld.global.u32 %r2, [%own]; and.b32 %r3, %r2, 1; setp.eq.s32 %p0, %r3, 0;\n"
@@ -52,7 +52,7 @@ TEST(Cuts, PredicatesOutliveAWaitOnAllWays) {
       {{3, 1, 1}, {100, 1, 1}}, 300, 0);
 }
 
-TEST(Cuts, ThreadsThatHaveEndedCountAsArrived) {
+TEST(RegionCuts, EndedThreadsCountAsArrived) {
   const std::string text = kernel_text(".shared .align 16 .b8 s[1024];\n",
                                        "setp.ge.u32 %p0, %x, %n; @%p0 bra end; shl.b32 %r2, %x, 2; "
                                        "mov.u32 %r3, s; add.s32 %r2, %r2, %r3;\n"
@@ -65,7 +65,7 @@ TEST(Cuts, ThreadsThatHaveEndedCountAsArrived) {
   }
 }
 
-TEST(Cuts, HalvesOfABlockWaitAtDifferentBarriers) {
+TEST(RegionCuts, BlockHalvesUseDifferentBarriers) {
   expect_equal(
       kernel_text(
           ".shared .align 16 .b8 s[512];\n",
@@ -76,7 +76,7 @@ TEST(Cuts, HalvesOfABlockWaitAtDifferentBarriers) {
       {{2, 1, 1}, {128, 1, 1}}, 300, 0);
 }
 
-TEST(Cuts, ReductionsAtBarriers) {
+TEST(RegionCuts, BarrierReductionsMatchThreads) {
   expect_equal(
       kernel_text(
           "",
@@ -87,7 +87,7 @@ TEST(Cuts, ReductionsAtBarriers) {
       {{3, 1, 1}, {100, 1, 1}}, 300, 0);
 }
 
-TEST(Cuts, WholeAndBrokenWarpsShuffle) {
+TEST(RegionCuts, FullAndPartialWarpsExchangeValues) {
   const std::string text = kernel_text("",
                                        "ld.global.u32 %r2, [%own]; shfl.sync.down.b32 %r3|%p0, "
                                        "%r2, 3, 31, -1; shfl.sync.bfly.b32 %r4, %r3, 5, 31, -1;\n"
@@ -101,7 +101,7 @@ TEST(Cuts, WholeAndBrokenWarpsShuffle) {
   }
 }
 
-TEST(Cuts, LanesOfPartialMasksMeetTheirOwn) {
+TEST(RegionCuts, PartialMasksSynchroniseOnlyTheirLanes) {
   expect_equal(
       kernel_text("",
                   "and.b32 %r2, %x, 3; setp.eq.s32 %p0, %r2, 0; @%p0 bra some;\n"
@@ -112,7 +112,7 @@ TEST(Cuts, LanesOfPartialMasksMeetTheirOwn) {
       {{2, 1, 1}, {64, 1, 1}}, 300, 0);
 }
 
-TEST(Cuts, OneWarpGoesOnAlone) {
+TEST(RegionCuts, FirstWarpContinuesAfterOtherWarpsEnd) {
   // As at the end of a reduction: the first warp continues to shuffle after the others have ended.
   expect_equal(
       kernel_text(
@@ -133,7 +133,7 @@ TEST(Cuts, OneWarpGoesOnAlone) {
 // Errors
 // --------------------------------------------------------------------------------------------
 
-TEST(Cuts, AFaultNamesTheSameErrorAndAThreadOfItsSlice) {
+TEST(RegionCuts, FaultReportsSameErrorAsThreads) {
   const std::string text =
       kernel_text("",
                   "setp.ne.u32 %p0, %i, %n; mov.u64 %w0, %own; @%p0 bra good; mov.u64 %w0, 64;\n"
@@ -149,7 +149,7 @@ TEST(Cuts, AFaultNamesTheSameErrorAndAThreadOfItsSlice) {
   EXPECT_EQ(regions.result.thread.x / kSliceLanes, threads.result.thread.x / kSliceLanes);
 }
 
-TEST(Cuts, ATrapNamesItsThread) {
+TEST(RegionCuts, TrapReportsItsThread) {
   const std::string text = kernel_text(
       "", "setp.ne.u32 %p0, %i, %n; @%p0 bra good; trap; good: st.global.u32 [%own], %i;");
   const std::vector<std::uint32_t> memory(300, 1);
@@ -161,7 +161,7 @@ TEST(Cuts, ATrapNamesItsThread) {
   EXPECT_EQ(regions.result.thread.y, threads.result.thread.y);
 }
 
-TEST(Cuts, WhatCannotComeIsADeadlockThatIsNamed) {
+TEST(RegionCuts, BarrierDeadlockIsReported) {
   const std::string text = kernel_text("",
                                        "setp.lt.u32 %p0, %x, 32; @%p0 bra low; bar.sync 1; bra "
                                        "end; low: bar.sync 2; end: st.global.u32 [%own], 1;");

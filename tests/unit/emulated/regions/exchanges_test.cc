@@ -28,10 +28,10 @@ void expect_equal_in_all_shapes(const std::string& text, std::uint32_t n = 0) {
   }
 }
 
-class Shuffles : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, Shuffles, testing::Values("up", "down", "bfly", "idx"));
+class WarpShuffles : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, WarpShuffles, testing::Values("up", "down", "bfly", "idx"));
 
-TEST_P(Shuffles, OfWholeWarpsByConstants) {
+TEST_P(WarpShuffles, FullWarpsShuffleByConstants) {
   const std::string kind = GetParam();
   for (const char* clamp : {"31", "0", "0x181f", "0x1c1f", "0x1800", "0x70b"}) {
     std::string body = begin();
@@ -47,7 +47,7 @@ TEST_P(Shuffles, OfWholeWarpsByConstants) {
 }
 
 // Amounts, clamps and masks that differ by lane.
-TEST_P(Shuffles, OfWholeWarpsByWhatLanesBring) {
+TEST_P(WarpShuffles, FullWarpsShuffleByLaneValues) {
   const std::string kind = GetParam();
   expect_equal_in_all_shapes(
       kernel_text("", begin() +
@@ -60,7 +60,7 @@ TEST_P(Shuffles, OfWholeWarpsByWhatLanesBring) {
       5);
 }
 
-TEST_P(Shuffles, OfLanesThatComeOnDifferentWays) {
+TEST_P(WarpShuffles, DivergedLanesShuffle) {
   const std::string kind = GetParam();
   for (const std::string mask : {"-1", "%r7"}) {
     expect_equal_in_all_shapes(
@@ -81,7 +81,7 @@ TEST_P(Shuffles, OfLanesThatComeOnDifferentWays) {
 }
 
 // Some lanes of each warp have ended, but the others' masks may still name them.
-TEST_P(Shuffles, OfWarpsThatHaveLostLanes) {
+TEST_P(WarpShuffles, WarpsWithEndedLanesShuffle) {
   const std::string kind = GetParam();
   const std::string text =
       kernel_text("", begin() +
@@ -95,7 +95,7 @@ TEST_P(Shuffles, OfWarpsThatHaveLostLanes) {
 }
 
 // Masks that divide a warp. Each lane uses its own, at one place.
-TEST_P(Shuffles, OfGroupsOfAWarp) {
+TEST_P(WarpShuffles, WarpGroupsShuffle) {
   const std::string kind = GetParam();
   const auto group_text = [&](const std::string& masks) {
     return kernel_text("", begin() + "and.b32 %r5, %x, 31; mov.u32 %r6, 1;\n" + masks +
@@ -121,7 +121,7 @@ TEST_P(Shuffles, OfGroupsOfAWarp) {
 }
 
 // One side of a branch is a whole group, while the other side waits or goes on.
-TEST_P(Shuffles, OfHalvesOfAWarpInABranch) {
+TEST_P(WarpShuffles, BranchedWarpHalvesShuffle) {
   const std::string kind = GetParam();
   for (const std::string low : {"0xffff", "%r7"}) {
     for (const bool high_ends : {false, true}) {
@@ -140,7 +140,7 @@ TEST_P(Shuffles, OfHalvesOfAWarpInABranch) {
   }
 }
 
-TEST(Exchanges, OfEveryOtherKind) {
+TEST(WarpExchanges, VotesMatchesAndReductionsMatchThreads) {
   for (const std::string mask : {"-1", "%r7"}) {
     std::string body = begin() +
                        "setp.eq.u32 %p7, %n, 12345; selp.b32 %r7, 1, -1, %p7; and.b32 %r8, %r2, 3; "
@@ -169,7 +169,7 @@ TEST(Exchanges, OfEveryOtherKind) {
 }
 
 // Results that are used only after further waits.
-TEST(Exchanges, ResultsOutliveTheNextWaits) {
+TEST(WarpExchanges, ResultsSurviveLaterWaits) {
   expect_equal_in_all_shapes(kernel_text(
       "", begin() +
               "shfl.sync.up.b32 %r5|%p1, %r2, 1, 0, -1; shfl.sync.down.b32 %r6|%p2, %r2, 5, "
@@ -181,7 +181,7 @@ TEST(Exchanges, ResultsOutliveTheNextWaits) {
 }
 
 // Warps that loop for different numbers of turns, and end or reach barriers at different times.
-TEST(Exchanges, WarpsGoTheirOwnWays) {
+TEST(WarpExchanges, WarpsLoopIndependently) {
   const std::string text = kernel_text(
       ".shared .align 16 .b8 s[2048];\n",
       begin() +
@@ -201,7 +201,7 @@ TEST(Exchanges, WarpsGoTheirOwnWays) {
 
 // Half a warp and whole warps at a barrier that counts them all, and a barrier that completes
 // before the last warp has come.
-TEST(Exchanges, BarriersCountWarpsAndLanesAlike) {
+TEST(WarpExchanges, BarriersCountWarpsAndLanes) {
   expect_equal(
       kernel_text(
           ".shared .align 16 .b8 s[1024];\n",
@@ -218,7 +218,7 @@ TEST(Exchanges, BarriersCountWarpsAndLanesAlike) {
       {{2, 1, 1}, {128, 1, 1}}, 256, 0);
 }
 
-TEST(Exchanges, EndedWarpsCompleteABarrier) {
+TEST(WarpExchanges, EndedWarpsCompleteBarrier) {
   const std::string text = kernel_text(
       ".shared .align 16 .b8 s[1024];\n",
       begin() +

@@ -19,7 +19,7 @@ namespace gpurun::emulated {
 namespace {
 
 // A kernel that waits for other blocks, prints, or calls an unknown function must stay threads.
-TEST(FastForm, IsRefusedWhereThreadsAreNeeded) {
+TEST(FastForm, KernelsThatNeedThreadsAreRefused) {
   EXPECT_EQ(refusal_of(kernel_text("", "st.global.u32 [%own], 1;")), "");
   EXPECT_EQ(
       refusal_of(kernel_text("", "ld.volatile.global.u32 %r2, [%own]; st.global.u32 [%own], %r2;")),
@@ -39,7 +39,7 @@ TEST(FastForm, IsRefusedWhereThreadsAreNeeded) {
             "refused");
 }
 
-TEST(FastForm, ComesInTheBackgroundWhenTheKernelIsHot) {
+TEST(FastForm, HotKernelCompilesInBackground) {
   CompilerOptions options;
   options.tier = Tier::kAuto;
   auto compiler = Compiler::create(runtime_functions(), options);
@@ -61,7 +61,7 @@ TEST(FastForm, ComesInTheBackgroundWhenTheKernelIsHot) {
 }
 
 // The rest of a row runs lane by lane. If that were most of the row, slices are narrow.
-TEST(FastForm, SlicesAreAsWideAsRowsOfTheBlocksAsk) {
+TEST(FastForm, SliceWidthFollowsBlockRow) {
   for (const std::uint32_t row : {1u, 7u, 16u, 17u, 32u, 100u, 256u, 200u, 1024u}) {
     EXPECT_EQ(slice_lanes_for(row), kSliceLanes) << row;
   }
@@ -71,7 +71,7 @@ TEST(FastForm, SlicesAreAsWideAsRowsOfTheBlocksAsk) {
 }
 
 // A module may be unloaded while its kernel is compiled or waits for compilation.
-TEST(FastForm, AModuleThatIsUnloadedTakesItsWorkWithIt) {
+TEST(FastForm, ModuleUnloadsDuringCompilation) {
   CompilerOptions options;
   options.tier = Tier::kAuto;
   auto compiler = Compiler::create(runtime_functions(), options);
@@ -113,7 +113,7 @@ std::string long_kernel(int length) {
 }
 
 // Otherwise the end of the process would wait for it.
-TEST(FastForm, IsNotMadeInTheBackgroundOfVeryLongKernels) {
+TEST(FastForm, VeryLongKernelsAreNotCompiledInBackground) {
   CompilerOptions options;
   options.tier = Tier::kAuto;
   auto compiler = Compiler::create(runtime_functions(), options);
@@ -130,12 +130,12 @@ TEST(FastForm, IsNotMadeInTheBackgroundOfVeryLongKernels) {
 }
 
 // LLVM's own tables end with the process, too. A thread that still needs them would crash.
-TEST(FastFormDeathTest, AProcessMayEndWhileOneIsBeingMade) {
+TEST(FastFormDeathTest, ProcessExitsDuringCompilation) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(end_while_compiling(), testing::ExitedWithCode(0), "");
 }
 
-TEST(BackgroundWork, TakesNoMoreThanItsBound) {
+TEST(BackgroundWork, RejectsWorkBeyondBound) {
   BackgroundWork work;
   std::promise<void> started, go;
   ASSERT_TRUE(work.add(&work, [&] {

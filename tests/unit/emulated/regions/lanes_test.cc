@@ -9,7 +9,7 @@ namespace {
 
 const Shape2 kLine{{3, 1, 1}, {100, 1, 1}};  // Whole slices and a rest.
 
-TEST(Lanes, GuardedStoresStopWhereTheyMust) {
+TEST(VectorLanes, GuardedStoresStopAtBound) {
   // c[i] = a[i] + b[i], if i < n: the last slice parts.
   const std::string text =
       kernel_text("",
@@ -22,7 +22,7 @@ TEST(Lanes, GuardedStoresStopWhereTheyMust) {
   }
 }
 
-TEST(Lanes, EveryLaneGoesItsOwnWay) {
+TEST(VectorLanes, LanesLeaveLoopIndependently) {
   // Collatz steps: at each turn lanes part, and leave the loop one by one.
   expect_equal(kernel_text("",
                            "add.s32 %r2, %i, 1; mov.u32 %r3, 0;\n"
@@ -34,7 +34,7 @@ TEST(Lanes, EveryLaneGoesItsOwnWay) {
                kLine, 300, 0);
 }
 
-TEST(Lanes, ASwitchTakesEachLaneToItsCase) {
+TEST(VectorLanes, SwitchTakesEachLaneToItsCase) {
   expect_equal(kernel_text("",
                            "rem.u32 %r2, %i, 5; ts: .branchtargets a, b, c; mov.u32 %r3, 9;\n"
                            "setp.gt.u32 %p0, %r2, 2; @%p0 bra end; brx.idx %r2, ts;\n"
@@ -44,7 +44,7 @@ TEST(Lanes, ASwitchTakesEachLaneToItsCase) {
 }
 
 // The 32-bit index wraps at 2^32 or 2^31 inside a slice, and does not continue in 64 bits.
-TEST(Lanes, AnIndexWrapsInsideASlice) {
+TEST(VectorLanes, IndexWrapsInsideSlice) {
   for (const char* extend : {"cvt.u64.u32", "cvt.s64.s32"}) {
     // index = (i + n), extended, then brought back into the memory by a mask.
     const std::string text =
@@ -59,7 +59,7 @@ TEST(Lanes, AnIndexWrapsInsideASlice) {
 }
 
 // Shared addresses wrap at 32 bits before they are added to the window's base.
-TEST(Lanes, ASharedAddressWraps) {
+TEST(VectorLanes, SharedAddressWraps) {
   expect_equal(
       kernel_text(
           ".shared .align 16 .b8 s[2048];\n",
@@ -71,7 +71,7 @@ TEST(Lanes, ASharedAddressWraps) {
 }
 
 // Updates of one slice's lanes must not be lost.
-TEST(Lanes, SharedUpdatesOfOneSliceAllCount) {
+TEST(VectorLanes, SharedAtomicsOfOneSliceAllCount) {
   const auto memory = expect_equal(
       kernel_text(
           ".shared .align 16 .b8 s[64];\n",
@@ -89,7 +89,7 @@ TEST(Lanes, SharedUpdatesOfOneSliceAllCount) {
   EXPECT_EQ(memory[4], 93u);
 }
 
-TEST(Lanes, GlobalAtomicsCountEachLane) {
+TEST(VectorLanes, GlobalAtomicsCountEachLane) {
   const auto memory = expect_equal(
       kernel_text("",
                   "rem.u32 %r2, %x, 5; mul.wide.u32 %w0, %r2, 4; add.s64 %w0, %w0, %out;\n"
@@ -100,7 +100,7 @@ TEST(Lanes, GlobalAtomicsCountEachLane) {
 }
 
 // Each lane has its own local memory, with an index that differs by lane.
-TEST(Lanes, LocalMemoryIsEachLanesOwn) {
+TEST(VectorLanes, EachLaneHasOwnLocalMemory) {
   expect_equal(kernel_text(".local .align 4 .b8 l[64];\n",
                            "mov.u64 %w0, l; cvta.local.u64 %w0, %w0; mov.u32 %r2, 0;\n"
                            "fill: mul.wide.u32 %w1, %r2, 4; add.s64 %w1, %w1, %w0;\n"
@@ -113,7 +113,7 @@ TEST(Lanes, LocalMemoryIsEachLanesOwn) {
 }
 
 // Rows that are not multiples of a slice, and planes.
-TEST(Lanes, BlocksOfAllShapes) {
+TEST(VectorLanes, BlocksOfAllShapesMatchThreads) {
   const std::string text = kernel_text(
       "",
       "mov.u32 %r2, %tid.y; mov.u32 %r3, %tid.z; mov.u32 %r4, %ntid.x; mov.u32 %r5, %ntid.y;\n"
@@ -128,7 +128,7 @@ TEST(Lanes, BlocksOfAllShapes) {
   }
 }
 
-TEST(Lanes, FloatsKeepEveryBit) {
+TEST(VectorLanes, FloatResultsMatchThreadsExactly) {
   expect_equal(
       kernel_text(
           "",

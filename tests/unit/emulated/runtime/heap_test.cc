@@ -6,7 +6,7 @@
 namespace gpurun::emulated {
 namespace {
 
-TEST(DeviceHeap, StaysWithinItsLimitAndReusesWhatIsReleased) {
+TEST(DeviceHeap, EnforcesLimitAndReusesReleasedMemory) {
   DeviceHeap heap;
   heap.set_limit(1 << 20);
   const std::uint64_t first = heap.allocate(1 << 19);
@@ -18,14 +18,14 @@ TEST(DeviceHeap, StaysWithinItsLimitAndReusesWhatIsReleased) {
   EXPECT_NE(heap.allocate(1 << 19), 0u);
 }
 
-TEST(DeviceHeap, EmptyAllocationsAreBoundedToo) {
+TEST(DeviceHeap, LimitCountsEmptyAllocations) {
   DeviceHeap heap;
   heap.set_limit(160);
   for (int i = 0; i < 10; ++i) EXPECT_NE(heap.allocate(0), 0u);
   EXPECT_EQ(heap.allocate(0), 0u);
 }
 
-TEST(DeviceHeap, HugeSizesDoNotWrap) {
+TEST(DeviceHeap, SizeChecksDoNotOverflow) {
   DeviceHeap heap;
   EXPECT_EQ(heap.allocate(~std::uint64_t{0}), 0u);
   EXPECT_EQ(heap.allocate(~std::uint64_t{0} - 14), 0u);
@@ -34,7 +34,7 @@ TEST(DeviceHeap, HugeSizesDoNotWrap) {
   EXPECT_EQ(heap.allocate(1), 0u);
 }
 
-TEST(DeviceHeap, ReleaseKnowsItsOwn) {
+TEST(DeviceHeap, ReleaseRejectsUnknownAndFreedAddresses) {
   DeviceHeap heap;
   const std::uint64_t address = heap.allocate(10);
   EXPECT_FALSE(heap.release(address + 1));

@@ -8,7 +8,7 @@
 namespace gpurun::emulated {
 namespace {
 
-TEST(LaunchPool, LendsAsManyLaunchesAsItsLimit) {
+TEST(LaunchPool, EnforcesLaunchLimit) {
   LaunchPool pool;
   std::vector<LaunchPool::Share> taken;
   for (std::size_t i = 0; i < LaunchPool::kLaunchesDefault; ++i) {
@@ -28,7 +28,7 @@ TEST(LaunchPool, LendsAsManyLaunchesAsItsLimit) {
   EXPECT_FALSE(pool.take_launch());
 }
 
-TEST(LaunchPool, NoLimitIsBeyondItsOwn) {
+TEST(LaunchPool, CapsLimitAtLaunchesMax) {
   LaunchPool pool;
   pool.set_limit(~std::size_t{0});
   std::vector<LaunchPool::Share> taken;
@@ -36,7 +36,7 @@ TEST(LaunchPool, NoLimitIsBeyondItsOwn) {
   EXPECT_EQ(taken.size(), LaunchPool::kLaunchesMax);
 }
 
-TEST(LaunchPool, BoundsTheBytesOfParameters) {
+TEST(LaunchPool, EnforcesParameterBytesLimit) {
   LaunchPool pool;
   LaunchPool::Share most = pool.take_bytes(LaunchPool::kParameterBytesMax - 1);
   EXPECT_TRUE(most);

@@ -9,7 +9,7 @@
 namespace gpurun::emulated {
 namespace {
 
-TEST(DeviceOutput, ShowsInOrderAndOnlyOnce) {
+TEST(DeviceOutput, FlushWritesRecordsOnceInOrder) {
   DeviceOutput output;
   std::string shown;
   output.set_sink([&](DeviceOutput::Target target, const std::string& text) {
@@ -23,7 +23,7 @@ TEST(DeviceOutput, ShowsInOrderAndOnlyOnce) {
   EXPECT_EQ(shown, "o:ae:b");
 }
 
-TEST(DeviceOutput, OverwritesTheOldestWhenFull) {
+TEST(DeviceOutput, FullBufferOverwritesOldestRecords) {
   DeviceOutput output;
   output.set_limit(10 * (64 + 1));
   std::string shown;
@@ -33,7 +33,7 @@ TEST(DeviceOutput, OverwritesTheOldestWhenFull) {
   EXPECT_EQ(shown, "qrstuvwxyz");
 }
 
-TEST(DeviceOutput, GoesToStdoutBehindWhatTheProgramPrinted) {
+TEST(DeviceOutput, WritesAfterPendingHostOutput) {
   DeviceOutput output;
   testing::internal::CaptureStdout();
   std::printf("host ");

@@ -32,7 +32,7 @@ std::string format(const char* text, const Pack& pack, int count) {
   return out;
 }
 
-TEST(DevicePrint, TextAlone) {
+TEST(DevicePrint, FormatsTextWithoutArguments) {
   EXPECT_EQ(format("100%% done\n", Pack(), 0), "100% done\n");
   EXPECT_EQ(format("", Pack(), 0), "");
 }
@@ -43,12 +43,12 @@ TEST(DevicePrint, ArgumentsAreAlignedToTheirSize) {
       "-3 2.500000 x 1099511627776 7");
 }
 
-TEST(DevicePrint, LengthsNarrowAndWiden) {
+TEST(DevicePrint, LengthModifiersSetArgumentWidth) {
   EXPECT_EQ(format("%hhd %hu %ld %zx", Pack().add(0x1ff).add(0x12345).add(-5L).add(255UL), 4),
             "-1 9029 -5 ff");
 }
 
-TEST(DevicePrint, FlagsWidthAndPrecision) {
+TEST(DevicePrint, AppliesFlagsWidthAndPrecision) {
   EXPECT_EQ(format("[%+05d|%-6d|%#x|% d]", Pack().add(42).add(7).add(255).add(3), 4),
             "[+0042|7     |0xff| 3]");
   EXPECT_EQ(format("[%8.3f|%.2e|%G|%a]", Pack().add(3.14159).add(12345.678).add(1e-10).add(1.0), 4),
@@ -57,14 +57,14 @@ TEST(DevicePrint, FlagsWidthAndPrecision) {
             "[   42|2.5|1   ]");
 }
 
-TEST(DevicePrint, StringsAndPointers) {
+TEST(DevicePrint, FormatsStringsAndPointers) {
   const char* name = "kernel";
   EXPECT_EQ(format("%s|%.3s|%8s|%s|%p",
                    Pack().add(name).add(name).add(name).add(nullptr).add(std::uint64_t{0xabc0}), 5),
             "kernel|ker|  kernel|(null)|0xabc0");
 }
 
-TEST(DevicePrint, UnknownConversionsAreRefusedAndBoundsHold) {
+TEST(DevicePrint, RejectsBadConversionsAndBoundsOutput) {
   EXPECT_EQ(format("a%n", Pack().add(std::uint64_t{1}), -1), "a");
   EXPECT_EQ(format("a%", Pack(), -1), "a");
   EXPECT_EQ(format("%ll", Pack(), -1), "");

@@ -30,7 +30,7 @@ std::string refusal(TileAssembler& code, const TileBody& body, int minor = 1) {
   return std::to_string(text.status().cuda_error()) + ": " + message.substr(15);
 }
 
-TEST(TileTranslate, WhatIsNotTranslatedIsNamed) {
+TEST(TileTranslate, RefusalNamesUntranslatedOperation) {
   for (const auto& [number, name] :
        {std::pair{0x55u, "print_tko"}, {0x5eu, "scan"}, {0x54u, "pow"}, {0x72u, "mmaf_scaled"}}) {
     TileAssembler code;
@@ -54,7 +54,7 @@ TEST(TileTranslate, WhatIsNotTranslatedIsNamed) {
             "Tile IR image: bytecode 13.4 is not known (13.1 to 13.3 are)");
 }
 
-TEST(TileTranslate, OperationsThatThereAreNot) {
+TEST(TileTranslate, RejectsUnknownOperationsAndValues) {
   TileAssembler code;
   TileBody body(1);
   body.put({300, 1});
@@ -66,7 +66,7 @@ TEST(TileTranslate, OperationsThatThereAreNot) {
   EXPECT_EQ(refusal(other, missing), "200: kernel k, byte 5: there is no value 7");
 }
 
-TEST(TileTranslate, TypesThatDoNotFit) {
+TEST(TileTranslate, RejectsMismatchedTypes) {
   {
     TileAssembler code;
     TileBody body(1);
@@ -107,7 +107,7 @@ TEST(TileTranslate, TypesThatDoNotFit) {
   }
 }
 
-TEST(TileTranslate, RegionsThatDoNotFit) {
+TEST(TileTranslate, RejectsMalformedRegions) {
   {
     TileAssembler code;
     TileBody body(1);
@@ -141,7 +141,7 @@ TEST(TileTranslate, RegionsThatDoNotFit) {
   }
 }
 
-TEST(TileTranslate, SizesAreBounded) {
+TEST(TileTranslate, RejectsInvalidTileSizesAndNames) {
   {
     TileAssembler code;
     TileBody body(1);
@@ -197,7 +197,7 @@ TEST(TileTranslate, TilesShareMemory) {
 }
 
 // The needs of each of many nested loops are noted once, and the text does not grow without bound.
-TEST(TileTranslate, DepthAndRepetitionAreCheap) {
+TEST(TileTranslate, BoundsNestingCostAndTextSize) {
   TileAssembler code;
   TileBody body(1);
   const unsigned tile = code.tile(test::kI32, {64});
@@ -238,7 +238,7 @@ TEST(TileTranslate, EveryTruncationIsRefused) {
 }
 
 // Accepted images translate to PTX.
-TEST(TileTranslate, EveryChangedByteIsSurvived) {
+TEST(TileTranslate, SurvivesEveryChangedByte) {
   for (const std::string& image : images()) {
     for (std::size_t at = 12; at < image.size(); ++at) {
       for (const char with : {'\0', '\1', '\3', '\x7f', '\xff'}) {

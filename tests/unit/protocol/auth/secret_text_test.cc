@@ -18,7 +18,7 @@ std::string a_token() {
   return format_token(token);
 }
 
-TEST(MayBeSecret, ATokenInWhateverForm) {
+TEST(SecretText, RecognizesTokensInAnyForm) {
   const std::string token = a_token();
   for (const std::string& text :
        {token, " " + token + "\n", "'" + token + "'", "TOKEN=" + token, token.substr(0, 40),
@@ -29,7 +29,7 @@ TEST(MayBeSecret, ATokenInWhateverForm) {
   EXPECT_TRUE(may_be_secret(token.substr(8)));
 }
 
-TEST(MayBeSecret, WhatHasTheLengthOfASecretAndIsNoPath) {
+TEST(SecretText, RecognizesLongTextThatIsNoPath) {
   for (const char* text :
        {"3f786850e387550fdab836ed7e6dc881de23001b3f786850e387550fdab836ed",
         "correct horse battery staple", "aGVsbG8gd29ybGQsIHRoaXMgaXM=",
@@ -38,7 +38,7 @@ TEST(MayBeSecret, WhatHasTheLengthOfASecretAndIsNoPath) {
   }
 }
 
-TEST(MayBeSecret, PathsAreNone) {
+TEST(SecretText, DoesNotRecognizePaths) {
   for (const char* text :
        {"", "token", "secret.txt", "/no/such", "/etc", "./token", "../gpurun/token",
         "~/.config/gpurun/token", "/home/nobody-here/.config/gpurun/token", "/etc/gpurn/secret",
@@ -47,7 +47,7 @@ TEST(MayBeSecret, PathsAreNone) {
   }
 }
 
-TEST(HideTokens, LeavesNothingOfThem) {
+TEST(SecretText, HidesWholeTokens) {
   const std::string token = a_token();
   EXPECT_EQ(hide_tokens("there is no option --token=" + token + "; see"),
             "there is no option --token=gpurun1_(hidden); see");

@@ -36,7 +36,7 @@ TokenEntry entry_of(std::uint8_t number, const std::string& user) {
   return entry;
 }
 
-TEST(TokenLine, SaysWhatTheTokenHolds) {
+TEST(TokenLine, RoundTripsToken) {
   for (const bool with_server : {false, true}) {
     const std::string text = format_token(sample(with_server));
     EXPECT_LE(text.size(), kTokenTextBytesMax);
@@ -51,7 +51,7 @@ TEST(TokenLine, SaysWhatTheTokenHolds) {
   }
 }
 
-TEST(TokenLine, IsRefusedWhenAnyOfItIsMissingOrChangedAndNeverEchoed) {
+TEST(TokenLine, RefusesIncompleteOrChangedLineWithoutEcho) {
   const std::string text = format_token(sample(true));
   const auto refused = [&](const std::string& wrong) {
     const auto token = parse_token(wrong);
@@ -72,7 +72,7 @@ TEST(TokenLine, IsRefusedWhenAnyOfItIsMissingOrChangedAndNeverEchoed) {
   refused(text + "\n" + text);
 }
 
-TEST(TokenLine, NewOnesDiffer) {
+TEST(TokenLine, NewTokensDiffer) {
   const auto first = make_token(std::nullopt);
   const auto second = make_token(std::nullopt);
   ASSERT_TRUE(first.ok() && second.ok());
@@ -80,7 +80,7 @@ TEST(TokenLine, NewOnesDiffer) {
   EXPECT_NE(first->secret, second->secret);
 }
 
-TEST(TokenProof, OpensOnlyTheLinkThatItWasMadeFor) {
+TEST(TokenProof, IsValidOnlyForItsLink) {
   const Token token = sample();
   const Key check = token_check(token.secret);
   EXPECT_NE(check, token.secret);
@@ -105,7 +105,7 @@ TEST(TokenProof, OpensOnlyTheLinkThatItWasMadeFor) {
       unmask_token(mask_token(check, server, client, token.id), check, server, client, token.id));
 }
 
-TEST(TokenFileText, SurvivesWritingAndReading) {
+TEST(TokenFileText, RoundTripsEntries) {
   std::vector<TokenEntry> entries = {entry_of(1, "anna"), entry_of(2, "ben@example.org")};
   entries[1].state = TokenState::kRetired;
   entries[1].expires = 5;
@@ -121,7 +121,7 @@ TEST(TokenFileText, SurvivesWritingAndReading) {
   EXPECT_EQ(format_token_file(*read), text);
 }
 
-TEST(TokenFileText, NamesTheLineThatIsWrong) {
+TEST(TokenFileText, ErrorNamesInvalidLine) {
   const std::string good = format_token_file({entry_of(1, "anna")});
   const std::string line = good.substr(good.find("0101"));
   const auto with = [&](const std::string& from, const std::string& to) {
@@ -145,7 +145,7 @@ TEST(TokenFileText, NamesTheLineThatIsWrong) {
   }
 }
 
-TEST(TokenFileText, HasABoundOfTokens) {
+TEST(TokenFileText, BoundsNumberOfTokens) {
   std::vector<TokenEntry> entries(kTokensMax, entry_of(0, "anna"));
   for (std::size_t i = 0; i < entries.size(); ++i) {
     entries[i].id[0] = static_cast<std::uint8_t>(i >> 8);
@@ -158,7 +158,7 @@ TEST(TokenFileText, HasABoundOfTokens) {
   EXPECT_FALSE(parse_token_file(format_token_file(entries)).ok());
 }
 
-TEST(UserNames, MayBePartOfPathsAndLines) {
+TEST(UserNames, AreSafeInPathsAndLines) {
   for (const char* name : {"anna", "a", "Ben.O_Neil-2@example.org", "007"}) {
     EXPECT_TRUE(check_user(name).ok()) << name;
   }
@@ -188,7 +188,7 @@ class TokenFileOnDisk : public testing::Test {
   std::string folder_, path_;
 };
 
-TEST_F(TokenFileOnDisk, IsMadeForItsUserAloneAndReplacedAsAWhole) {
+TEST_F(TokenFileOnDisk, IsPrivateAndReplacedAtomically) {
   EXPECT_EQ(read_token_file(path_)->size(), 0u);
   EXPECT_EQ(token_file_stamp(path_), FileStamp());
   ASSERT_TRUE(add(1).ok());
@@ -212,7 +212,7 @@ TEST_F(TokenFileOnDisk, IsMadeForItsUserAloneAndReplacedAsAWhole) {
   EXPECT_EQ(read_token_file(path_)->size(), 2u);
 }
 
-TEST_F(TokenFileOnDisk, WritersDoNotLoseEachOthersTokens) {
+TEST_F(TokenFileOnDisk, ConcurrentWritersKeepAllTokens) {
   std::vector<std::thread> writers;
   for (std::uint8_t number = 1; number <= 8; ++number) {
     writers.emplace_back([this, number] { EXPECT_TRUE(add(number).ok()); });
@@ -221,7 +221,7 @@ TEST_F(TokenFileOnDisk, WritersDoNotLoseEachOthersTokens) {
   EXPECT_EQ(read_token_file(path_)->size(), 8u);
 }
 
-TEST_F(TokenFileOnDisk, IsNotBelievedWhereOthersMayReadOrWriteIt) {
+TEST_F(TokenFileOnDisk, RefusesUnsafeModesLinksAndFolders) {
   ASSERT_TRUE(add(1).ok());
   ASSERT_EQ(chmod(path_.c_str(), 0640), 0);
   EXPECT_EQ(read_token_file(path_).status().code(), Code::kRefused);
@@ -243,7 +243,7 @@ TEST_F(TokenFileOnDisk, IsNotBelievedWhereOthersMayReadOrWriteIt) {
             Code::kInvalidArgument);
 }
 
-TEST_F(TokenFileOnDisk, IsRootsOrItsUsersOwn) {
+TEST_F(TokenFileOnDisk, RootWritesFileOwnedByFolderOwner) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's file";
   ASSERT_TRUE(add(1).ok());
   // Root writes for another user's daemon, in that user's folder.
@@ -259,7 +259,7 @@ TEST_F(TokenFileOnDisk, IsRootsOrItsUsersOwn) {
 }
 
 // The owner of the file, or of its folder, decides which tokens are valid.
-TEST_F(TokenFileOnDisk, OfAnotherUserIsNotBelievedByAServerOfRoots) {
+TEST_F(TokenFileOnDisk, RootServerRefusesFileOfOtherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's file";
   ASSERT_TRUE(add(1).ok());
   const std::string parent = folder_ + "/state/gpurun";
@@ -282,7 +282,7 @@ TEST_F(TokenFileOnDisk, OfAnotherUserIsNotBelievedByAServerOfRoots) {
   EXPECT_EQ(read_token_file(path_, TokenFileUse::kServer).status().code(), Code::kRefused);
 }
 
-TEST_F(TokenFileOnDisk, IsLockedByAFileThatNoOtherUserCanOpen) {
+TEST_F(TokenFileOnDisk, RefusesLockFileReadableByOtherUsers) {
   ASSERT_TRUE(add(1).ok());
   const std::string lock = path_ + ".lock";
   struct stat about = {};

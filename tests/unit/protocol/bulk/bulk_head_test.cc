@@ -50,7 +50,7 @@ class Wire {
 
 constexpr BulkHeader kFirst{7, 0, 1000, 0}, kSecond{8, 0, 500, 0};
 
-TEST(BulkHeadTest, WhatStandsBehindAHeadIsLeftToBeReceivedWhereItBelongs) {
+TEST(BulkHeadTest, BytesBehindHeadStayOnConnection) {
   for (const std::size_t piece : {std::size_t{1}, std::size_t{30}, std::size_t{1} << 20}) {
     Wire wire(piece);
     wire.say(FrameKind::kChunk, kFirst, 1000);
@@ -68,7 +68,7 @@ TEST(BulkHeadTest, WhatStandsBehindAHeadIsLeftToBeReceivedWhereItBelongs) {
   }
 }
 
-TEST(BulkHeadTest, AHeadThatHasComeIsOneReceive) {
+TEST(BulkHeadTest, ArrivedHeadTakesOneReceive) {
   Wire wire(std::size_t{1} << 20);
   wire.say(FrameKind::kChunk, kFirst, 1000);
   BulkHeads heads;
@@ -76,7 +76,7 @@ TEST(BulkHeadTest, AHeadThatHasComeIsOneReceive) {
   EXPECT_EQ(wire.receives(), 1);
 }
 
-TEST(BulkHeadTest, AHeartbeatTakesNothingOfTheFrameBehindIt) {
+TEST(BulkHeadTest, HeartbeatLeavesFollowingFrameUnread) {
   for (const std::size_t piece : {std::size_t{1}, std::size_t{30}, std::size_t{1} << 20}) {
     Wire wire(piece);
     wire.say_heartbeat();
@@ -96,7 +96,7 @@ TEST(BulkHeadTest, AHeartbeatTakesNothingOfTheFrameBehindIt) {
   }
 }
 
-TEST(BulkHeadTest, FramesThatDoNotBelongOnABulkConnectionAreRefused) {
+TEST(BulkHeadTest, RefusesInvalidFrames) {
   Wire other(1000);
   other.say(FrameKind::kRecords, kFirst, 8);
   EXPECT_EQ(BulkHeads().receive(other).status().code(), Code::kProtocol);

@@ -36,7 +36,7 @@ struct Counting {
   Bytes bytes;
 };
 
-TEST(ChunksToSend, GoTogetherAsFarAsTheyFit) {
+TEST(ChunksToSend, ShortChunksShareOneSend) {
   ChunkPacker packer(false);
   ChunksToSend chunks;
   const Bytes bytes = random_bytes(kShort);
@@ -64,7 +64,7 @@ TEST(ChunksToSend, GoTogetherAsFarAsTheyFit) {
   EXPECT_TRUE(chunks.fits(limits::kBulkChunkBytes)) << "they have gone";
 }
 
-TEST(ChunksToSend, AWholeOneGoesAlone) {
+TEST(ChunksToSend, WholeChunkIsSentAlone) {
   ChunkPacker packer(false);
   ChunksToSend chunks;
   const Bytes whole = random_bytes(limits::kBulkChunkBytes);
@@ -77,7 +77,7 @@ TEST(ChunksToSend, AWholeOneGoesAlone) {
   EXPECT_FALSE(chunks.fits(bytes.size()));
 }
 
-TEST(ChunksToSend, AreBoundedInNumber) {
+TEST(ChunksToSend, NumberOfChunksIsBounded) {
   ChunkPacker packer(false);
   ChunksToSend chunks;
   const Bytes bytes = random_bytes(4);
@@ -89,7 +89,7 @@ TEST(ChunksToSend, AreBoundedInNumber) {
 }
 
 // The packer owns a packed chunk's parts until it packs the next chunk.
-TEST(ChunksToSend, NothingGoesBehindAPackedOne) {
+TEST(ChunksToSend, NoChunkFollowsPackedChunk) {
   ChunkPacker packer(true);
   ChunksToSend chunks;
   const Bytes bytes = random_bytes(kShort);
@@ -106,7 +106,7 @@ TEST(ChunksToSend, NothingGoesBehindAPackedOne) {
   EXPECT_EQ(second.size(), kFrameHeaderBytes + head->payload_bytes);
 }
 
-TEST(ChunksToSend, GoAloneOverASlowConnection) {
+TEST(ChunksToSend, SlowConnectionSendsChunksAlone) {
   ChunkPacker packer(true);
   constexpr double kBytesPerSecond = 12.5e6;
   for (int i = 0; i < 256; ++i) {
@@ -121,7 +121,7 @@ TEST(ChunksToSend, GoAloneOverASlowConnection) {
   EXPECT_FALSE(chunks.fits(1));
 }
 
-TEST(ChunksToSend, WhatWentIsNotSentAgain) {
+TEST(ChunksToSend, AcceptedBytesAreNotSentAgain) {
   const Bytes bytes = random_bytes(1000);
   constexpr std::size_t kWhole = 3 * (kChunkHeadBytes + 1000);
   for (std::size_t some = 0; some <= kWhole; some += 37) {

@@ -75,7 +75,7 @@ void learn(ChunkPacker& packer, double bytes_per_second) {
 }
 constexpr double kSlow = 12.5e6, kFast = 5e9;  // In bytes per second.
 
-TEST(PackedChunk, PagesOfZerosAreLeftOutAndComeBack) {
+TEST(PackedChunk, ZeroPagesAreOmittedAndRestored) {
   for (const std::size_t size :
        {std::size_t{1}, kPageBytes - 1, kPageBytes, 3 * kPageBytes + 5, kChunk - 1, kChunk}) {
     for (const std::uint64_t pages : {0ull, 1ull, 0x8000000000000001ull, 0xff00000000ff0000ull}) {
@@ -99,7 +99,7 @@ TEST(PackedChunk, PagesOfZerosAreLeftOutAndComeBack) {
   }
 }
 
-TEST(PackedChunk, NothingIsPackedForAPeerThatDoesNotKnowIt) {
+TEST(PackedChunk, PeerWithoutFeatureGetsUnpackedChunks) {
   ChunkPacker packer(false);
   learn(packer, kSlow);
   EXPECT_FALSE(pack(packer, Bytes(kChunk)).packed);
@@ -108,7 +108,7 @@ TEST(PackedChunk, NothingIsPackedForAPeerThatDoesNotKnowIt) {
   EXPECT_EQ(our_features(Sender::kClient).required & feature_bit(Feature::kPackedChunks), 0u);
 }
 
-TEST(PackedChunk, AFewPagesOfZerosApartAreSentAsTheyAre) {
+TEST(PackedChunk, ScatteredZeroPagesAreSentUnpacked) {
   Bytes chunk = random_bytes(kChunk);
   for (std::size_t page = 0; page < kPagesMax; page += 8) {
     std::fill_n(chunk.begin() + static_cast<std::ptrdiff_t>(page * kPageBytes), kPageBytes,
@@ -118,7 +118,7 @@ TEST(PackedChunk, AFewPagesOfZerosApartAreSentAsTheyAre) {
   EXPECT_FALSE(pack(packer, chunk).packed) << "a run for each page costs more than it saves";
 }
 
-TEST(PackedChunk, CompressedWhereTheConnectionIsSlowerThanTheCodec) {
+TEST(PackedChunk, CompressesOnlyOnSlowConnection) {
   ChunkPacker packer(true);
   packer.set_codec_time(std::chrono::microseconds(300));
   const Bytes text = text_bytes(kChunk);
@@ -138,7 +138,7 @@ TEST(PackedChunk, CompressedWhereTheConnectionIsSlowerThanTheCodec) {
   EXPECT_FALSE(pack(packer, text).packed);
 }
 
-TEST(PackedChunk, WhatDoesNotCompressIsTriedEverMoreSeldomAndNeverGrows) {
+TEST(PackedChunk, IncompressibleDataIsSentUnpackedAndRetried) {
   ChunkPacker packer(true);
   packer.set_codec_time(std::chrono::microseconds(300));
   learn(packer, kSlow);
@@ -155,7 +155,7 @@ TEST(PackedChunk, WhatDoesNotCompressIsTriedEverMoreSeldomAndNeverGrows) {
   EXPECT_TRUE(pack(packer, text).packed) << "and the next at once";
 }
 
-TEST(PackedChunk, ACodecThatIsSlowerThanTheConnectionIsNotUsed) {
+TEST(PackedChunk, SlowCodecIsUsedOnlyForTrials) {
   ChunkPacker packer(true);
   packer.set_codec_time(std::chrono::milliseconds(80));  // Unpacked, a chunk takes 42 ms.
   learn(packer, kSlow);
@@ -167,7 +167,7 @@ TEST(PackedChunk, ACodecThatIsSlowerThanTheConnectionIsNotUsed) {
   EXPECT_TRUE(pack(packer, text).packed) << "and now and then again";
 }
 
-TEST(PackedChunk, OfTwoKindsInTurnsTheOneThatCompressesIsFound) {
+TEST(PackedChunk, FindsCompressibleChunksAmongNoise) {
   ChunkPacker packer(true);
   packer.set_codec_time(std::chrono::microseconds(300));
   learn(packer, kSlow);
@@ -180,7 +180,7 @@ TEST(PackedChunk, OfTwoKindsInTurnsTheOneThatCompressesIsFound) {
   EXPECT_GT(packed, 200);
 }
 
-TEST(PackedChunk, SmallOnesGoAsTheyAreAndSpoilNothing) {
+TEST(PackedChunk, SmallChunksAreUnpackedAndDoNotAffectEstimates) {
   ChunkPacker packer(true);
   packer.set_codec_time(std::chrono::microseconds(300));
   learn(packer, kSlow);
@@ -199,7 +199,7 @@ TEST(PackedChunk, SmallOnesGoAsTheyAreAndSpoilNothing) {
   }
 }
 
-TEST(PackedChunk, AFewPagesOfZerosDoNotKeepTheRestFromBeingCompressed) {
+TEST(PackedChunk, ChunkWithZeroPagesIsStillCompressed) {
   ChunkPacker packer(true);
   packer.set_codec_time(std::chrono::microseconds(300));
   learn(packer, kSlow);
@@ -226,7 +226,7 @@ TEST(PackedChunk, AFewPagesOfZerosDoNotKeepTheRestFromBeingCompressed) {
   EXPECT_LE(tries, 2 * CodecWorth::kTrialEveryMax);
 }
 
-TEST(PackedChunk, ALinkIsKnownToBeSlowBehindAPause) {
+TEST(PackedChunk, BurstIntoSocketBuffersDoesNotHideSlowLink) {
   ChunkPacker packer(true);
   packer.set_codec_time(std::chrono::microseconds(300));
   learn(packer, kSlow);
@@ -237,7 +237,7 @@ TEST(PackedChunk, ALinkIsKnownToBeSlowBehindAPause) {
   }
 }
 
-TEST(PackedChunk, HostileOnesAreRefused) {
+TEST(PackedChunk, RefusesInvalidHeads) {
   const auto refused = [](Packing packing, std::uint64_t pages, std::size_t chunk_bytes,
                           std::size_t packed_bytes, std::uint32_t reserved = 0) {
     const PackedHead head{packing, reserved, pages};
@@ -259,7 +259,7 @@ TEST(PackedChunk, HostileOnesAreRefused) {
             Code::kProtocol);
 }
 
-TEST(PackedChunk, ABlockThatUnpacksToAnotherSizeIsRefused) {
+TEST(PackedChunk, RefusesBlockOfWrongUnpackedSize) {
   ChunkPacker packer(true);
   packer.set_codec_time(std::chrono::microseconds(300));
   learn(packer, kSlow);

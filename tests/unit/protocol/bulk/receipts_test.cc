@@ -24,7 +24,7 @@ struct Counting {
   Bytes bytes;
 };
 
-TEST(Receipts, AreDueTogether) {
+TEST(Receipts, ReceiptsAreBatched) {
   Receipts receipts(kChunks);
   for (std::uint64_t transfer = 1; transfer < kChunks; ++transfer) {
     EXPECT_FALSE(receipts.note(receipt(transfer), false));
@@ -36,14 +36,14 @@ TEST(Receipts, AreDueTogether) {
   EXPECT_FALSE(receipts.note(receipt(9), false)) << "counted from the last ones on";
 }
 
-TEST(Receipts, AreDueAtOnceWhereNoMoreWillCome) {
+TEST(Receipts, LastReceiptCompletesBatch) {
   Receipts receipts(kChunks);
   EXPECT_TRUE(receipts.note(receipt(1), true));
   EXPECT_EQ(receipts.take().headers().size(), 1U);
 }
 
 // Threads that receive a transfer's parts over several connections may report in any order.
-TEST(Receipts, OfATransferTheFurthestCounts) {
+TEST(Receipts, BatchKeepsFurthestOffsetOfTransfer) {
   Receipts receipts(kChunks);
   for (const std::uint64_t through : {10, 30, 40, 20}) receipts.note(receipt(1, through), false);
   const Receipts::Batch batch = receipts.take();
@@ -51,7 +51,7 @@ TEST(Receipts, OfATransferTheFurthestCounts) {
   EXPECT_EQ(batch.headers()[0].offset, 40U);
 }
 
-TEST(Receipts, MoreThanGoTogetherStayDue) {
+TEST(Receipts, ReceiptsBeyondOneBatchStayPending) {
   Receipts receipts(kBulkWordsMax + 3);
   for (std::uint64_t transfer = 1; transfer <= kBulkWordsMax + 3; ++transfer) {
     receipts.note(receipt(transfer), false);
@@ -66,7 +66,7 @@ TEST(Receipts, MoreThanGoTogetherStayDue) {
   for (std::size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i], i + 1);
 }
 
-TEST(Receipts, GoInOneSendAsFramesOfTheirOwn) {
+TEST(Receipts, BatchIsSentAtOnceInSeparateFrames) {
   Receipts receipts(kChunks);
   for (std::uint64_t transfer = 1; transfer <= kChunks; ++transfer) {
     receipts.note(receipt(transfer), false);

@@ -106,7 +106,7 @@ T argument(UnpackedCall& call, std::size_t index) {
   return value;
 }
 
-TEST(Call, ServerGetsWhatTheProgramPassed) {
+TEST(Call, RoundTripsArguments) {
   Everything program;
   PackedCall packed;
   ASSERT_TRUE(packed.pack(program.the_row, program.arguments, program.minted).ok());
@@ -128,7 +128,7 @@ TEST(Call, ServerGetsWhatTheProgramPassed) {
   EXPECT_EQ(argument<float>(call, 10), 0.5F);
 }
 
-TEST(Call, ProgramGetsWhatTheDriverWrote) {
+TEST(Call, RoundTripsOutputs) {
   Everything program;
   PackedCall packed;
   ASSERT_TRUE(packed.pack(program.the_row, program.arguments, program.minted).ok());
@@ -151,7 +151,7 @@ TEST(Call, ProgramGetsWhatTheDriverWrote) {
   EXPECT_STREQ(program.buffer, "a");
 }
 
-TEST(Call, FailureLeavesOutputsAlone) {
+TEST(Call, FailureLeavesOutputsUnchanged) {
   Everything program;
   PackedCall packed;
   ASSERT_TRUE(packed.pack(program.the_row, program.arguments, program.minted).ok());
@@ -167,7 +167,7 @@ TEST(Call, FailureLeavesOutputsAlone) {
 
 // Messages of words alone are written and read without Cap'n Proto's builder and reader. Bytes and
 // calls are the same.
-TEST(Call, WordsAloneAreTheMessageThatTheBuilderMakes) {
+TEST(Call, WordOnlyCallMatchesCapnpBuilder) {
   for (std::size_t count = 0; count <= kParametersMax; ++count) {
     std::vector<Parameter> parameters;
     std::vector<std::uint64_t> storage, minted, wanted;
@@ -216,7 +216,7 @@ TEST(Call, WordsAloneAreTheMessageThatTheBuilderMakes) {
   }
 }
 
-TEST(Call, AWordThatPromisesABlobIsNoCallOfWordsAlone) {
+TEST(Call, RefusesPointerWordWithoutBlob) {
   const std::vector<Parameter> scalar = {parameter(Shape::kScalar, Direction::kIn, 8)};
   const std::vector<Parameter> pointer = {parameter(Shape::kPointee, Direction::kIn, 8)};
   for (std::uint64_t word : {0, 1}) {
@@ -231,7 +231,7 @@ TEST(Call, AWordThatPromisesABlobIsNoCallOfWordsAlone) {
 
 // Reading without Cap'n Proto's reader gives the same result as that reader. The test compares with
 // a message that has one word more, for every shape.
-TEST(Call, TheShortWayOfReadingJudgesAsTheLongOne) {
+TEST(Call, FastReaderAgreesWithCapnpReader) {
   const auto read = [](const Row& of, const std::vector<std::uint64_t>& words, UnpackedCall& call) {
     return call.unpack(of, byte_view(words.data(), words.size() * sizeof words[0]));
   };
@@ -279,7 +279,7 @@ TEST(Call, TheShortWayOfReadingJudgesAsTheLongOne) {
   EXPECT_GE(rows, 9u * 12);
 }
 
-TEST(Call, NullGivesTheRowsError) {
+TEST(Call, NullReturnsRowError) {
   Everything program;
   program.created_argument = nullptr;
   PackedCall packed;
@@ -288,7 +288,7 @@ TEST(Call, NullGivesTheRowsError) {
   EXPECT_EQ(status.cuda_error(), kNullError);
 }
 
-TEST(Call, BoundsOfArraysAndStrings) {
+TEST(Call, RefusesArraysAndStringsOverBounds) {
   const Parameter parameters[] = {parameter(Shape::kScalar, Direction::kIn, 8),
                                   parameter(Shape::kArray, Direction::kIn, 1, 0),
                                   parameter(Shape::kString, Direction::kIn, 1)};
@@ -312,7 +312,7 @@ TEST(Call, BoundsOfArraysAndStrings) {
 }
 
 // Tensor maps have one stride fewer than dimensions. Reading more would be out of bounds.
-TEST(Call, CountOffsetShortensTheArray) {
+TEST(Call, CountOffsetShortensArray) {
   Parameter fewer = parameter(Shape::kArray, Direction::kIn, 8, 0);
   fewer.count_offset = -1;
   const Parameter parameters[] = {parameter(Shape::kScalar, Direction::kIn, 4), fewer};

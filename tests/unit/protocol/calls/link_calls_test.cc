@@ -68,7 +68,7 @@ void put(Bytes& payload, std::size_t at, T value) {
   std::memcpy(payload.data() + at, &value, sizeof value);
 }
 
-TEST(LinkCalls, ComeOutAsTheyWentIn) {
+TEST(LinkCalls, RoundTripUnchanged) {
   const Bytes created = pack(some_create());
   const auto create = unpack_link_create(created);
   ASSERT_TRUE(create.ok());
@@ -101,7 +101,7 @@ TEST(LinkCalls, ComeOutAsTheyWentIn) {
   EXPECT_EQ(text_of(reply->part), kText);
 }
 
-TEST(LinkCalls, HaveTheLengthThatTheySay) {
+TEST(LinkCalls, RefuseWrongLengths) {
   expect_exact_length(pack(some_create()), unpack_link_create);
   expect_exact_length(pack(some_input()), unpack_link_input);
   expect_exact_length(pack(some_reply()), unpack_link_reply);
@@ -110,7 +110,7 @@ TEST(LinkCalls, HaveTheLengthThatTheySay) {
   expect_exact_length(Bytes(bytes.begin(), bytes.end()), unpack_link_complete);
 }
 
-TEST(LinkCalls, AreBounded) {
+TEST(LinkCalls, RefuseValuesOverBounds) {
   LinkCreate create = some_create();
   create.options.resize(kJitOptionsMax + 1);
   EXPECT_FALSE(unpack_link_create(pack(create)).ok());
@@ -137,7 +137,7 @@ TEST(LinkCalls, AreBounded) {
 }
 
 // False counts, at each place of a count, overflow no sum.
-TEST(LinkCalls, DoNotBelieveCounts) {
+TEST(LinkCalls, RefuseFalseCounts) {
   for (const std::uint32_t lie : {0x7fff'ffffu, 0x8000'0000u, 0xffff'ffffu}) {
     Bytes payload = pack(some_create());
     put(payload, 8, lie);
@@ -157,7 +157,7 @@ TEST(LinkCalls, DoNotBelieveCounts) {
   }
 }
 
-TEST(LinkCalls, APartFillsAReply) {
+TEST(LinkCalls, LargestPartFillsReply) {
   LinkReply reply = some_reply();
   const std::size_t most = link_part_bytes_max(reply);
   const Bytes image(most);

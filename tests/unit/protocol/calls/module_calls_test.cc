@@ -33,7 +33,7 @@ std::string container(const std::string& entries) {
   return bytes + entries;
 }
 
-TEST(ImageBundle, HoldsTextWithItsNul) {
+TEST(ImageBundle, TerminatesPtxWithNul) {
   for (std::size_t length = 30; length < 50; ++length) {
     const std::string ptx = ".version 8.0\n.target sm_80\n//" + std::string(length, 'x');
     const Bytes bundle = make_bundle(Image{ImageForm::kPtx, 0, {view(ptx)}});
@@ -44,7 +44,7 @@ TEST(ImageBundle, HoldsTextWithItsNul) {
   }
 }
 
-TEST(ImageBundle, RebuildsAWrapperOfVersion2) {
+TEST(ImageBundle, RebuildsVersion2Wrapper) {
   const std::string first = container("linked code");
   const std::string second = container("an object's PTX");
   const Image image{ImageForm::kWrapper, 2, {view(first), view(second)}};
@@ -61,7 +61,7 @@ TEST(ImageBundle, RebuildsAWrapperOfVersion2) {
   EXPECT_EQ(std::memcmp(seen->pieces[1].data(), second.data(), second.size()), 0);
 }
 
-TEST(ImageBundle, HoldsTileIrAndNothingBehindIt) {
+TEST(ImageBundle, AcceptsTileIrOfExactLength) {
   const std::string tile_ir = test::build_tile_ir({{2, "functions"}, {1, "strings"}});
   const Bytes bundle = make_bundle(Image{ImageForm::kTileIr, 0, {view(tile_ir)}});
   const Result<Image> opened = open_bundle(bundle);
@@ -75,7 +75,7 @@ TEST(ImageBundle, HoldsTileIrAndNothingBehindIt) {
   EXPECT_FALSE(open_bundle(make_bundle(Image{ImageForm::kTileIr, 0, {view(more)}})).ok());
 }
 
-TEST(ImageBundle, RefusesWhatIsCutOrChanged) {
+TEST(ImageBundle, RefusesTruncatedOrChangedBundle) {
   const std::string piece = container("0123456789");
   const Bytes whole = make_bundle(Image{ImageForm::kWrapper, 1, {view(piece)}});
   ASSERT_TRUE(open_bundle(whole).ok());
@@ -90,7 +90,7 @@ TEST(ImageBundle, RefusesWhatIsCutOrChanged) {
   }
 }
 
-TEST(ModuleCalls, CarryALoadAndItsTable) {
+TEST(ModuleCalls, RoundTripLoadAndKernelTable) {
   ImageLoad load;
   load.handle = 77;
   load.digest[31] = 9;
@@ -120,7 +120,7 @@ TEST(ModuleCalls, CarryALoadAndItsTable) {
   EXPECT_EQ(kernel.attributes.front(), 1024);
 }
 
-TEST(ModuleCalls, CarryATableOfManyKernels) {
+TEST(ModuleCalls, RoundTripLargestKernelTable) {
   ImageOutcome outcome;
   for (std::size_t i = 0; i < kDescribedKernelsMax; ++i) {
     KernelDescription kernel{"kernel" + std::to_string(i), true, true, {}, {}};
@@ -133,7 +133,7 @@ TEST(ModuleCalls, CarryATableOfManyKernels) {
   EXPECT_EQ(outcomes->front().kernels.size(), kDescribedKernelsMax);
 }
 
-TEST(ModuleCalls, RefuseAParameterBeyondTheLargestBlock) {
+TEST(ModuleCalls, RefuseParameterBeyondLargestBlock) {
   constexpr auto kMax = static_cast<std::uint32_t>(limits::kKernelParameterBytesMax);
   KernelDescription kernel{"k", true, true, {{kMax - 4, 4}}, {}};
   EXPECT_TRUE(unpack_kernel(pack(kernel)).ok());
@@ -143,7 +143,7 @@ TEST(ModuleCalls, RefuseAParameterBeyondTheLargestBlock) {
   EXPECT_FALSE(unpack_kernel(pack(kernel)).ok());
 }
 
-TEST(ModuleCalls, CarryAKernelNodeWhoseBlockIsAsLongAsItSays) {
+TEST(ModuleCalls, RoundTripKernelNodeOfExactLength) {
   KernelNode node;
   node.graph = 3;
   node.dependencies = {4, 5};
@@ -160,7 +160,7 @@ TEST(ModuleCalls, CarryAKernelNodeWhoseBlockIsAsLongAsItSays) {
   EXPECT_FALSE(unpack_kernel_node(pack(node)).ok());
 }
 
-TEST(ModuleCalls, RefuseWhatIsNoMessage) {
+TEST(ModuleCalls, RefuseInvalidMessages) {
   EXPECT_FALSE(unpack_loads({}).ok());
   const Bytes noise(64, std::byte{0xee});
   EXPECT_FALSE(unpack_loads(noise).ok());
@@ -171,7 +171,7 @@ TEST(ModuleCalls, RefuseWhatIsNoMessage) {
   EXPECT_FALSE(unpack_name_request(pack(NameRequest{1, 2, std::string("a\0b", 3)})).ok());
 }
 
-TEST(ModuleCalls, LayoutHashTellsLayoutsApart) {
+TEST(ModuleCalls, LayoutHashDiffersBetweenLayouts) {
   const std::vector<KernelParameter> one = {{0, 8}, {8, 8}};
   const std::vector<KernelParameter> other = {{0, 8}, {8, 4}};
   EXPECT_NE(layout_hash(one), layout_hash(other));

@@ -47,7 +47,7 @@ Message round_trip(const Message& message) {
 }
 
 // The client connects with its user's rights, so it accepts only this form of name from a server.
-TEST(LocalAddress, HasOneForm) {
+TEST(LocalAddress, AcceptsExactlyOneForm) {
   const std::string digits(32, 'a');
   EXPECT_TRUE(is_local_address(local_address(filled<Id>(0xf0))));
   EXPECT_TRUE(is_local_address("unix:gpurun-" + digits));
@@ -60,7 +60,7 @@ TEST(LocalAddress, HasOneForm) {
   }
 }
 
-TEST(Control, EveryMessageSurvivesTheWire) {
+TEST(Control, RoundTripsEveryMessage) {
   EXPECT_EQ(round_trip(Hello{{7, "9.9"}, filled<Nonce>(8)}).version.protocol, 7u);
   EXPECT_EQ(round_trip(Hello{{7, "9.9"}, filled<Nonce>(8)}).nonce, filled<Nonce>(8));
   EXPECT_EQ(round_trip(Challenge{{7, "9.9"}, filled<Nonce>(8)}).version.release, "9.9");
@@ -108,7 +108,7 @@ Status with_credits(unsigned bytes) {
   return decode(byte_view(words.begin(), words.size() * sizeof(capnp::word))).status();
 }
 
-TEST(Control, CreditsOfAnotherSizeAreRefused) {
+TEST(Control, RefusesCreditsOfWrongSize) {
   EXPECT_TRUE(with_credits(0).ok());
   EXPECT_TRUE(with_credits(sizeof(CreditGrant)).ok());
   for (const unsigned bytes : {1U, 47U, 49U, 100'000U}) {
@@ -128,7 +128,7 @@ Status with_unserved(std::vector<std::uint16_t> opcodes) {
   return decoded.status();
 }
 
-TEST(Control, UnservedRowsAscendBelowTheBound) {
+TEST(Control, UnservedRowsMustAscendBelowBound) {
   EXPECT_TRUE(with_unserved({}).ok());
   EXPECT_TRUE(with_unserved({1, 7, limits::kRowsMax - 1}).ok());
   for (const auto& wrong : {std::vector<std::uint16_t>{0}, {7, 7}, {7, 1}, {limits::kRowsMax}}) {
@@ -136,7 +136,7 @@ TEST(Control, UnservedRowsAscendBelowTheBound) {
   }
 }
 
-TEST(Control, AHostileTableOfRowsIsRefused) {
+TEST(Control, RefusesInvalidRowTable) {
   const Accept accept = round_trip(Accept{"1.0", 13000, {}, {{1, 7}, {4, ~std::uint64_t{0}}}});
   ASSERT_EQ(accept.rows.size(), 2u);
   EXPECT_EQ(accept.rows[1].opcode, 4u);
@@ -153,7 +153,7 @@ TEST(Control, AHostileTableOfRowsIsRefused) {
   EXPECT_EQ(told({{1, 1}, {3, 1}, {2, 1}, {4, 1}}).code(), Code::kProtocol);
 }
 
-TEST(Control, TheHelloFitsItsBound) {
+TEST(Control, LargestHelloFitsItsBound) {
   Attach attach = sample_attach();
   attach.version.release = std::string(limits::kTextBytesMax, 'x');
   EXPECT_LE(encode(attach).size(), limits::kHelloBytesMax);
@@ -166,7 +166,7 @@ TEST(Control, TheHelloFitsItsBound) {
   EXPECT_EQ(header_of(limits::kHelloBytesMax + 1), Code::kProtocol);
 }
 
-TEST(Control, TextOverItsBoundIsRefused) {
+TEST(Control, RefusesTextOverBound) {
   Hello hello;
   hello.version.release = std::string(limits::kTextBytesMax, 'x');
   EXPECT_TRUE(decode(encode(hello)).ok());
@@ -174,7 +174,7 @@ TEST(Control, TextOverItsBoundIsRefused) {
   EXPECT_EQ(decode(encode(hello)).status().code(), Code::kProtocol);
 }
 
-TEST(Control, AListingTellsWhatTheDaemonHolds) {
+TEST(Control, RoundTripsListingCounts) {
   Listing listing;
   listing.waiting = 1;
   listing.leases = 2;
@@ -189,7 +189,7 @@ TEST(Control, AListingTellsWhatTheDaemonHolds) {
   EXPECT_EQ(heard.half_open, 5u);
 }
 
-TEST(Control, AListingTellsWhoHoldsAGpu) {
+TEST(Control, RoundTripsHolderOfGpu) {
   Listing listing;
   listing.gpus.resize(2);
   ListedGpu& gpu = listing.gpus[1];
@@ -206,7 +206,7 @@ TEST(Control, AListingTellsWhoHoldsAGpu) {
   EXPECT_FALSE(heard.gpus[0].used_bytes);
 }
 
-TEST(Control, ARequestSaysWhatAsksAndItsQueueWhyItWaits) {
+TEST(Control, RoundTripsLeaseRequestAndQueueState) {
   const LeaseRequest asked = round_trip(LeaseRequest{2, 3, "node7\x1b", std::string(500, 'p'), 9});
   EXPECT_EQ(asked.host, "node7?");
   EXPECT_EQ(asked.program.size(), 128u);
@@ -216,7 +216,7 @@ TEST(Control, ARequestSaysWhatAsksAndItsQueueWhyItWaits) {
   EXPECT_EQ(queued.gpus, 4u);
 }
 
-TEST(Control, AListingOfAsManyGpusAsMayBeFitsItsBound) {
+TEST(Control, LargestListingFitsItsBound) {
   Listing listing;
   const std::string text(1000, 'n');
   listing.gpus.assign(limits::kListedGpusMax, {text, 1, text, 2, 3, text, text, text});
@@ -226,7 +226,7 @@ TEST(Control, AListingOfAsManyGpusAsMayBeFitsItsBound) {
   EXPECT_EQ(round_trip(listing).gpus.size(), limits::kListedGpusMax) << "the rest is not listed";
 }
 
-TEST(Control, ConnectionNumbersOutOfRangeAreRefused) {
+TEST(Control, RefusesConnectionNumbersOutOfRange) {
   Attach most = sample_attach();
   most.count = limits::kConnectionsMax;
   most.index = limits::kConnectionsMax - 1;
@@ -240,13 +240,13 @@ TEST(Control, ConnectionNumbersOutOfRangeAreRefused) {
   }
 }
 
-TEST(Control, ForeignTextCannotDriveATerminal) {
+TEST(Control, ReplacesControlCharactersOfPeerText) {
   EXPECT_EQ(round_trip(Refused{"a\x1b[2Jb\nc"}).reason, "a?[2Jb?c");
   EXPECT_EQ(round_trip(Refused{"a\u009b2Jb\u202ec\x9b"}).reason, "a?2Jb?c?");
   EXPECT_EQ(round_trip(Refused{std::string(5000, 'x')}).reason.size(), kTextBytesMax);
 }
 
-TEST(Control, NoCorruptedMessageDoesMoreThanFail) {
+TEST(Control, RefusesTruncatedAndSurvivesCorruptedMessages) {
   std::mt19937 random(20261121);
   const Bytes whole = encode(sample_attach());
   for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
@@ -263,7 +263,7 @@ TEST(Control, NoCorruptedMessageDoesMoreThanFail) {
   EXPECT_GT(refused, 0u);
 }
 
-TEST(Control, HeadersAreBounded) {
+TEST(Control, RefusesInvalidHeaders) {
   const Bytes frame = control_frame(Bytes(64), filled<Tag>(9));
   EXPECT_EQ(frame.size(), kControlHeaderBytes + 64 + sizeof(Tag));
   const ByteView head = ByteView(frame).first(kControlHeaderBytes);
@@ -281,7 +281,7 @@ TEST(Control, HeadersAreBounded) {
   EXPECT_FALSE(parse_control_header(control_frame({}, std::nullopt), 64).ok());
 }
 
-TEST(Control, TheSentenceSaysWhichSideToUpdate) {
+TEST(Control, VersionErrorNamesSideToUpdate) {
   EXPECT_TRUE(check_version(our_version(Sender::kServer), "server").ok());
   EXPECT_TRUE(check_version(our_version(Sender::kClient), "client").ok());
   EXPECT_NE(check_version({kVersion, "9.9", {}}, "server").message().find("update the server"),
@@ -295,7 +295,7 @@ TEST(Control, TheSentenceSaysWhichSideToUpdate) {
 }
 
 // A hello of a later version: only the version has the known form.
-TEST(Control, OfAnotherVersionOnlyTheVersionMustBeThere) {
+TEST(Control, AcceptsBareVersionOfOtherProtocol) {
   const auto encoded = [](std::uint32_t protocol, auto part) {
     capnp::MallocMessageBuilder builder;
     auto version = part(builder.initRoot<wire::ControlMessage>());
@@ -324,7 +324,7 @@ TEST(Control, OfAnotherVersionOnlyTheVersionMustBeThere) {
   EXPECT_FALSE(decode(encoded(kVersion, attach)).ok());
 }
 
-TEST(Features, SurviveTheWireWhereverASideSaysWhatItIs) {
+TEST(Features, RoundTripInAllHandshakeMessages) {
   const Features some{~std::uint64_t{0}, std::uint64_t{1} << 63};
   EXPECT_EQ(round_trip(Hello{{7, "9.9", some}, {}}).version.features, some);
   EXPECT_EQ(round_trip(Challenge{{7, "9.9", some}, {}}).version.features, some);
@@ -334,7 +334,7 @@ TEST(Features, SurviveTheWireWhereverASideSaysWhatItIs) {
   EXPECT_EQ(round_trip(Accept{"1.0", 13000, {}, {}, some}).features, some);
 }
 
-TEST(Features, OursAreNamedAndAgreeWithEachOther) {
+TEST(Features, OwnFeaturesAreNamedAndAgree) {
   const Features client = our_features(Sender::kClient);
   const Features server = our_features(Sender::kServer);
   for (const Features& one : {client, server}) {
@@ -350,13 +350,13 @@ TEST(Features, OursAreNamedAndAgreeWithEachOther) {
   EXPECT_EQ(feature_name(kFeatureCount), "feature " + std::to_string(kFeatureCount));
 }
 
-TEST(Features, InForceIsWhatBothOfferAndAnUnknownBitIsIgnored) {
+TEST(Features, AgreementIsIntersectionAndIgnoresUnknownBits) {
   EXPECT_EQ(*agree_on_features({0b1011, 0}, "1", {0b0110, 0}, "2", "server"), 0b0010u);
   EXPECT_EQ(*agree_on_features({1, 1}, "1", {1 | std::uint64_t{1} << 63, 0}, "2", "server"), 1u);
   EXPECT_EQ(*agree_on_features({0, 0}, "1", {0, 0}, "2", "client"), 0u);
 }
 
-TEST(Features, ARequiredOneThatIsMissingNamesTheSideToUpdate) {
+TEST(Features, MissingRequiredFeatureNamesSideToUpdate) {
   const auto sentence = [](const Features& ours, const Features& theirs, const char* peer) {
     const auto agreed = agree_on_features(ours, "0.1.0", theirs, "0.2.0", peer);
     EXPECT_EQ(agreed.status().code(), Code::kRefused);
@@ -377,7 +377,7 @@ TEST(Features, ARequiredOneThatIsMissingNamesTheSideToUpdate) {
             std::string::npos);
 }
 
-TEST(Proof, EveryInputChangesTheKey) {
+TEST(Proof, EveryInputChangesKey) {
   const Bytes secret(5, std::byte{1});
   const Nonce one = filled<Nonce>(1);
   const Nonce two = filled<Nonce>(2);
@@ -394,7 +394,7 @@ TEST(Proof, EveryInputChangesTheKey) {
   EXPECT_EQ(keys.size(), 9u);
 }
 
-TEST(Proof, AFrameCannotBeAlteredRepeatedOrSentBack) {
+TEST(Proof, RefusesAlteredRepeatedAndReflectedFrames) {
   const Key key = filled<Key>(3);
   ControlFrame frame{Bytes(16, std::byte{4}), std::nullopt};
   EXPECT_FALSE(proved(frame, key, Sender::kClient, 1));

@@ -51,7 +51,7 @@ std::string refusal(const std::string& client_release, const std::string& server
       .message();
 }
 
-TEST(RowsAgreement, EqualTablesAreNotTold) {
+TEST(RowsAgreement, EqualTablesAreNotSent) {
   const std::vector<Row> rows = {row("cuA", 1, 10), row("cuB", 2, 20)};
   EXPECT_THAT(rows_to_tell(rows, rows_digest(rows)), IsEmpty());
   EXPECT_THAT(rows_to_tell(rows, rows_digest(std::span(rows).first(1))), testing::SizeIs(2));
@@ -59,13 +59,13 @@ TEST(RowsAgreement, EqualTablesAreNotTold) {
 }
 
 // The real table's digest is generated with the table.
-TEST(RowsAgreement, TheTrueTablesDigestIsThatOfItsRows) {
+TEST(RowsAgreement, GeneratedDigestMatchesRows) {
   const auto rows = driver_abi::rows();
   EXPECT_EQ(known_rows_digest(rows), rows_digest(rows));
   EXPECT_EQ(known_rows_digest(rows.first(9)), rows_digest(rows.first(9)));
 }
 
-TEST(RowsAgreement, WhatTheServerLacksIsNamedAndWhatWeLackIsNot) {
+TEST(RowsAgreement, ListsOnlyRowsMissingOnServer) {
   const std::vector<Row> few = {row("cuA", 1, 10), row("cuC", 3, 30)};
   const std::vector<Row> many = {row("cuA", 1, 10), row("cuB", 2, 20), row("cuC", 3, 30),
                                  row("cuD", 4, 40)};
@@ -73,21 +73,21 @@ TEST(RowsAgreement, WhatTheServerLacksIsNamedAndWhatWeLackIsNot) {
   EXPECT_THAT(lacking(few, many), IsEmpty());
 }
 
-TEST(RowsAgreement, ARefusedRowIsAsIfItWereLacking) {
+TEST(RowsAgreement, RefusedRowCountsAsMissing) {
   const std::vector<Row> refused = {row("cuA", 1, 10), row("cuB", 2, 99, Completion::kRefused)};
   const std::vector<Row> served = {row("cuA", 1, 10), row("cuB", 2, 20)};
   EXPECT_THAT(lacking(served, refused), ElementsAre(2));
   EXPECT_THAT(lacking(refused, served), IsEmpty());
 }
 
-TEST(RowsAgreement, AnAliasGoesWithTheRowThatTravels) {
+TEST(RowsAgreement, AliasIsMissingWithItsTarget) {
   const std::vector<Row> client = {row("cuA", 1, 10), row("cuB", 2, 20),
                                    row("cuA_ptsz", 3, 30, Completion::kAsync, 1),
                                    row("cuB_ptsz", 4, 40, Completion::kAsync, 2)};
   EXPECT_THAT(lacking(client, {row("cuA", 1, 10)}), ElementsAre(2, 4));
 }
 
-TEST(RowsAgreement, ADifferentRowNamesTheFunctionBothReleasesAndWhomToUpdate) {
+TEST(RowsAgreement, MismatchNamesFunctionReleasesAndSideToUpdate) {
   const std::string newer = refusal("0.10.0", "0.9.1");
   EXPECT_THAT(newer, HasSubstr("cuB "));
   EXPECT_THAT(newer, HasSubstr("server (gpurun 0.9.1)"));
@@ -97,14 +97,14 @@ TEST(RowsAgreement, ADifferentRowNamesTheFunctionBothReleasesAndWhomToUpdate) {
   EXPECT_THAT(refusal("0.1.0", "0.1.0"), HasSubstr("built from different sources"));
 }
 
-TEST(RowsAgreement, AReleaseThatIsNoNumberAccusesNobody) {
+TEST(RowsAgreement, UnparsableReleaseNamesNoSideToUpdate) {
   for (const char* strange :
        {"", ".", "1", "1.2", "1.2.", "1.2.3.4", "1.2.3-rc1", "99999999999.0.0"}) {
     EXPECT_THAT(refusal("0.1.0", strange), HasSubstr("update the older of the two")) << strange;
   }
 }
 
-TEST(RowsAgreement, SeveralDifferentRowsAreCounted) {
+TEST(RowsAgreement, CountsFurtherMismatchedRows) {
   const auto result = agree({row("cuA", 1, 10), row("cuB", 2, 20), row("cuC", 3, 30)},
                             {row("cuA", 1, 11), row("cuB", 2, 21), row("cuC", 3, 30)});
   EXPECT_EQ(result.status().code(), Code::kRefused);
@@ -112,7 +112,7 @@ TEST(RowsAgreement, SeveralDifferentRowsAreCounted) {
   EXPECT_THAT(refusal("0.1.0", "0.1.0"), Not(HasSubstr("more")));
 }
 
-TEST(RowsAgreement, OurTableFitsItsBound) {
+TEST(RowsAgreement, OwnTableFitsItsBound) {
   for (const Row& ours : driver_abi::rows()) EXPECT_LT(ours.opcode, limits::kRowsMax);
 }
 

@@ -19,7 +19,7 @@ SessionIdentity example() {
   return identity;
 }
 
-TEST(SessionIdentity, SaysWhatItWasMadeOf) {
+TEST(SessionIdentity, RoundTripsFields) {
   const auto read = decode_identity(encode_identity(example()));
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->lease, example().lease);
@@ -29,7 +29,7 @@ TEST(SessionIdentity, SaysWhatItWasMadeOf) {
   EXPECT_EQ(read->count, limits::kConnectionsMax);
 }
 
-TEST(SessionIdentity, IsRefusedOutOfBounds) {
+TEST(SessionIdentity, RefusesInvalidEncodings) {
   const Bytes good = encode_identity(example());
   for (std::size_t bytes = 0; bytes < good.size(); ++bytes) {
     EXPECT_FALSE(decode_identity(ByteView(good).first(bytes)).has_value());
@@ -51,7 +51,7 @@ TEST(SessionIdentity, IsRefusedOutOfBounds) {
   }
 }
 
-TEST(SessionIdentity, EachSessionAndPurposeHasAKeyOfItsOwn) {
+TEST(SessionIdentity, KeysDifferBySessionAndPurpose) {
   Key ticket{};
   ticket.fill(9);
   const Nonce challenge{}, nonce{};

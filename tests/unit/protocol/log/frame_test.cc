@@ -31,7 +31,7 @@ RecordHeader stream_record(Form form) {
   return header;
 }
 
-TEST(Frame, RefusesWhatIsNoFrame) {
+TEST(Frame, RefusesInvalidHeader) {
   FrameHeader good;
   good.kind = FrameKind::kRecords;
   good.payload_bytes = limits::kFrameBytesMax;
@@ -79,7 +79,7 @@ TEST(Frame, EachKindHasItsOwnBound) {
   }
 }
 
-TEST(Frame, ReaderPutsSplitFramesTogether) {
+TEST(Frame, ReaderJoinsSplitFrames) {
   Bytes stream;
   for (std::uint64_t number = 1; number <= 3; ++number) {
     FrameHeader header;
@@ -108,7 +108,7 @@ TEST(Frame, ReaderPutsSplitFramesTogether) {
   EXPECT_TRUE(reader.drained());
 }
 
-TEST(Frame, BulkHeaderStaysInsideItsTransfer) {
+TEST(Frame, RefusesBulkHeaderOutsideTransfer) {
   BulkHeader header;
   header.transfer = 1;
   header.total = 100;
@@ -131,7 +131,7 @@ TEST(Frame, BulkHeaderStaysInsideItsTransfer) {
       parse_bulk_header(FrameKind::kChunk, bytes_of(header), limits::kBulkChunkBytes + 1).ok());
 }
 
-TEST(Record, TheLargestIsTakenAndOneStepMoreIsRefused) {
+TEST(Record, AcceptsLargestRecordAndRefusesLarger) {
   RecordHeader header = stream_record(Form::kRaw);
   const Bytes most(kRecordPayloadBytesMax);
   const Bytes whole = record_with(header, most.data(), most.size());
@@ -145,7 +145,7 @@ TEST(Record, TheLargestIsTakenAndOneStepMoreIsRefused) {
   EXPECT_NE(refused.message().find("wrong size"), std::string::npos) << refused.message();
 }
 
-TEST(Record, TheLargestReplyIsTakenAndOneStepMoreIsRefused) {
+TEST(Record, AcceptsLargestReplyAndRefusesLarger) {
   const auto taken = [](std::size_t payload_bytes) {
     ReplyHeader header;
     header.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
@@ -159,7 +159,7 @@ TEST(Record, TheLargestReplyIsTakenAndOneStepMoreIsRefused) {
   EXPECT_FALSE(taken(kReplyPayloadBytesMax + 1));
 }
 
-TEST(Record, AParameterBlockEndsAtItsBound) {
+TEST(Record, RefusesParameterBlockOverBound) {
   const auto taken = [](std::size_t parameter_bytes) {
     LaunchPayload launch;
     launch.parameter_bytes = static_cast<std::uint32_t>(parameter_bytes);
@@ -171,7 +171,7 @@ TEST(Record, AParameterBlockEndsAtItsBound) {
   EXPECT_FALSE(taken(limits::kKernelParameterBytesMax + 1));
 }
 
-TEST(Record, LaunchIsAsLargeAsItSays) {
+TEST(Record, RefusesLaunchOfWrongSize) {
   struct {
     LaunchPayload launch;
     std::byte parameters[16];
@@ -189,7 +189,7 @@ TEST(Record, LaunchIsAsLargeAsItSays) {
   EXPECT_FALSE(parse_record(record_with(header, &body, sizeof body)).ok());
 }
 
-TEST(Record, CopiesNeedTheirBytesOrATransfer) {
+TEST(Record, RefusesCopyWithoutBytesOrTransfer) {
   struct {
     CopyPayload copy;
     std::byte data[8];
@@ -219,7 +219,7 @@ TEST(Record, CopiesNeedTheirBytesOrATransfer) {
   EXPECT_FALSE(parse_record(record_with(header, &body, sizeof(CopyPayload))).ok());
 }
 
-TEST(Record, BoxesAreAsLargeAsTheySay) {
+TEST(Record, RefusesBoxOfWrongSize) {
   struct {
     BoxCopyPayload box;
     std::byte data[24];
@@ -256,7 +256,7 @@ TEST(Record, BoxesAreAsLargeAsTheySay) {
   EXPECT_FALSE(taken(sizeof(MemsetPayload)));
 }
 
-TEST(Record, AnInlineCopyEndsAtItsBound) {
+TEST(Record, RefusesInlineCopyOverBound) {
   const auto taken = [](std::size_t bytes) {
     CopyPayload copy;
     copy.bytes = bytes;
@@ -271,7 +271,7 @@ TEST(Record, AnInlineCopyEndsAtItsBound) {
 
 // A record is checked on a copy of its header, and only the copy is used from then on. Later writes
 // to the bytes cannot change the record or its length.
-TEST(Record, IsWhatItWasWhenItWasChecked) {
+TEST(Record, KeepsCheckedHeaderIfBytesChange) {
   const EventPayload body;
   const RecordHeader header = stream_record(Form::kEventRecord);
   Bytes bytes = record_with(header, &body, sizeof body);
@@ -284,7 +284,7 @@ TEST(Record, IsWhatItWasWhenItWasChecked) {
   EXPECT_EQ(record->payload.size(), sizeof body);
 }
 
-TEST(Record, HeaderFieldsAreBounded) {
+TEST(Record, RefusesInvalidHeaderFields) {
   const EventPayload body;
   const RecordHeader good = stream_record(Form::kEventRecord);
   ASSERT_TRUE(parse_record(record_with(good, &body, sizeof body)).ok());

@@ -78,7 +78,7 @@ Bytes block_of(ByteView records) {
   return block;
 }
 
-TEST(PackedRecords, ComeOutAsTheyWent) {
+TEST(PackedRecords, RoundTripUnchanged) {
   LogPacker packer(true);
   learn(packer, kSlow);
   packer.set_codec_time(nanoseconds(1));
@@ -105,7 +105,7 @@ TEST(PackedRecords, ComeOutAsTheyWent) {
 }
 
 // A few calls compress little by themselves. With the calls before them they compress well.
-TEST(PackedRecords, WhatCameBeforeMakesFewCallsSmall) {
+TEST(PackedRecords, HistoryImprovesCompressionOfFewCalls) {
   LogPacker packer(true);
   learn(packer, kSlow);
   packer.set_codec_time(nanoseconds(1));
@@ -114,7 +114,7 @@ TEST(PackedRecords, WhatCameBeforeMakesFewCallsSmall) {
   EXPECT_LT(second.size(), first.size() * 3 / 4);
 }
 
-TEST(PackedRecords, NothingIsPackedForAPeerThatDoesNotKnowIt) {
+TEST(PackedRecords, PeerWithoutFeatureGetsUnpackedRecords) {
   LogPacker packer(false);
   learn(packer, kSlow);
   EXPECT_TRUE(pack(packer, launches(100, 1)).empty());
@@ -123,7 +123,7 @@ TEST(PackedRecords, NothingIsPackedForAPeerThatDoesNotKnowIt) {
   EXPECT_EQ(our_features(Sender::kClient).required & feature_bit(Feature::kPackedRecords), 0u);
 }
 
-TEST(PackedRecords, NothingIsPackedWhereTheLinkIsNotSlow) {
+TEST(PackedRecords, RecordsArePackedOnlyOnSlowLink) {
   LogPacker packer(true);
   packer.set_codec_time(nanoseconds(1));
   EXPECT_TRUE(pack(packer, launches(100, 1)).empty()) << "nothing is known of the link";
@@ -138,7 +138,7 @@ TEST(PackedRecords, NothingIsPackedWhereTheLinkIsNotSlow) {
   EXPECT_TRUE(pack(packer, Bytes(kFrame + 8)).empty()) << "one large record";
 }
 
-TEST(PackedRecords, ACodecThatIsSlowerThanTheLinkIsNotUsed) {
+TEST(PackedRecords, SlowCodecIsUsedOnlyForTrials) {
   LogPacker packer(true);
   learn(packer, kSlow);
   packer.set_codec_time(std::chrono::seconds(1));
@@ -147,7 +147,7 @@ TEST(PackedRecords, ACodecThatIsSlowerThanTheLinkIsNotUsed) {
   EXPECT_EQ(packed, 1u);
 }
 
-TEST(PackedRecords, WhatCannotBePackedIsTriedRarelyAndHarmsNothing) {
+TEST(PackedRecords, IncompressibleRecordsSuspendPackingTemporarily) {
   LogPacker packer(true);
   learn(packer, kSlow);
   packer.set_codec_time(nanoseconds(1));
@@ -188,7 +188,7 @@ bool refused(RecordsUnpacker& unpacker, std::size_t bytes, ByteView block,
   return !got.ok() && got.status().code() == Code::kProtocol;
 }
 
-TEST(PackedRecords, BadHeadsAreRefused) {
+TEST(PackedRecords, InvalidHeadsAreRefused) {
   const Bytes records = launches(100, 1);
   const std::size_t bytes = records.size();
   const Bytes block = block_of(records);
@@ -210,7 +210,7 @@ TEST(PackedRecords, BadHeadsAreRefused) {
   EXPECT_TRUE(refused(unpacker, bytes, ByteView(block).first(block.size() - 1)));
 }
 
-TEST(PackedRecords, NoMoreIsUnpackedThanAFrameMayHave) {
+TEST(PackedRecords, UnpackingIsBoundedByFrameSize) {
   RecordsUnpacker unpacker;
   EXPECT_FALSE(refused(unpacker, kFrame, copy_from(1, kFrame)));
   for (const std::size_t bytes : {kFrame + 8, 2 * kHistoryRoomBytes}) {
@@ -218,7 +218,7 @@ TEST(PackedRecords, NoMoreIsUnpackedThanAFrameMayHave) {
   }
 }
 
-TEST(PackedRecords, NothingBeforeTheHistoryIsReached) {
+TEST(PackedRecords, ReferencesBeforeHistoryAreRefused) {
   constexpr std::size_t kBytes = 32;
   RecordsUnpacker unpacker;
   EXPECT_TRUE(refused(unpacker, kBytes, copy_from(2, kBytes)));
@@ -232,7 +232,7 @@ TEST(PackedRecords, NothingBeforeTheHistoryIsReached) {
   }
 }
 
-TEST(PackedRecords, AnyBytesAreUnpackedOrRefused) {
+TEST(PackedRecords, CorruptedBlocksAreUnpackedOrRefused) {
   const Bytes records = launches(600, 1);
   const Bytes block = block_of(records);
   std::mt19937 random(5);

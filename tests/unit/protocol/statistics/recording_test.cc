@@ -32,7 +32,7 @@ Bytes changed(std::size_t offset, std::uint64_t value) {
   return bytes;
 }
 
-TEST(Recording, ComesAsItWas) {
+TEST(Recording, RoundTripsUnchanged) {
   const auto parsed = parse_recording(encode(recorded()));
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   EXPECT_EQ(parsed->dropped, 4u);
@@ -42,7 +42,7 @@ TEST(Recording, ComesAsItWas) {
   EXPECT_EQ(parsed->names, recorded().names);
 }
 
-TEST(Recording, IsRefusedCutOrWithMoreBehind) {
+TEST(Recording, RefusesTruncatedOrLongerBytes) {
   const Bytes bytes = encode(recorded());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_EQ(parse_recording(ByteView(bytes).first(size)).status().code(), Code::kProtocol)
@@ -53,7 +53,7 @@ TEST(Recording, IsRefusedCutOrWithMoreBehind) {
   EXPECT_EQ(parse_recording(more).status().code(), Code::kProtocol);
 }
 
-TEST(Recording, CountsThatDoNotFitAreRefused) {
+TEST(Recording, RefusesCountsThatDoNotFit) {
   constexpr std::uint64_t kMost = ~std::uint64_t{0};
   // More events than there are, and so many that their size overflows to a small number.
   for (const std::uint64_t count : {std::uint64_t{4}, kMost, kMost / sizeof(RecordedEvent) + 1}) {
@@ -67,7 +67,7 @@ TEST(Recording, CountsThatDoNotFitAreRefused) {
   EXPECT_EQ(parse_recording(changed(first_name, kMost)).status().code(), Code::kProtocol);
 }
 
-TEST(Recording, EventsThatMakeNoSenseAreRefused) {
+TEST(Recording, RefusesInvalidEvents) {
   EXPECT_EQ(parse_recording(changed(kHeadBytes, 0)).status().code(), Code::kProtocol);  // The kind.
   EXPECT_EQ(parse_recording(changed(kHeadBytes, 255)).status().code(), Code::kProtocol);
   const std::size_t begin = kHeadBytes + offsetof(RecordedEvent, begin_ns);
@@ -75,7 +75,7 @@ TEST(Recording, EventsThatMakeNoSenseAreRefused) {
                                                                                     // ends at 15.
 }
 
-TEST(Recording, LongNamesAreCutAndTooManyLeftOut) {
+TEST(Recording, TruncatesLongNamesAndDropsExcessNames) {
   Recording recording;
   recording.names[1] = std::string(kRecordedNameBytesMax + 1, 'x');
   for (std::uint64_t i = 2; i < kRecordedNamesMax + 10; ++i) recording.names[i] = "n";
@@ -85,7 +85,7 @@ TEST(Recording, LongNamesAreCutAndTooManyLeftOut) {
   EXPECT_EQ(parsed->names.size(), kRecordedNamesMax);
 }
 
-TEST(TraceFile, ComesAsItWasOrIsRefused) {
+TEST(TraceFile, RoundTripsAndRefusesTruncation) {
   TraceFile file;
   file.program = "train \"it\"";
   file.server = "gpu1:4790";

@@ -35,7 +35,7 @@ Bytes changed(std::size_t offset, std::uint64_t value) {
   return bytes;
 }
 
-TEST(Observation, StatisticsComeAsTheyWere) {
+TEST(WorkerStatistics, RoundTripUnchanged) {
   const auto parsed = parse_worker_statistics(encode(counted()));
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   EXPECT_EQ(parsed->totals.batches, 3u);
@@ -48,7 +48,7 @@ TEST(Observation, StatisticsComeAsTheyWere) {
   EXPECT_EQ(parsed->rows[2].bytes_out, 3 * 4095u);
 }
 
-TEST(Observation, EveryFunctionAtOnceFitsIntoAReply) {
+TEST(WorkerStatistics, AllFunctionsFitIntoReply) {
   EXPECT_LE(driver_abi::rows().size(), kWorkerRowsMax);
   WorkerStatistics all;
   for (std::size_t opcode = 0; opcode < limits::kRowsMax; ++opcode) {
@@ -63,7 +63,7 @@ TEST(Observation, EveryFunctionAtOnceFitsIntoAReply) {
   EXPECT_EQ(parsed->rows.size(), kWorkerRowsMax);
 }
 
-TEST(Observation, NonsenseIsRefused) {
+TEST(WorkerStatistics, InvalidBytesAreRefused) {
   const Bytes bytes = encode(counted());
   const std::size_t count_at = sizeof(WorkerTotals);
   for (const std::size_t size : {std::size_t{0}, count_at, count_at + 7, bytes.size() - 1}) {
@@ -82,7 +82,7 @@ TEST(Observation, NonsenseIsRefused) {
   EXPECT_TRUE(parse_worker_statistics(changed(second, 4)).ok());
 }
 
-TEST(Observation, SizesFallIntoPowersOfTwo) {
+TEST(WorkerStatistics, SizeClassesArePowersOfTwo) {
   EXPECT_EQ(size_class(0), 0u);
   EXPECT_EQ(size_class(1), 0u);
   EXPECT_EQ(size_class(2), 1u);
@@ -91,7 +91,7 @@ TEST(Observation, SizesFallIntoPowersOfTwo) {
   EXPECT_EQ(size_class(~std::uint64_t{0}), kSizeClasses - 1);
 }
 
-TEST(Observation, NoFunctionOfCudaHasItsOpcode) {
+TEST(WorkerStatistics, OpcodeDiffersFromAllCudaFunctions) {
   for (const driver_abi::Row& row : driver_abi::rows()) EXPECT_NE(row.opcode, kObserveOpcode);
 }
 

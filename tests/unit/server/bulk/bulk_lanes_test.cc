@@ -76,7 +76,7 @@ class BulkLanesTest : public ::testing::TestWithParam<std::size_t> {
 INSTANTIATE_TEST_SUITE_P(TakenAtOnce, BulkLanesTest,
                          ::testing::Values(0, 10, 60, 40'000, kFrame - 1, kFrame));
 
-TEST_P(BulkLanesTest, FramesArriveWholeAndInTheirOrder) {
+TEST_P(BulkLanesTest, FramesArriveWholeAndInOrder) {
   const std::size_t free = lanes_.staging_out().free_slots();
   for (std::uint64_t transfer = 1; transfer <= 6; ++transfer) copy_out(transfer);
   expect_sent(6);
@@ -85,13 +85,13 @@ TEST_P(BulkLanesTest, FramesArriveWholeAndInTheirOrder) {
   EXPECT_EQ(lanes_.out().remembered(), 0U);
 }
 
-TEST_P(BulkLanesTest, WhoHasASmallCopysBytesSendsThem) {
+TEST_P(BulkLanesTest, CallingThreadSendsAcceptedBytesOfSmallCopy) {
   copy_out(1);
   expect_sent(1);
   EXPECT_EQ(by_this_thread(), std::min(GetParam(), kFrame));
 }
 
-TEST_P(BulkLanesTest, LargerOnesAreTheSenders) {
+TEST_P(BulkLanesTest, SenderThreadSendsLargerCopies) {
   copy_out(1, 2 * kSmall);
   EXPECT_EQ(taking_.sent(kFrame + kSmall).size(), kFrame + kSmall);
   EXPECT_EQ(by_this_thread(), 0U);
@@ -104,7 +104,7 @@ class GatheringTest : public BulkLanesTest {
   std::size_t sent() { return taking_.sent_so_far().size(); }
 };
 
-TEST_F(GatheringTest, LeaveInOneSend) {
+TEST_F(GatheringTest, SendsGatheredCopiesInOneSend) {
   {
     const BulkLanes::Gathering gathering(&lanes_);
     for (std::uint64_t transfer = 1; transfer <= 5; ++transfer) copy_out(transfer);
@@ -117,7 +117,7 @@ TEST_F(GatheringTest, LeaveInOneSend) {
   EXPECT_EQ(by_this_thread(), 6 * kFrame);
 }
 
-TEST_F(GatheringTest, LeaveOnceThereAreEnough) {
+TEST_F(GatheringTest, SendsWhenByteOrChunkLimitIsReached) {
   constexpr std::size_t kEnough = protocol::ChunksToSend::kBytesMax / kSmall;
   const BulkLanes::Gathering gathering(&lanes_);
   for (std::uint64_t transfer = 1; transfer < kEnough; ++transfer) copy_out(transfer);
@@ -134,7 +134,7 @@ TEST_F(GatheringTest, LeaveOnceThereAreEnough) {
 }
 
 // The sender sends what is not kept, behind what was kept.
-TEST_F(GatheringTest, LargerOnesAndWordsBehindThemAreNotForgotten) {
+TEST_F(GatheringTest, SendsLargeChunksAndFailuresAfterGatheredCopies) {
   constexpr std::size_t kLarge = limits::kBulkChunkBytes;
   std::uint64_t transfer = 0;
   std::size_t all = 0;
@@ -154,7 +154,7 @@ TEST_F(GatheringTest, LargerOnesAndWordsBehindThemAreNotForgotten) {
   }
 }
 
-TEST_F(GatheringTest, LeaveBeforeWhatComesBehindThem) {
+TEST_F(GatheringTest, SendGatheredFlushesOnce) {
   const BulkLanes::Gathering gathering(&lanes_);
   copy_out(1);
   copy_out(2);
@@ -176,7 +176,7 @@ class GoneConnection final : public TakingConnection {
 };
 
 // The sender reports it once, and has nothing more to do.
-TEST(GoneLanesTest, AConnectionThatIsGoneIsToldOf) {
+TEST(BulkLanesFailure, ReportsLostConnectionOnce) {
   GoneConnection connection;
   BulkLanes lanes({&connection}, false, false);
   std::atomic<int> told{0};
@@ -196,13 +196,13 @@ TEST(GoneLanesTest, AConnectionThatIsGoneIsToldOf) {
 }
 
 // Connections that join the first one.
-class JoiningLanesTest : public BulkLanesTest {
+class BulkLanesExtraConnectionTest : public BulkLanesTest {
  protected:
-  JoiningLanesTest() : BulkLanesTest(kFrame) {}
+  BulkLanesExtraConnectionTest() : BulkLanesTest(kFrame) {}
   static Status say_nothing(transport::Connection&) { return {}; }
 };
 
-TEST_F(JoiningLanesTest, AsManyAsASessionMayHave) {
+TEST_F(BulkLanesExtraConnectionTest, AcceptsConnectionsUpToSessionLimit) {
   std::size_t added = 0;
   while (added < 2 * limits::kConnectionsMax &&
          lanes_.add(std::make_unique<TakingConnection>(kFrame), say_nothing)) {
@@ -211,7 +211,7 @@ TEST_F(JoiningLanesTest, AsManyAsASessionMayHave) {
   EXPECT_EQ(added + 2, limits::kConnectionsMax);  // Plus the log and the first bulk connection.
 }
 
-TEST_F(JoiningLanesTest, OneThatCannotBeginIsNone) {
+TEST_F(BulkLanesExtraConnectionTest, FailedConnectionDoesNotCountTowardLimit) {
   const auto fails = [](transport::Connection&) { return Status(Code::kPeerGone, "on purpose"); };
   for (std::size_t times = 0; times < 2 * limits::kConnectionsMax; ++times) {
     EXPECT_FALSE(lanes_.add(std::make_unique<TakingConnection>(kFrame), fails));
@@ -219,7 +219,7 @@ TEST_F(JoiningLanesTest, OneThatCannotBeginIsNone) {
   EXPECT_TRUE(lanes_.add(std::make_unique<TakingConnection>(kFrame), say_nothing));
 }
 
-TEST_F(JoiningLanesTest, CopiesThatAreNotSpreadStayOnTheFirst) {
+TEST_F(BulkLanesExtraConnectionTest, UnspreadCopiesUseFirstConnection) {
   auto other = std::make_unique<TakingConnection>(kFrame);
   TakingConnection& joined = *other;
   ASSERT_TRUE(lanes_.add(std::move(other), say_nothing));
@@ -228,17 +228,17 @@ TEST_F(JoiningLanesTest, CopiesThatAreNotSpreadStayOnTheFirst) {
   EXPECT_TRUE(joined.sent(0).empty());
 }
 
-TEST_F(JoiningLanesTest, NothingIsSpreadForAClientThatDoesNotKnowIt) {
+TEST_F(BulkLanesExtraConnectionTest, ClientWithoutSpreadingUsesOneConnection) {
   ASSERT_TRUE(lanes_.add(std::make_unique<TakingConnection>(kFrame), say_nothing));
   EXPECT_EQ(lanes_.lanes_for(2), 1U);
 }
 
-class SpreadLanesTest : public ::testing::Test {
+class BulkLanesSpreadTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kChunk = limits::kBulkChunkBytes;
   static constexpr std::size_t kChunkFrame = protocol::kChunkHeadBytes + kChunk;
 
-  SpreadLanesTest() {
+  BulkLanesSpreadTest() {
     BulkLanes::Listener listener;
     listener.changed = listener.time = [](void*) {};
     listener.failed = [](void*, const Status&) {};
@@ -247,7 +247,7 @@ class SpreadLanesTest : public ::testing::Test {
     joined_ = other.get();
     EXPECT_TRUE(lanes_.add(std::move(other), [](transport::Connection&) { return Status(); }));
   }
-  ~SpreadLanesTest() override {
+  ~BulkLanesSpreadTest() override {
     first_.let_go(1000);
     lanes_.stop();
   }
@@ -278,7 +278,7 @@ class SpreadLanesTest : public ::testing::Test {
   TakingConnection* joined_ = nullptr;
 };
 
-TEST_F(SpreadLanesTest, OverAsManyAsThereAre) {
+TEST_F(BulkLanesSpreadTest, LimitsSpreadToOpenConnections) {
   EXPECT_EQ(lanes_.lanes_for(0), 1U);
   EXPECT_EQ(lanes_.lanes_for(1), 1U);
   EXPECT_EQ(lanes_.lanes_for(2), 2U);
@@ -287,7 +287,7 @@ TEST_F(SpreadLanesTest, OverAsManyAsThereAre) {
 
 // While one connection blocks, the other takes what may go over it, and no more. Each keeps its
 // order, and each frame names the transfers before it.
-TEST_F(SpreadLanesTest, OthersTakeWhatOneDoesNot) {
+TEST_F(BulkLanesSpreadTest, FreeConnectionTakesChunksOfBlockedConnection) {
   ASSERT_EQ(lanes_.lanes_for(2), 2U);
   copy_out(1, kChunk, 1);
   first_.await();
@@ -305,7 +305,7 @@ TEST_F(SpreadLanesTest, OthersTakeWhatOneDoesNot) {
   EXPECT_EQ(told(first_.sent(2 * kChunkFrame), kChunkFrame)[1], (std::pair{4UL, 4UL}));
 }
 
-TEST_F(JoiningLanesTest, NoneAfterTheEnd) {
+TEST_F(BulkLanesExtraConnectionTest, RefusesConnectionAfterStop) {
   lanes_.stop();
   EXPECT_FALSE(lanes_.add(std::make_unique<TakingConnection>(kFrame), say_nothing));
 }

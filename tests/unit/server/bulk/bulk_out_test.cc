@@ -54,7 +54,7 @@ class BulkOutTest : public ::testing::Test {
   std::deque<std::byte*> unsent_;
 };
 
-TEST_F(BulkOutTest, ChunksAreAskedForSeveralAtATime) {
+TEST_F(BulkOutTest, RequestsSeveralChunksAtATime) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
   EXPECT_EQ(copy_what_may_be(), kChunksAheadMax);
   for (int turn = 0; turn < 3; ++turn) {
@@ -68,7 +68,7 @@ TEST_F(BulkOutTest, ChunksAreAskedForSeveralAtATime) {
 }
 
 // Unsent data is counted in bytes, so more small copies than large ones may be ahead.
-TEST_F(BulkOutTest, SmallCopiesGoFurtherAhead) {
+TEST_F(BulkOutTest, LimitsUnsentSmallCopiesByBytes) {
   constexpr std::size_t kSmall = kBytesAheadMax / 16;
   std::size_t count = 0;
   for (;; ++count) {
@@ -88,7 +88,7 @@ TEST_F(BulkOutTest, SmallCopiesGoFurtherAhead) {
 }
 
 // A short copy uses a whole slot.
-TEST_F(BulkOutTest, TheSmallestCopiesLeaveSlotsToOthers) {
+TEST_F(BulkOutTest, TinyCopiesLeaveSlotsFree) {
   const std::size_t all = staging_.free_slots();
   for (std::uint64_t transfer = 1;; ++transfer) {
     ASSERT_EQ(out_.open(transfer, transfer, 4), 0);
@@ -102,7 +102,7 @@ TEST_F(BulkOutTest, TheSmallestCopiesLeaveSlotsToOthers) {
 
 // The slots belong to another copy. Once one is free the copy goes on, whatever is still to be
 // sent.
-TEST_F(BulkOutTest, ACopyThatLacksASlotGoesOnWithTheFirst) {
+TEST_F(BulkOutTest, CopyResumesWithFirstFreeSlot) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
   std::vector<std::byte*> others;
   while (staging_.free_slots() > kChunksAheadMax - 1) others.push_back(out_.take_slot());
@@ -115,7 +115,7 @@ TEST_F(BulkOutTest, ACopyThatLacksASlotGoesOnWithTheFirst) {
 }
 
 // A returned slot wakes once. Afterwards the copy waits for sent chunks, as before.
-TEST_F(BulkOutTest, AWaitForASlotIsOverWithIt) {
+TEST_F(BulkOutTest, ReturnedSlotWakesWaitingCopyOnce) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
   std::vector<std::byte*> others;
   while (staging_.free_slots() > kChunksAheadMax - 1) others.push_back(out_.take_slot());
@@ -127,7 +127,7 @@ TEST_F(BulkOutTest, AWaitForASlotIsOverWithIt) {
 }
 
 // A failed chunk lets its copy and waiting copies go on, without anything being sent.
-TEST_F(BulkOutTest, AFailedChunkLetsCopiesGoOn) {
+TEST_F(BulkOutTest, FailedChunkResumesCopiesAndFreesSlot) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
   const std::vector<BulkOut::Chunk> asked = ask_for_all();
   const std::size_t free = staging_.free_slots();
@@ -137,7 +137,7 @@ TEST_F(BulkOutTest, AFailedChunkLetsCopiesGoOn) {
 }
 
 // Many chunks arrive at the end of a kernel. Until then none is left to be sent.
-TEST_F(BulkOutTest, ACopyBehindAKernelGoesOnWithItsFirstChunk) {
+TEST_F(BulkOutTest, CopyBehindKernelResumesWithFirstChunk) {
   ASSERT_EQ(out_.open(kTransfer, kCall, 64 * kChunk), 0);
   const std::vector<BulkOut::Chunk> asked = ask_for_all();
   ASSERT_EQ(asked.size(), kChunksAskedMax);
@@ -147,7 +147,7 @@ TEST_F(BulkOutTest, ACopyBehindAKernelGoesOnWithItsFirstChunk) {
 }
 
 // Copies over several connections.
-class SpreadOutTest : public ::testing::Test {
+class BulkOutSpreadTest : public ::testing::Test {
  protected:
   using Kind = protocol::FrameKind;
   struct Said {
@@ -186,7 +186,7 @@ class SpreadOutTest : public ::testing::Test {
 
 // Otherwise the client would drop the chunks that are on their way, and wait for their number for
 // ever.
-TEST_F(SpreadOutTest, WhatWasAllSaidIsNotGivenUp) {
+TEST_F(BulkOutSpreadTest, FailureAfterLastChunkDoesNotAbandonCopy) {
   open(kTransfer, 2 * kChunk, kLanes);
   EXPECT_EQ(copy(kTransfer, 2), 2U);
   out_.end_call(kTransfer, kTransfer, 2 * kChunk, 700);
@@ -194,7 +194,7 @@ TEST_F(SpreadOutTest, WhatWasAllSaidIsNotGivenUp) {
 }
 
 // Later copies must not overtake the chunks that were sent.
-TEST_F(SpreadOutTest, WhatIsGivenUpHalfwayHasANumber) {
+TEST_F(BulkOutSpreadTest, AbandonedCopyAdvancesWatermark) {
   open(kTransfer, 3 * kChunk, kLanes);
   EXPECT_EQ(copy(kTransfer, 1), 1U);
   EXPECT_EQ(copy(kTransfer, 1, 700), 1U);
@@ -209,7 +209,7 @@ TEST_F(SpreadOutTest, WhatIsGivenUpHalfwayHasANumber) {
 
 // The first copy may have two chunks ahead for each connection. A copy without chunks on their way
 // still gets its turn.
-TEST_F(SpreadOutTest, WhatIsAheadOfManyHoldsUpNobodyElse) {
+TEST_F(BulkOutSpreadTest, CopyFarAheadDoesNotBlockOtherCopies) {
   open(kTransfer, 64 * kChunk, kLanes);
   EXPECT_EQ(copy(kTransfer, 64), kChunksAheadMax + 2 * (kLanes - 1));
   open(kOther, 4 * kChunk, 1);
@@ -217,7 +217,7 @@ TEST_F(SpreadOutTest, WhatIsAheadOfManyHoldsUpNobodyElse) {
 }
 
 // The device has not reached any of them.
-TEST_F(SpreadOutTest, CopiesBehindKernelsLeaveSlotsToOthers) {
+TEST_F(BulkOutSpreadTest, CopiesBehindKernelsLeaveSlotsFree) {
   const std::size_t all = staging_.free_slots();
   for (std::uint64_t transfer = 1; transfer <= 6; ++transfer) {
     open(transfer, 64 * kChunk, kLanes);

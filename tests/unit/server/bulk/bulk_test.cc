@@ -59,7 +59,7 @@ class Running {
   }};
 };
 
-TEST(WorkerBulk, ACopyWaitsForItsBytesAndItsCreditForTheDevice) {
+TEST(WorkerBulk, CopyInWaitsForBytesAndReturnsCreditWhenRetired) {
   RawClient client;
   const Bytes bytes = pattern(2 * kChunk + 5);
   Bytes memory(bytes.size());
@@ -84,7 +84,7 @@ TEST(WorkerBulk, ACopyWaitsForItsBytesAndItsCreditForTheDevice) {
   EXPECT_EQ(memory, bytes);
 }
 
-TEST(WorkerBulk, ACopyInTurnIsAskedForWhenItsStreamHasComeToIt) {
+TEST(WorkerBulk, RequestsOnDemandBytesWhenStreamReachesCopy) {
   RawClient client;
   const Bytes from = pattern(kChunk + 3);
   client.copy_out(1, from.data(), from.size(), 0, 1);
@@ -109,7 +109,7 @@ TEST(WorkerBulk, ACopyInTurnIsAskedForWhenItsStreamHasComeToIt) {
   EXPECT_EQ(memory, bytes);
 }
 
-TEST(WorkerBulk, ACopyInTurnHearsThatItsStreamHasFailed) {
+TEST(WorkerBulk, FailedOnDemandCopyReportsCallError) {
   RawClient client;
   Bytes memory(kChunk);
   client.fill(memory.data(), 1, 1, 0, 1);
@@ -126,7 +126,7 @@ TEST(WorkerBulk, ACopyInTurnHearsThatItsStreamHasFailed) {
   EXPECT_EQ(failed.header.call_sequence, call);
 }
 
-TEST(WorkerBulk, BytesMayComeBeforeTheirCall) {
+TEST(WorkerBulk, AcceptsBytesBeforeTheirCall) {
   RawClient client;
   const Bytes bytes = pattern(kChunk + 1);
   Bytes memory(bytes.size());
@@ -138,7 +138,7 @@ TEST(WorkerBulk, BytesMayComeBeforeTheirCall) {
   EXPECT_EQ(memory, bytes);
 }
 
-TEST(WorkerBulk, ACopyOutIsNumberedWhenTheDeviceIsDone) {
+TEST(WorkerBulk, CopyOutAdvancesWatermarkWhenDeviceIsDone) {
   RawClient client;
   const Bytes memory = pattern(kChunk + 3);
   client.copy_out(1, memory.data(), memory.size(), 0, 1);
@@ -158,7 +158,7 @@ TEST(WorkerBulk, ACopyOutIsNumberedWhenTheDeviceIsDone) {
   EXPECT_EQ(got, memory);
 }
 
-TEST(WorkerBulk, AnAwaitedCopyOutIsAnsweredAfterItsBytes) {
+TEST(WorkerBulk, AwaitedCopyOutRepliesAfterItsBytes) {
   RawClient client;
   const Bytes memory = pattern(3 * kChunk);
   client.copy_out(1, memory.data(), memory.size(), kFence);
@@ -173,7 +173,7 @@ TEST(WorkerBulk, AnAwaitedCopyOutIsAnsweredAfterItsBytes) {
 
 // The worker's bound for a client that reads nothing: requested chunks, chunks that arrived, and
 // bytes in the connection.
-TEST(WorkerBulk, CopiesOutWaitForAClientThatTakesNothing) {
+TEST(WorkerBulk, LimitsCopyOutWhileClientReadsNothing) {
   RawClient client;
   const Bytes memory = pattern(64 * kChunk);
   client.copy_out(1, memory.data(), memory.size());
@@ -200,7 +200,7 @@ TEST(WorkerBulk, CopiesOutWaitForAClientThatTakesNothing) {
 }
 
 // The slots are shared, so a copy behind a long kernel requests only a part of them.
-TEST(WorkerBulk, ACopyBehindALongKernelLeavesSlotsToOtherStreams) {
+TEST(WorkerBulk, CopyBehindLongKernelLeavesSlotsToOtherStreams) {
   RawClient client;
   const Bytes memory = pattern(2 * kChunksAskedMax * kChunk);
   client.copy_out(1, memory.data(), memory.size(), 0, 1);
@@ -211,7 +211,7 @@ TEST(WorkerBulk, ACopyBehindALongKernelLeavesSlotsToOtherStreams) {
   EXPECT_EQ(client.bulk().header.transfer, 2u);
 }
 
-TEST(WorkerBulk, FailedCopiesAreAbandonedBothWays) {
+TEST(WorkerBulk, AbandonsFailedCopiesInBothDirections) {
   RawClient client;
   client.copy_out(1, nullptr, kChunk);
   RawClient::BulkFrame frame = client.bulk();
@@ -239,7 +239,7 @@ TEST(WorkerBulk, FailedCopiesAreAbandonedBothWays) {
 
 // The client gives up the transfer before its call or after it, with or without bytes. The call
 // fails, and the session goes on.
-TEST(WorkerBulk, WhatTheClientGivesUpFailsItsCallAlone) {
+TEST(WorkerBulk, TransferAbandonedByClientFailsOnlyItsCall) {
   RawClient client;
   const Bytes bytes = pattern(3 * kChunk);
   Bytes memory(bytes.size());
@@ -267,7 +267,7 @@ TEST(WorkerBulk, WhatTheClientGivesUpFailsItsCallAlone) {
   EXPECT_EQ(told.header.result, 0);
 }
 
-TEST(WorkerBulk, AFaultOnTheDeviceEndsACopyOut) {
+TEST(WorkerBulk, DeviceFaultAbandonsCopyOut) {
   RawClient client;
   const Bytes memory = pattern(kChunk);
   const std::uint64_t call = client.copy_out(1, memory.data(), memory.size());
@@ -280,7 +280,7 @@ TEST(WorkerBulk, AFaultOnTheDeviceEndsACopyOut) {
   EXPECT_EQ(item.header.call_sequence, call);
 }
 
-TEST(WorkerBulk, OneStreamDoesNotFillTheDriversQueue) {
+TEST(WorkerBulk, OneStreamDoesNotFillDriverQueue) {
   WorkerOptions options;
   options.launch_depth = 64;
   RawClient client(options);
@@ -305,7 +305,7 @@ struct Breach {
 };
 class WorkerBulkBreach : public ::testing::TestWithParam<Breach> {};
 
-TEST_P(WorkerBulkBreach, EndsTheSessionAndSaysWhy) {
+TEST_P(WorkerBulkBreach, EndsSessionWithReason) {
   RawClient client;
   GetParam().commit(client);
   EXPECT_NE(client.goodbye().find(GetParam().reason), std::string::npos);
@@ -356,7 +356,7 @@ const Breach kBreaches[] = {
 INSTANTIATE_TEST_SUITE_P(Each, WorkerBulkBreach, ::testing::ValuesIn(kBreaches),
                          [](const auto& of) { return std::string(of.param.name); });
 
-TEST(WorkerBulk, TheWholeWindowMayBeInFlight) {
+TEST(WorkerBulk, AcceptsFullWindowInFlight) {
   RawClient client;
   const Bytes bytes = pattern(kChunk);
   constexpr std::size_t kSlots = limits::kBulkWindowBytes / kChunk;
@@ -376,7 +376,7 @@ TEST(WorkerBulk, TheWholeWindowMayBeInFlight) {
   }
 }
 
-TEST(WorkerBulk, AnImageOverItsBoundFailsItsCallAndOneAtTheBoundIsWaitedFor) {
+TEST(WorkerBulk, FailsOversizedImageAndWaitsForImageAtLimit) {
   WorkerOptions options;
   options.handlers.generic = [](Call&) { return CallOutcome::done(0); };
   RawClient client(options);
@@ -405,7 +405,7 @@ TEST(WorkerBulk, AnImageOverItsBoundFailsItsCallAndOneAtTheBoundIsWaitedFor) {
 
 // One of several connections may bring the first chunk last. The client's window may be full by
 // then, so that no other chunk causes a receipt.
-TEST(WorkerBulk, AReceiptComesWhenAGapIsClosed) {
+TEST(WorkerBulk, ClosingGapSendsReceipt) {
   constexpr std::size_t kCame = 6;
   WorkerOptions options;
   options.handlers.generic = [](Call&) { return CallOutcome::done(0); };
@@ -428,7 +428,7 @@ TEST(WorkerBulk, AReceiptComesWhenAGapIsClosed) {
   EXPECT_EQ(told, kCame * kChunk);
 }
 
-TEST(WorkerBulk, ACutInTheMiddleEndsTheSession) {
+TEST(WorkerBulk, LostBulkConnectionEndsSession) {
   RawClient client;
   Bytes memory(4 * kChunk);
   client.copy_in(1, memory.data(), memory.size());
@@ -437,7 +437,7 @@ TEST(WorkerBulk, ACutInTheMiddleEndsTheSession) {
   EXPECT_EQ(client.end().code(), Code::kPeerGone);
 }
 
-TEST(WorkerBulk, ACallThatNamesAnothersTransferFailsAlone) {
+TEST(WorkerBulk, ReusingPendingTransferFailsOnlySecondCall) {
   RawClient client;
   const Bytes bytes = pattern(kChunk);
   Bytes memory(bytes.size());

@@ -67,7 +67,7 @@ class StagingTest : public ::testing::Test {
   int refused_ = 0;
 };
 
-TEST_F(StagingTest, EachPartOnceAndOnlyWhatIsUsed) {
+TEST_F(StagingTest, RegistersEachUsedPartOnce) {
   const std::byte* start = staging_.next();
   EXPECT_FALSE(staging_.settled(start));
   EXPECT_EQ(use(one_), 1u);
@@ -95,7 +95,7 @@ TEST_F(StagingTest, EachPartOnceAndOnlyWhatIsUsed) {
   EXPECT_EQ(asked.parts, all);
 }
 
-TEST_F(StagingTest, WhoIsAtItSeesToWhatOthersWant) {
+TEST_F(StagingTest, ActiveRegistrationCoversConcurrentRequests) {
   ASSERT_TRUE(staging_.begin_registering(one_, false));
   take(kPartSlots);
   EXPECT_FALSE(staging_.begin_registering(other_, true));
@@ -106,7 +106,7 @@ TEST_F(StagingTest, WhoIsAtItSeesToWhatOthersWant) {
   EXPECT_EQ(asked.parts.size(), 3u);
 }
 
-TEST_F(StagingTest, ADriverThatRefusesIsAskedOnce) {
+TEST_F(StagingTest, StopsRegisteringAfterDriverRefusal) {
   asked.answer = 801;
   const std::byte* start = staging_.next();
   EXPECT_EQ(use(one_, true), 1u);
@@ -118,7 +118,7 @@ TEST_F(StagingTest, ADriverThatRefusesIsAskedOnce) {
   EXPECT_EQ(use(other_), 0u);
 }
 
-TEST_F(StagingTest, AContextThatCannotBeEnteredIsARefusal) {
+TEST_F(StagingTest, ReportsFailureToEnterContextAsRefusal) {
   EXPECT_EQ(use(one_, false, 201), 0u);
   EXPECT_EQ(refused_, 201);
   EXPECT_TRUE(staging_.settled(staging_.next()));
@@ -127,7 +127,7 @@ TEST_F(StagingTest, AContextThatCannotBeEnteredIsARefusal) {
   EXPECT_EQ(refused_, 0);
 }
 
-TEST_F(StagingTest, WhatGoesWithAContextIsRegisteredAgain) {
+TEST_F(StagingTest, RegistersPartAgainAfterItsContextEnds) {
   const std::byte* start = staging_.next();
   EXPECT_EQ(use(one_), 1u);
   take(kPartSlots);
@@ -147,7 +147,7 @@ TEST_F(StagingTest, WhatGoesWithAContextIsRegisteredAgain) {
   EXPECT_TRUE(staging_.settled(start + kPart));
 }
 
-TEST_F(StagingTest, AContextThatEndsMeanwhileRegistersNothing) {
+TEST_F(StagingTest, ContextEndDuringRegistrationLeavesPartUnregistered) {
   asked.answer = 709;  // CUDA_ERROR_CONTEXT_IS_DESTROYED.
   asked.meanwhile = [](Staging& staging) {
     staging.context_ended(reinterpret_cast<void*>(std::uintptr_t{11}));
@@ -162,7 +162,7 @@ TEST_F(StagingTest, AContextThatEndsMeanwhileRegistersNothing) {
 }
 
 // Otherwise the driver would take later memory at this address for the registered one.
-TEST_F(StagingTest, WhatWasRegisteredStaysMapped) {
+TEST_F(StagingTest, RegisteredMemoryStaysMapped) {
   const auto is_mapped = [](std::byte* place) { return msync(place, 4096, MS_ASYNC) == 0; };
   for (const int answer : {0, 1}) {
     auto staging = std::make_unique<Staging>(kPart);

@@ -12,7 +12,7 @@ class NoKeeper final : public transport::DescriptorKeeper {
   bool wanted() const noexcept override { return true; }
 };
 
-class JoiningTest : public DaemonTest {
+class DaemonExtraBulkTest : public DaemonTest {
  protected:
   void SetUp() override {
     start(1);
@@ -46,7 +46,7 @@ class JoiningTest : public DaemonTest {
   int sessions_ = 0;
 };
 
-TEST_F(JoiningTest, OneMoreIsTheWorkers) {
+TEST_F(DaemonExtraBulkTest, WorkerReceivesConnectionsUpToLimit) {
   client::AttachOptions options;
   options.more_later = true;
   auto attached = client::attach(session_, options);
@@ -70,7 +70,7 @@ TEST_F(JoiningTest, OneMoreIsTheWorkers) {
   EXPECT_EQ(workers_.started, 1);
 }
 
-TEST_F(JoiningTest, NoneWhereTheServerOrTheProgramWantsNone) {
+TEST_F(DaemonExtraBulkTest, ServerOrClientOptOutDisablesExtraConnections) {
   auto attached = client::attach(session_, {});
   ASSERT_TRUE(attached.ok());
   EXPECT_EQ(attached->channels.more, nullptr);
@@ -82,7 +82,7 @@ TEST_F(JoiningTest, NoneWhereTheServerOrTheProgramWantsNone) {
   EXPECT_EQ(attached->channels.more, nullptr);
 }
 
-TEST_F(JoiningTest, EachIndexOnce) {
+TEST_F(DaemonExtraBulkTest, AcceptsEachIndexOnce) {
   attach(7);
   const std::string again = "this session has attached before";
   EXPECT_EQ(refusal_of(7, 0, 2), again);
@@ -98,7 +98,7 @@ TEST_F(JoiningTest, EachIndexOnce) {
   EXPECT_EQ(workers_.connections.size(), 3u);
 }
 
-TEST_F(JoiningTest, OfAnotherSessionItIsNone) {
+TEST_F(DaemonExtraBulkTest, RefusesProofOfAnotherSession) {
   attach(7);
   attach(8);
   // The proof is for session 8, the message names session 7.
@@ -122,7 +122,7 @@ TEST_F(JoiningTest, OfAnotherSessionItIsNone) {
   EXPECT_EQ(workers_.connections.size(), 2u);
 }
 
-TEST_F(JoiningTest, AWorkerThatTakesNoneIsNoEndOfTheSession) {
+TEST_F(DaemonExtraBulkTest, WorkerRefusalLeavesSessionRunning) {
   client::AttachOptions options;
   options.more_later = true;
   auto attached = client::attach(session_, options);
@@ -142,7 +142,7 @@ TEST_F(JoiningTest, AWorkerThatTakesNoneIsNoEndOfTheSession) {
   EXPECT_EQ(workers_.killed, 0);
 }
 
-TEST_F(JoiningTest, NoneOnceTheLeaseHasEnded) {
+TEST_F(DaemonExtraBulkTest, RefusesConnectionAfterLeaseEnds) {
   client::AttachOptions options;
   options.more_later = true;
   auto attached = client::attach(session_, options);

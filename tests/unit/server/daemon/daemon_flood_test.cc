@@ -196,16 +196,16 @@ class FloodTest : public DaemonTest {
   std::uint16_t port_ = 0;
 };
 
-TEST_F(FloodTest, IdleConnectionsOfOneAddressKeepNobodyOut) { expect_others_get_in(""); }
+TEST_F(FloodTest, IdleConnectionsDoNotBlockOtherClients) { expect_others_get_in(""); }
 
-TEST_F(FloodTest, ConnectionsThatBeginToTalkKeepNobodyOut) { expect_others_get_in("g"); }
+TEST_F(FloodTest, PartialHellosDoNotBlockOtherClients) { expect_others_get_in("g"); }
 
-TEST_F(FloodTest, ConnectionsThatBeginToTalkTlsKeepNobodyOut) {
+TEST_F(FloodTest, PartialTlsHandshakesDoNotBlockOtherClients) {
   expect_others_get_in(std::string("\x16\x03\x01\x02\x00\x01", 6));
 }
 
 // All that wait, and not one for each check.
-TEST_F(FloodTest, AllWhoWaitAreLetInTogetherWhenTheOldestHaveHadTheirTime) {
+TEST_F(FloodTest, AdmitsAllWaitingClientsWhenGraceExpires) {
   constexpr unsigned kPlaces = 8;
   serve(kPlaces, 3 * kLong, kSoonEnough / 3);
   std::vector<UniqueFd> strangers;
@@ -227,7 +227,7 @@ TEST_F(FloodTest, AllWhoWaitAreLetInTogetherWhenTheOldestHaveHadTheirTime) {
 }
 
 // One source's waiting connections use a bounded number of descriptors.
-TEST_F(FloodTest, OneAddressHasABoundOfConnectionsThatWait) {
+TEST_F(FloodTest, LimitsWaitingConnectionsOfOneAddress) {
   serve();
   std::vector<UniqueFd> links;
   for (int i = 0; i < 1000; ++i) links.push_back(dial_from(2, port_));
@@ -247,7 +247,7 @@ TEST_F(FloodTest, OneAddressHasABoundOfConnectionsThatWait) {
 }
 
 // A peek stops at an urgent byte, and poll() reports the bytes behind it.
-TEST_F(FloodTest, AnUrgentByteAmongTheFirstEndsItsLink) {
+TEST_F(FloodTest, UrgentByteInFirstBytesClosesConnection) {
   serve();  // No deadline passes here.
   for (const std::string& before :
        {std::string("\x16"), std::string("\x16\x03\x01"), std::string()}) {
@@ -260,7 +260,7 @@ TEST_F(FloodTest, AnUrgentByteAmongTheFirstEndsItsLink) {
   }
 }
 
-TEST_F(FloodTest, AnUrgentByteAtTheLocalSocketEndsItsLink) {
+TEST_F(FloodTest, UrgentByteAtLocalSocketClosesConnection) {
   serve();
   auto link = transport::connect(local_->address(), soon());
   ASSERT_TRUE(link.ok());
@@ -299,7 +299,7 @@ class HandshakeAdmissionTest : public testing::Test {
   std::unique_ptr<HandshakeAdmission> admission_;
 };
 
-TEST_F(HandshakeAdmissionTest, BoundsWhatOneSourceLetsWaitAndAllTogether) {
+TEST_F(HandshakeAdmissionTest, LimitsWaitingConnectionsPerSourceAndInTotal) {
   const auto add_and_look = [this](const std::string& source, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       add(source, "g");
@@ -329,7 +329,7 @@ TEST_F(HandshakeAdmissionTest, BoundsWhatOneSourceLetsWaitAndAllTogether) {
   EXPECT_TRUE(of_z.connection->receive(words, sizeof words, soon()).ok()) << "it is the last one";
 }
 
-TEST_F(HandshakeAdmissionTest, GivesTicketsPlacesOfTheirOwn) {
+TEST_F(HandshakeAdmissionTest, TicketHandshakesHaveTheirOwnLimit) {
   std::vector<HandshakeAdmission::Admitted> strangers, tickets;
   for (std::size_t i = 0; i < 2 * limits::kHalfOpenMax; ++i) add(std::to_string(i), "g");
   admission_->look();
@@ -348,7 +348,7 @@ TEST_F(HandshakeAdmissionTest, GivesTicketsPlacesOfTheirOwn) {
   EXPECT_NE(admission_->next().connection, nullptr);
 }
 
-TEST(PeerSource, IsAnAddressOfIPv4AndASubnetOfIPv6) {
+TEST(PeerSource, GroupsIPv4ByAddressAndIPv6BySubnet) {
   const auto ipv6 = [](const char* text) {
     SocketAddress made;
     auto* const v6 = reinterpret_cast<sockaddr_in6*>(&made.storage);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr milliseconds kEver = std::chrono::hours(1);
 
-class FollowingTest : public DaemonTest {
+class EndingLeaseTest : public DaemonTest {
  protected:
   using Answer = std::future<Result<client::SessionData>>;
 
@@ -86,7 +86,7 @@ class FollowingTest : public DaemonTest {
 
 // A client leaves before its GPUs are free. The next request does not wait for other leases, but it
 // waits for the one that is ending, and only for that.
-TEST_F(DaemonTest, ARequestWaitsForALeaseThatHasEndedAndForNoOther) {
+TEST_F(DaemonTest, RequestWaitsOnlyForEndedLease) {
   start(2);
   workers_.linger = true;
   auto stays = link();
@@ -115,7 +115,7 @@ TEST_F(DaemonTest, ARequestWaitsForALeaseThatHasEndedAndForNoOther) {
 }
 
 // The end of one lease and the request of the other use two connections.
-TEST_F(FollowingTest, ARequestThatOvertakesTheEndBeforeItWaitsForThatEnd) {
+TEST_F(EndingLeaseTest, RequestWaitsForLeaseEndThatArrivesLater) {
   serve(1);
   auto goes = link_of(anna_);
   ASSERT_TRUE(goes->request_lease(ask(1)).ok());
@@ -126,7 +126,7 @@ TEST_F(FollowingTest, ARequestThatOvertakesTheEndBeforeItWaitsForThatEnd) {
   expect_granted(answer);
 }
 
-TEST_F(FollowingTest, AtItsBoundItWaitsLikewise) {
+TEST_F(EndingLeaseTest, RequestAtUserLimitWaitsForOwnLeaseEnd) {
   serve(4, 1);
   auto goes = link_of(anna_);
   ASSERT_TRUE(goes->request_lease(ask(1)).ok());
@@ -137,7 +137,7 @@ TEST_F(FollowingTest, AtItsBoundItWaitsLikewise) {
   expect_granted(answer);
 }
 
-TEST_F(FollowingTest, OthersLeasesAndWhatCanNeverBeAreNotWaitedFor) {
+TEST_F(EndingLeaseTest, RefusesRequestThatOwnLeasesCannotSatisfy) {
   serve(3, 2);
   auto annas = link_of(anna_);
   ASSERT_TRUE(annas->request_lease(ask(1)).ok());
@@ -153,7 +153,7 @@ TEST_F(FollowingTest, OthersLeasesAndWhatCanNeverBeAreNotWaitedFor) {
   EXPECT_EQ(answer_to(ben_, 2), Code::kOk);
 }
 
-TEST_F(FollowingTest, WhoWaitsSoIsInNobodysWayAndIsForgottenWhenHeGoes) {
+TEST_F(EndingLeaseTest, WaitingRequestBlocksNoOtherAndLeavesWithItsClient) {
   serve(2);
   auto annas = link_of(anna_);
   ASSERT_TRUE(annas->request_lease(ask(1)).ok());
@@ -166,7 +166,7 @@ TEST_F(FollowingTest, WhoWaitsSoIsInNobodysWayAndIsForgottenWhenHeGoes) {
   EXPECT_EQ(waiting(), 0u);
 }
 
-TEST_F(FollowingTest, WhatHasEndedCountsForItsUserUntilItsWorkersAreGone) {
+TEST_F(EndingLeaseTest, EndedLeaseCountsForUserUntilItsWorkersExit) {
   serve(4, 1);
   auto goes = lease_that_lingers(anna_);
   goes.reset();

@@ -128,7 +128,7 @@ std::vector<Bytes> garbage() {
   return all;
 }
 
-TEST_F(IntrudersTest, GarbageAtEachPhaseIsHungUpOn) {
+TEST_F(IntrudersTest, GarbageInAnyPhaseClosesConnection) {
   serve();
   auto holder = link();
   const auto session = holder->request_lease(ask(1));
@@ -172,7 +172,7 @@ TEST_F(IntrudersTest, GarbageAtEachPhaseIsHungUpOn) {
 }
 
 // The phase without a last byte: a session with one connection so far.
-TEST_F(IntrudersTest, GarbageBehindAnAttachIsDroppedWithItsSession) {
+TEST_F(IntrudersTest, IncompleteSessionWithGarbageIsDropped) {
   serve(milliseconds(2000));
   auto holder = link();
   const auto session = holder->request_lease(ask(1));
@@ -184,7 +184,7 @@ TEST_F(IntrudersTest, GarbageBehindAnAttachIsDroppedWithItsSession) {
   expect_an_honest_client_gets_in();
 }
 
-TEST_F(IntrudersTest, WhatWasRecordedOpensNothingAgain) {
+TEST_F(IntrudersTest, ReplayedMessagesAreRejected) {
   serve();
   auto first = dial();
   const Said said = say_hello(*first, protocol::LeaseRequest{1, 0});
@@ -222,7 +222,7 @@ TEST_F(IntrudersTest, WhatWasRecordedOpensNothingAgain) {
   expect_an_honest_client_gets_in();
 }
 
-TEST_F(IntrudersTest, NoByteOfARequestMayChange) {
+TEST_F(IntrudersTest, AlteredRequestIsRejected) {
   serve();
   const std::size_t bytes = [&] {
     auto link = dial();
@@ -249,7 +249,7 @@ TEST_F(IntrudersTest, NoByteOfARequestMayChange) {
   expect_an_honest_client_gets_in();
 }
 
-TEST_F(IntrudersTest, NoByteOfAnAttachMayChange) {
+TEST_F(IntrudersTest, AlteredAttachIsRejected) {
   serve();
   auto holder = link();
   const auto session = holder->request_lease(ask(1));
@@ -272,7 +272,7 @@ TEST_F(IntrudersTest, NoByteOfAnAttachMayChange) {
   EXPECT_TRUE(holder->lease_ended().ok());
 }
 
-TEST_F(IntrudersTest, ATicketIsWorthNothingForALeaseOfAnothers) {
+TEST_F(IntrudersTest, TicketForLeaseOfAnotherUserIsRefused) {
   serve();
   auto annas = client::ControlLink::connect_with_token(daemon_->address(), token_, soon());
   auto bens = client::ControlLink::connect_with_token(daemon_->address(), bens_, soon());
@@ -294,7 +294,7 @@ TEST_F(IntrudersTest, ATicketIsWorthNothingForALeaseOfAnothers) {
   EXPECT_NE(refusal(*untagged_attach).find("not proved"), std::string::npos);
 }
 
-TEST_F(IntrudersTest, StrangersWhoTakeAllPlacesDoNotKeepAnHonestClientOut) {
+TEST_F(IntrudersTest, HonestClientIsAdmittedWhileStrangersFillAllSlots) {
   serve(10 * kLong, milliseconds(100));  // No connection ends by itself.
   std::vector<LinkPointer> silent, talking;
   for (std::size_t i = 0; i < limits::kHalfOpenMax; ++i) silent.push_back(dial());
@@ -316,7 +316,7 @@ TEST_F(IntrudersTest, StrangersWhoTakeAllPlacesDoNotKeepAnHonestClientOut) {
 }
 
 // An occasional byte is not an answer. One deadline covers all that an unknown client sends.
-TEST_F(IntrudersTest, BytesThatDripDoNotExtendADeadline) {
+TEST_F(IntrudersTest, SlowBytesDoNotExtendDeadline) {
   serve(milliseconds(600), kLong, 2);
   std::atomic<int> hung_up{0};
   const auto drip = [&](const Bytes& words) {
@@ -340,7 +340,7 @@ TEST_F(IntrudersTest, BytesThatDripDoNotExtendADeadline) {
   expect_an_honest_client_gets_in();
 }
 
-TEST_F(IntrudersTest, GuessingGetsNowhereAndDoesNotFillTheLog) {
+TEST_F(IntrudersTest, GuessedTokensAreRefusedAndDoNotFloodAuditLog) {
   serve();
   std::mt19937 random(7);
   for (int guess = 0; guess < 200; ++guess) {

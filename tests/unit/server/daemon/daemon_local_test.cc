@@ -21,7 +21,7 @@ namespace {
 
 using client::TransportKind;
 
-class LocalTest : public DaemonTest {
+class LocalSocketTest : public DaemonTest {
  protected:
   static std::string some_address() {
     return protocol::local_address(*protocol::random_array<protocol::Id>());
@@ -80,7 +80,7 @@ class AllWanted final : public transport::DescriptorKeeper {
   bool wanted() const noexcept override { return true; }
 };
 
-TEST_F(LocalTest, WhoAttachesThereSharesMemoryWithItsWorker) {
+TEST_F(LocalSocketTest, AttachedClientSharesMemoryWithWorker) {
   EXPECT_EQ(session_.local, local_->address());
   const auto attached = attach(client::all_transports());
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
@@ -91,7 +91,7 @@ TEST_F(LocalTest, WhoAttachesThereSharesMemoryWithItsWorker) {
   expect_they_talk(*attached->channels.bulk[0], *workers_end(1));
 }
 
-TEST_F(LocalTest, SoDoesAConnectionThatJoinsLater) {
+TEST_F(LocalSocketTest, ExtraBulkConnectionSharesMemoryWithWorker) {
   const auto attached = attach(client::all_transports());
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
   AllWanted keeper;
@@ -101,7 +101,7 @@ TEST_F(LocalTest, SoDoesAConnectionThatJoinsLater) {
   expect_they_talk(*joined->connection, *workers_end(2));
 }
 
-TEST_F(LocalTest, TheUsersOrderIsHeeded) {
+TEST_F(LocalSocketTest, FollowsConfiguredTransportOrder) {
   const auto by_tcp = attach({TransportKind::kTcp, TransportKind::kSharedMemory});
   ASSERT_TRUE(by_tcp.ok()) << by_tcp.status().to_string();
   EXPECT_EQ(by_tcp->transport, "TCP, not encrypted");
@@ -109,7 +109,7 @@ TEST_F(LocalTest, TheUsersOrderIsHeeded) {
 }
 
 // The server of another machine has named a socket of that machine.
-TEST_F(LocalTest, ANameThatLeadsNowhereCostsNothingAndIsTold) {
+TEST_F(LocalSocketTest, UnreachableSocketFallsBackToTcpWithReason) {
   session_.local = nowhere_;
   const auto attached = attach(client::all_transports());
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
@@ -155,7 +155,7 @@ class FullDoor {
   std::vector<UniqueFd> waiting_;
 };
 
-TEST_F(LocalTest, ADoorThatLetsNobodyInLeavesTimeForTheOtherWay) {
+TEST_F(LocalSocketTest, FullSocketFallsBackToTcpInTime) {
   session_.local = nowhere_;
   const FullDoor door(session_.local);
   client::AttachOptions options;
@@ -171,14 +171,14 @@ TEST_F(LocalTest, ADoorThatLetsNobodyInLeavesTimeForTheOtherWay) {
 }
 
 // A client that trusted this name would connect to anything that the server names.
-class NamedOtherwiseTest : public LocalTest {
+class LocalSocketNameTest : public LocalSocketTest {
  protected:
   void SetUp() override {
     serve_at("unix:somebody-" + some_address().substr(std::string("unix:gpurun-").size()));
   }
 };
 
-TEST_F(NamedOtherwiseTest, AClientGoesToNoLocalSocketWhoseNameIsNoneOfGpurunds) {
+TEST_F(LocalSocketNameTest, ClientRejectsForeignSocketName) {
   const auto session = control_->request_lease(ask(1));
   EXPECT_EQ(session.status().code(), Code::kProtocol);
   EXPECT_NE(session.status().message().find("a local socket that is not gpurund's"),
@@ -187,7 +187,7 @@ TEST_F(NamedOtherwiseTest, AClientGoesToNoLocalSocketWhoseNameIsNoneOfGpurunds) 
 }
 
 // The first connection was accepted. The others use the same socket, as soon as there is room.
-TEST_F(LocalTest, WhoIsLetInWaitsForRoomAsLongAsForAnyConnection) {
+TEST_F(LocalSocketTest, AcceptedClientKeepsWaitingForMoreConnections) {
   session_.local = nowhere_;
   auto door = std::make_unique<FullDoor>(session_.local, true);
   client::AttachOptions options;
@@ -203,7 +203,7 @@ TEST_F(LocalTest, WhoIsLetInWaitsForRoomAsLongAsForAnyConnection) {
 }
 
 // With no other path to the server the client need not hurry.
-TEST_F(LocalTest, ADoorThatIsTheOnlyWayIsStoodAtAsLongAsAnyOther) {
+TEST_F(LocalSocketTest, OnlyTransportWaitsUntilConnectDeadline) {
   session_.local = nowhere_;
   const FullDoor door(session_.local);
   client::AttachOptions options;
@@ -216,7 +216,7 @@ TEST_F(LocalTest, ADoorThatIsTheOnlyWayIsStoodAtAsLongAsAnyOther) {
 }
 
 // The message describes the path that the user preferred.
-TEST_F(LocalTest, WhereNoWayLeadsTheServerIsNamed) {
+TEST_F(LocalSocketTest, ErrorNamesUnreachableServer) {
   session_.local = nowhere_;
   auto nobody = transport::listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(nobody.ok());
@@ -233,7 +233,7 @@ TEST_F(LocalTest, WhereNoWayLeadsTheServerIsNamed) {
 }
 
 // The user asked for encryption, so the session does not use shared memory.
-TEST_F(LocalTest, AnEncryptedSessionStaysWithItsTls) {
+TEST_F(LocalSocketTest, EncryptedSessionRefusesSharedMemory) {
   session_.encrypted = true;
   const auto only = attach({TransportKind::kSharedMemory});
   EXPECT_NE(only.status().message().find("the session is encrypted"), std::string::npos)
@@ -241,7 +241,7 @@ TEST_F(LocalTest, AnEncryptedSessionStaysWithItsTls) {
 }
 
 // Only the client and the server use this path. It requires the same proof as TCP.
-TEST_F(LocalTest, TheDoorAsksForTheTicketThere) {
+TEST_F(LocalSocketTest, RequiresTicketProof) {
   session_.ticket_key.fill(1);
   const auto attached = attach({TransportKind::kSharedMemory});
   EXPECT_EQ(attached.status().code(), Code::kRefused) << attached.status().to_string();
@@ -249,7 +249,7 @@ TEST_F(LocalTest, TheDoorAsksForTheTicketThere) {
       << attached.status().message();
 }
 
-TEST_F(LocalTest, ThereIsNoTlsThere) {
+TEST_F(LocalSocketTest, RejectsTlsHandshake) {
   auto stranger = transport::connect(local_->address(), soon());
   ASSERT_TRUE(stranger.ok()) << stranger.status().to_string();
   const std::byte handshake{0x16};
@@ -287,7 +287,7 @@ class Lingering {
 
 // The last close of a lingering descriptor blocks for as long as its sender likes. None of our
 // closes does, whether the descriptor was received or goes with a closed socket.
-TEST_F(LocalTest, DescriptorsThatLingerHoldNobodyUp) {
+TEST_F(LocalSocketTest, LingeringDescriptorsDoNotBlockDaemon) {
   std::vector<std::unique_ptr<Lingering>> lingering;
   // Sends a descriptor behind `words` bytes, of which 40 make gpurund hang up. True: it was sent.
   const auto knock = [&](std::size_t words) {
@@ -325,7 +325,7 @@ TEST_F(LocalTest, DescriptorsThatLingerHoldNobodyUp) {
 
 // A relay that delays, meters or forwards the link does so for a reason, so the session uses the
 // same path.
-TEST_F(LocalTest, WhoComesThroughSomethingElseIsNotToldOfIt) {
+TEST_F(LocalSocketTest, ClientBehindRelayIsNotOfferedSocket) {
   auto relay = transport::listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(relay.ok());
   std::thread between([&] {

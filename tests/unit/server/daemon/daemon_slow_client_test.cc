@@ -158,7 +158,7 @@ class SlowClientTest : public testing::Test {
   std::thread thread_;
 };
 
-TEST_F(SlowClientTest, ADeathThatItDoesNotHearHoldsUpNobody) {
+TEST_F(SlowClientTest, BlockedWorkerDeathNoticeDoesNotDelayOtherClients) {
   start(false);
   auto slow = link();
   ASSERT_NE(slow, nullptr);
@@ -191,7 +191,7 @@ TEST_F(SlowClientTest, ADeathThatItDoesNotHearHoldsUpNobody) {
 }
 
 // The link's thread cannot see that the client has gone.
-TEST_F(SlowClientTest, AnEndThatIsNotSeenHoldsUpNobody) {
+TEST_F(SlowClientTest, UnnoticedClientExitDoesNotDelayOtherClients) {
   start(false);
   auto slow = link();
   ASSERT_NE(slow, nullptr);
@@ -211,7 +211,7 @@ TEST_F(SlowClientTest, AnEndThatIsNotSeenHoldsUpNobody) {
   EXPECT_TRUE(granted.ok()) << granted.status().to_string();
 }
 
-TEST_F(SlowClientTest, TheRefusalOfItsWorkerIsNotWaitedForLong) {
+TEST_F(SlowClientTest, WorkerRefusalHasShortSendDeadline) {
   start(true);
   spawner_.fail = true;
   auto control = link();

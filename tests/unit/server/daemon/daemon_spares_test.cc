@@ -28,7 +28,7 @@ class DaemonSparesTest : public DaemonTest {
   }
 };
 
-TEST_F(DaemonSparesTest, ALeaseTakesOneAndItsNextProcessAnother) {
+TEST_F(DaemonSparesTest, LeaseAndItsNextProcessEachTakeSpare) {
   workers_.prepares = true;
   start_with(1, 2);
   ASSERT_TRUE(have_waited(1));
@@ -60,7 +60,7 @@ TEST_F(DaemonSparesTest, ALeaseTakesOneAndItsNextProcessAnother) {
   EXPECT_EQ(workers_.spares, 3);
 }
 
-TEST_F(DaemonSparesTest, OneThatALeaseHadAndDidNotUseIsNotKept) {
+TEST_F(DaemonSparesTest, UnusedSpareOfEndedLeaseIsKilled) {
   start_with(1);
   ASSERT_TRUE(have_waited(1));
   auto control = link();
@@ -71,7 +71,7 @@ TEST_F(DaemonSparesTest, OneThatALeaseHadAndDidNotUseIsNotKept) {
   EXPECT_EQ(workers_.killed, 1);
 }
 
-TEST_F(DaemonSparesTest, ALeaseWithoutOneGetsAWorkerOfItsOwn) {
+TEST_F(DaemonSparesTest, LeaseWithoutSpareStartsItsOwnWorker) {
   workers_.prepares = true;
   workers_.no_spares = true;
   start_with(1);
@@ -84,7 +84,7 @@ TEST_F(DaemonSparesTest, ALeaseWithoutOneGetsAWorkerOfItsOwn) {
 }
 
 // Spares hold worker users and descriptors. A lease takes these if nothing else is left.
-TEST_F(DaemonSparesTest, AreGivenUpWhereALeaseFindsNothingLeft) {
+TEST_F(DaemonSparesTest, ResourceShortageEvictsSpares) {
   workers_.prepares = true;
   workers_.only_without_spares = true;
   start_with(2, 2, SpareLevel::kInitialised);
@@ -97,7 +97,7 @@ TEST_F(DaemonSparesTest, AreGivenUpWhereALeaseFindsNothingLeft) {
 }
 
 // For example a driver that does not start. Ending spares would not help.
-TEST_F(DaemonSparesTest, StayWhereAWorkerCannotBeStartedForAnotherReason) {
+TEST_F(DaemonSparesTest, OtherStartFailuresDoNotEvictSpares) {
   workers_.fail = workers_.refuse_sessions = true;
   start_with(3);
   ASSERT_TRUE(have_waited(3));
@@ -113,7 +113,7 @@ TEST_F(DaemonSparesTest, StayWhereAWorkerCannotBeStartedForAnotherReason) {
 
 // The session goes to another worker. The daemon, which has one thread, does not wait for the first
 // one's end.
-TEST_F(DaemonSparesTest, OneThatDoesNotTakeItsSessionHoldsNobodyUp) {
+TEST_F(DaemonSparesTest, SpareThatRefusesSessionDoesNotBlockDaemon) {
   workers_.linger = true;
   workers_.refuse_sessions = true;
   start_with(1);

@@ -26,7 +26,7 @@ driver_abi::Row own_row(const std::vector<driver_abi::Row>& rows) {
   return {};
 }
 
-TEST_F(DaemonTest, ALeaseLetsAProcessAttach) {
+TEST_F(DaemonTest, LeaseLetsProcessesAttach) {
   start(2);
   auto control = link();
   const auto session = control->request_lease(ask(1));
@@ -62,7 +62,7 @@ TEST_F(DaemonTest, ALeaseLetsAProcessAttach) {
 
 // A lease's first worker starts with the lease, and the first session gets it. Before that it
 // serves no session. It ends with the lease if no session comes.
-TEST_F(DaemonTest, TheFirstSessionOfALeaseFindsItsWorkerStarted) {
+TEST_F(DaemonTest, FirstSessionGetsPreparedWorker) {
   workers_.prepares = true;
   start(1);
   auto control = link();
@@ -99,7 +99,7 @@ TEST_F(DaemonTest, TheFirstSessionOfALeaseFindsItsWorkerStarted) {
   EXPECT_EQ(workers_.started, 2);
 }
 
-TEST_F(DaemonTest, AWorkerThatDiedBeforeItsSessionIsReplacedUnheard) {
+TEST_F(DaemonTest, PreparedWorkerThatDiesIsReplacedSilently) {
   workers_.prepares = true;
   start(1);
   auto control = link();
@@ -119,7 +119,7 @@ TEST_F(DaemonTest, AWorkerThatDiedBeforeItsSessionIsReplacedUnheard) {
   EXPECT_TRUE(control->take_worker_deaths().empty());
 }
 
-TEST_F(DaemonTest, AWrongSecretGetsNothing) {
+TEST_F(DaemonTest, WrongSecretIsRefused) {
   start(1);
   for (const Bytes& wrong : {Bytes(), Bytes(16, std::byte{0x5b})}) {
     const auto session = link(wrong)->request_lease(ask(1));
@@ -129,7 +129,7 @@ TEST_F(DaemonTest, AWrongSecretGetsNothing) {
   EXPECT_TRUE(link()->request_lease(ask(1)).ok());
 }
 
-TEST_F(DaemonTest, MoreThanThereIsIsRefusedAtOnce) {
+TEST_F(DaemonTest, RequestForUnavailableGpusIsRefused) {
   start(2);
   EXPECT_EQ(link()->request_lease(ask(3, kLong)).status().code(), Code::kRefused);
   EXPECT_EQ(link()->request_lease(ask(0, kLong)).status().code(), Code::kRefused);
@@ -139,7 +139,7 @@ TEST_F(DaemonTest, MoreThanThereIsIsRefusedAtOnce) {
   EXPECT_EQ(link()->request_lease(ask(1, milliseconds(20))).status().code(), Code::kRefused);
 }
 
-TEST_F(DaemonTest, TheQueueServesInOrderAndOnlyWhenTheWorkerIsGone) {
+TEST_F(DaemonTest, QueuedRequestIsServedAfterWorkerExits) {
   start(1);
   workers_.linger = true;
   auto first = link();
@@ -170,7 +170,7 @@ TEST_F(DaemonTest, TheQueueServesInOrderAndOnlyWhenTheWorkerIsGone) {
 
 // The first of two queued requests leaves. The other one is told that it is next, and still why it
 // waits.
-TEST_F(DaemonTest, AWaitingRequestHearsOfItsNewPlace) {
+TEST_F(DaemonTest, WaitingRequestIsNotifiedOfNewPlace) {
   DaemonOptions options;
   options.devices = 2;
   options.handshake_deadline = kLong;
@@ -201,7 +201,7 @@ TEST_F(DaemonTest, AWaitingRequestHearsOfItsNewPlace) {
 }
 
 // The client reminds its user although the server sends nothing new.
-TEST_F(DaemonTest, AWaitingClientIsRemindedThatItWaits) {
+TEST_F(DaemonTest, ClientRemindsUserOfWaitingRequest) {
   start(1);
   auto holder = link(), waiting = link();
   ASSERT_TRUE(holder->request_lease(ask(1)).ok());
@@ -219,7 +219,7 @@ TEST_F(DaemonTest, AWaitingClientIsRemindedThatItWaits) {
   EXPECT_TRUE(said[1] && said[2]);
 }
 
-TEST_F(DaemonTest, ATicketIsWorthNothingAfterItsLease) {
+TEST_F(DaemonTest, TicketIsRefusedAfterItsLeaseEnds) {
   start(1);
   auto control = link();
   const auto session = control->request_lease(ask(1));
@@ -231,7 +231,7 @@ TEST_F(DaemonTest, ATicketIsWorthNothingAfterItsLease) {
   EXPECT_EQ(workers_.started, 0);
 }
 
-TEST_F(DaemonTest, AForgedOrForeignAttachIsRefused) {
+TEST_F(DaemonTest, ForgedOrIncompatibleAttachIsRefused) {
   start(1);
   auto control = link();
   const auto session = control->request_lease(ask(1));
@@ -250,7 +250,7 @@ TEST_F(DaemonTest, AForgedOrForeignAttachIsRefused) {
   EXPECT_EQ(workers_.started, 0);
 }
 
-TEST_F(DaemonTest, ARowThatTheServerLacksIsTold) {
+TEST_F(DaemonTest, AttachReportsRowsThatServerLacks) {
   start(1);
   auto control = link();
   const auto session = control->request_lease(ask(1));
@@ -263,7 +263,7 @@ TEST_F(DaemonTest, ARowThatTheServerLacksIsTold) {
   EXPECT_EQ(attached->server_release, "0.0.9");
 }
 
-TEST_F(DaemonTest, ARowThatDiffersRefusesTheSession) {
+TEST_F(DaemonTest, SessionWithDifferentRowIsRefused) {
   start(1);
   auto control = link();
   const auto session = control->request_lease(ask(1));
@@ -278,7 +278,7 @@ TEST_F(DaemonTest, ARowThatDiffersRefusesTheSession) {
   }
 }
 
-TEST_F(DaemonTest, WhatBothOfferIsInForceAndUnknownBitsAreIgnored) {
+TEST_F(DaemonTest, SessionUsesCommonFeaturesAndIgnoresUnknownBits) {
   start(1);
   auto control = link();
   const auto session = control->request_lease(ask(1));
@@ -296,7 +296,7 @@ TEST_F(DaemonTest, WhatBothOfferIsInForceAndUnknownBitsAreIgnored) {
   EXPECT_EQ(workers_.asked, options.features);
 }
 
-TEST_F(DaemonTest, ARequiredFeatureThatOneLacksRefusesTheSession) {
+TEST_F(DaemonTest, SessionWithoutRequiredFeatureIsRefused) {
   start(1);
   auto control = link();
   const auto session = control->request_lease(ask(1));
@@ -322,7 +322,7 @@ TEST_F(DaemonTest, ARequiredFeatureThatOneLacksRefusesTheSession) {
   refused({}, "does not offer loading code images by their hash", "update the server");
 }
 
-TEST_F(DaemonTest, AHostileTableOfRowsIsRefused) {
+TEST_F(DaemonTest, ClientRejectsInvalidRowTable) {
   start(1);
   auto control = link();
   const auto session = control->request_lease(ask(1));
@@ -331,7 +331,7 @@ TEST_F(DaemonTest, AHostileTableOfRowsIsRefused) {
   EXPECT_EQ(client::attach(*session, {}).status().code(), Code::kProtocol);
 }
 
-TEST_F(DaemonTest, ARecordedAttachCannotBeRepeated) {
+TEST_F(DaemonTest, ReplayedAttachIsRefused) {
   start(1);
   auto control = link();
   const auto session = control->request_lease(ask(1));
@@ -347,7 +347,7 @@ TEST_F(DaemonTest, ARecordedAttachCannotBeRepeated) {
   EXPECT_EQ(workers_.started, 1);
 }
 
-TEST_F(DaemonTest, AWorkerThatDoesNotStartIsExplained) {
+TEST_F(DaemonTest, WorkerStartFailureIsReportedToClient) {
   start(1);
   workers_.fail = true;
   auto control = link();
@@ -358,7 +358,7 @@ TEST_F(DaemonTest, AWorkerThatDoesNotStartIsExplained) {
   EXPECT_NE(attached.status().message().find("on purpose"), std::string::npos);
 }
 
-TEST_F(DaemonTest, StrangersAreBoundedInTime) {
+TEST_F(DaemonTest, UnauthenticatedConnectionsTimeOut) {
   DaemonOptions options;
   options.devices = 1;
   options.handshake_deadline = milliseconds(200);
@@ -376,7 +376,7 @@ TEST_F(DaemonTest, StrangersAreBoundedInTime) {
   EXPECT_TRUE(control->request_lease(ask(1)).ok());
 }
 
-TEST_F(DaemonTest, OneStrangerMoreThanMayBeServedWaitsUntilOneIsGone) {
+TEST_F(DaemonTest, ConnectionOverHandshakeLimitWaitsForFreeSlot) {
   DaemonOptions options;
   options.devices = 1;
   options.handshake_deadline = options.half_open_grace = kLong;
@@ -400,7 +400,7 @@ TEST_F(DaemonTest, OneStrangerMoreThanMayBeServedWaitsUntilOneIsGone) {
   EXPECT_TRUE(late->receive(head, sizeof head, soon()).ok());
 }
 
-TEST_F(DaemonTest, AHelloOverItsBoundIsHungUpOn) {
+TEST_F(DaemonTest, OversizedHelloClosesConnection) {
   start(1);
   for (const std::size_t bytes : {limits::kHelloBytesMax, limits::kHelloBytesMax + 8}) {
     auto connection = dial();
@@ -418,14 +418,14 @@ TEST_F(DaemonTest, AHelloOverItsBoundIsHungUpOn) {
 }
 
 // The product's times. Tests with shorter times cover what happens at them.
-TEST(DaemonOptionsTest, AreTheBoundsOfTheProtocol) {
+TEST(DaemonOptionsTest, DefaultsMatchProtocolLimits) {
   EXPECT_EQ(DaemonOptions{}.handshake_deadline, std::chrono::seconds(limits::kHandshakeDeadlineS));
   EXPECT_EQ(DaemonOptions{}.half_open_max, limits::kHalfOpenMax);
   EXPECT_EQ(DaemonOptions{}.half_open_of_source, limits::kHalfOpenOfSourceMax);
   EXPECT_EQ(DaemonOptions{}.half_open_grace, milliseconds(limits::kHalfOpenGraceMs));
 }
 
-TEST_F(DaemonTest, GarbageIsHungUpOn) {
+TEST_F(DaemonTest, GarbageClosesConnection) {
   start(1);
   for (const char* text : {"GET / HTTP/1.1\r\n\r\n", "grun\xff\xff\xff\x7f\0\0\0\0........"}) {
     auto connection = dial();
@@ -435,7 +435,7 @@ TEST_F(DaemonTest, GarbageIsHungUpOn) {
   }
 }
 
-TEST_F(DaemonTest, AHalfSessionIsDropped) {
+TEST_F(DaemonTest, IncompleteSessionTimesOut) {
   DaemonOptions options;
   options.devices = 1;
   options.handshake_deadline = milliseconds(200);

@@ -153,7 +153,7 @@ class DaemonTlsTest : public DaemonTest {
   Token token_;
 };
 
-TEST_F(DaemonTlsTest, WhatComesWithTheHelloIsHeardHoweverItIsCut) {
+TEST_F(DaemonTlsTest, ReadsPipelinedMessagesInAnyFragmentation) {
   serve();
   for (const bool with_token : {false, true}) {
     for (const std::size_t piece : {std::size_t{1}, std::size_t{50}, std::size_t{1} << 14}) {
@@ -173,7 +173,7 @@ TEST_F(DaemonTlsTest, WhatComesWithTheHelloIsHeardHoweverItIsCut) {
 }
 
 // Neither messages from another channel nor those of a link without encryption are accepted.
-TEST_F(DaemonTlsTest, AProofOpensNothingButItsChannel) {
+TEST_F(DaemonTlsTest, ProofIsValidOnlyForItsChannel) {
   serve();
   const Inside other = enter();
   std::size_t refusals = 0;
@@ -205,7 +205,7 @@ TEST_F(DaemonTlsTest, AProofOpensNothingButItsChannel) {
 }
 
 // TCP drops sent bytes when their sender closes with unread input.
-TEST_F(DaemonTlsTest, ARefusalReachesWhoIsStillTalking) {
+TEST_F(DaemonTlsTest, RefusalReachesClientThatIsStillSending) {
   serve();
   Inside inside = enter();
   ASSERT_TRUE(send(*inside.link, hello_of_another_version()).ok());
@@ -224,7 +224,7 @@ TEST_F(DaemonTlsTest, ARefusalReachesWhoIsStillTalking) {
   expect_an_honest_client_gets_in();
 }
 
-TEST_F(DaemonTlsTest, WhoIsRefusedAndTalksOnIsHungUpOn) {
+TEST_F(DaemonTlsTest, RefusedClientThatKeepsSendingIsDisconnected) {
   serve();  // No deadline passes here.
   Inside inside = enter();
   ASSERT_TRUE(send(*inside.link, hello_of_another_version()).ok());
@@ -236,7 +236,7 @@ TEST_F(DaemonTlsTest, WhoIsRefusedAndTalksOnIsHungUpOn) {
   EXPECT_TRUE(half_open_becomes(0));
 }
 
-TEST_F(DaemonTlsTest, WhoIsRefusedAndStaysIsHungUpOnInTime) {
+TEST_F(DaemonTlsTest, RefusedClientThatStaysTimesOut) {
   serve(milliseconds(2000));
   Inside inside = enter();
   ASSERT_TRUE(send(*inside.link, hello_of_another_version()).ok());
@@ -244,7 +244,7 @@ TEST_F(DaemonTlsTest, WhoIsRefusedAndStaysIsHungUpOnInTime) {
   EXPECT_TRUE(half_open_becomes(0));
 }
 
-TEST_F(DaemonTlsTest, WhoIsRefusedAndStaysMakesRoomForOthers) {
+TEST_F(DaemonTlsTest, RefusedClientsYieldTheirSlots) {
   serve(10 * kLong, milliseconds(50), 2);
   std::vector<Inside> refused;
   for (int i = 0; i < 2; ++i) {
@@ -258,7 +258,7 @@ TEST_F(DaemonTlsTest, WhoIsRefusedAndStaysMakesRoomForOthers) {
 
 // Bytes that were read together with the request are no longer visible at the descriptor, but they
 // count.
-TEST_F(DaemonTlsTest, WhoSaysMoreThanARequestLosesWhatItAsksFor) {
+TEST_F(DaemonTlsTest, ExtraBytesAfterRequestEndLeaseOrWait) {
   serve();
   {
     Inside holder = enter();

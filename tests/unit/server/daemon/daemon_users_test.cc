@@ -19,7 +19,7 @@ using protocol::Token;
 using protocol::TokenEntry;
 using protocol::TokenState;
 
-class UsersTest : public DaemonTest {
+class DaemonUsersTest : public DaemonTest {
  protected:
   void SetUp() override {
     char name[] = "/tmp/gpurun-daemon-XXXXXX";
@@ -100,7 +100,7 @@ testing::AssertionResult has(const std::string& text, const std::string& part) {
   return testing::AssertionFailure() << "'" << part << "' is not in: " << text;
 }
 
-TEST_F(UsersTest, ALeaseIsItsUsersEverywhere) {
+TEST_F(DaemonUsersTest, WorkerListingAndAuditLogNameLeaseUser) {
   const Token token = make("anna");
   serve();
   auto annas = link_of(token);
@@ -128,7 +128,7 @@ TEST_F(UsersTest, ALeaseIsItsUsersEverywhere) {
   EXPECT_FALSE(has(lines, hex_of(bytes_of(token.secret))));
 }
 
-TEST_F(UsersTest, WhatIsNoTokenOfThisServersOpensNothing) {
+TEST_F(DaemonUsersTest, InvalidTokenIsRefused) {
   const Token token = make("anna");
   serve();
   const std::string unknown = "this server does not know token " + name_of(token);
@@ -149,12 +149,12 @@ TEST_F(UsersTest, WhatIsNoTokenOfThisServersOpensNothing) {
   EXPECT_EQ(refusal_of(token), "");
 }
 
-TEST_F(UsersTest, ATokenIsNothingToAServerWithoutTokens) {
+TEST_F(DaemonUsersTest, ServerWithoutTokensRefusesToken) {
   start(1);
   EXPECT_TRUE(has(refusal_of(*protocol::make_token(std::nullopt)), "knows no tokens"));
 }
 
-TEST_F(UsersTest, AnExpiredTokenOpensNothingMoreButWhatRunsGoesOn) {
+TEST_F(DaemonUsersTest, ExpiredTokenIsRefusedButItsLeaseContinues) {
   const Token token = make("anna", seconds_now() + 3600);
   serve();
   auto running = link_of(token);
@@ -168,7 +168,7 @@ TEST_F(UsersTest, AnExpiredTokenOpensNothingMoreButWhatRunsGoesOn) {
   EXPECT_TRUE(running->lease_ended().ok());
 }
 
-TEST_F(UsersTest, RevokingEndsWhatTheTokenHoldsAndWaitsFor) {
+TEST_F(DaemonUsersTest, RevokingTokenEndsItsLeasesAndWaitingRequests) {
   const Token token = make("anna");
   const Token annas_other = make("anna");
   serve();
@@ -202,7 +202,7 @@ TEST_F(UsersTest, RevokingEndsWhatTheTokenHoldsAndWaitsFor) {
   EXPECT_TRUE(has(audited(), "reason=\"" + sentence + "\""));
 }
 
-TEST_F(UsersTest, ATokenThatIsGoneFromTheFileIsRevoked) {
+TEST_F(DaemonUsersTest, RemovingTokenFileRevokesItsTokens) {
   const Token token = make("anna");
   serve();
   auto running = link_of(token);
@@ -212,7 +212,7 @@ TEST_F(UsersTest, ATokenThatIsGoneFromTheFileIsRevoked) {
   EXPECT_TRUE(has(refusal_of(token), "does not know token"));
 }
 
-TEST_F(UsersTest, ARetiredTokenLeavesWhatRuns) {
+TEST_F(DaemonUsersTest, RetiringTokenKeepsItsLease) {
   const Token token = make("anna");
   const Token later = make("anna");
   serve();
@@ -230,7 +230,7 @@ TEST_F(UsersTest, ARetiredTokenLeavesWhatRuns) {
   EXPECT_TRUE(client::attach(*session, {}).ok());
 }
 
-TEST_F(UsersTest, AUserHasNoMoreThanTheBoundsLet) {
+TEST_F(DaemonUsersTest, EnforcesUserLimits) {
   UserLimitsTable limits;
   limits.every.leases = 2;
   limits.every.gpus = 3;
@@ -255,7 +255,7 @@ TEST_F(UsersTest, AUserHasNoMoreThanTheBoundsLet) {
   EXPECT_EQ(workers_.started, 1);
 }
 
-TEST_F(UsersTest, AFileThatOthersMayReadLetsNobodyIn) {
+TEST_F(DaemonUsersTest, TokensFromFileReadableByOthersAreRefused) {
   const Token token = make("anna");
   serve();
   auto running = link_of(token);

@@ -152,7 +152,7 @@ struct Attachment {
   }
 };
 
-TEST(GpurundTest, AWorkerProcessServesAndInheritsNothing) {
+TEST(GpurundTest, WorkerServesWithoutInheritingDaemonState) {
   ASSERT_EQ(setenv("LD_GPURUN_TEST", "spilt", 1), 0);
   ASSERT_EQ(setenv("GPURUN_SESSION", "spilt", 1), 0);
   ASSERT_EQ(setenv("GPURUN_EMULATED", "passes", 1), 0);
@@ -184,7 +184,7 @@ TEST(GpurundTest, AWorkerProcessServesAndInheritsNothing) {
   EXPECT_EQ(memcmp(echo, "ping", 4), 0);
 }
 
-TEST(GpurundTest, WorkersOfAnEmulatedDeviceInheritItsLedger) {
+TEST(GpurundTest, WorkersOfEmulatedDevicesInheritLedgers) {
   const Gpurund server({"--listen", "127.0.0.1:0", "--driver", "/emulated"});
   ASSERT_FALSE(server.address().empty());
   const auto link = server.link();
@@ -200,7 +200,7 @@ TEST(GpurundTest, WorkersOfAnEmulatedDeviceInheritItsLedger) {
   }
 }
 
-TEST(GpurundTest, TheEndOfALeaseEndsItsWorkersOnly) {
+TEST(GpurundTest, EndingLeaseEndsOnlyItsWorkers) {
   const Gpurund server({"--listen", "127.0.0.1:0", "--driver", "/driver"});
   Attachment first(server);
   Attachment second(server);
@@ -210,7 +210,7 @@ TEST(GpurundTest, TheEndOfALeaseEndsItsWorkersOnly) {
   EXPECT_EQ(poll(&other, 1, 0), 0);
 }
 
-TEST(GpurundTest, ADeadWorkerIsSeenByItsClient) {
+TEST(GpurundTest, WorkerDeathClosesClientConnections) {
   const Gpurund server({"--listen", "127.0.0.1:0", "--driver", "/dies"});
   const auto control = server.link();
   const auto session = control->request_lease(ask(1));
@@ -226,7 +226,7 @@ TEST(GpurundTest, ADeadWorkerIsSeenByItsClient) {
   EXPECT_TRUE(control->lease_ended().ok());
 }
 
-TEST(GpurundTest, StopsCleanlyAndTakesItsWorkersAlongHoweverItDies) {
+TEST(GpurundTest, WorkersEndWhenDaemonStopsOrDies) {
   for (const int number : {SIGTERM, SIGKILL}) {
     Gpurund server({"--listen", "127.0.0.1:0", "--driver", "/driver"});
     const Attachment attachment(server);
@@ -244,7 +244,7 @@ TEST(GpurundTest, StopsCleanlyAndTakesItsWorkersAlongHoweverItDies) {
 }
 
 // Without a key no client could check the server's identity, so no link could be encrypted.
-TEST(GpurundTest, ListensBeyondThisMachineOnlyWithAKeyOrWhenToldThatNothingNeedBeEncrypted) {
+TEST(GpurundTest, NonLoopbackListenRequiresKeyOrPlaintextOption) {
   ASSERT_EQ(setenv("STATE_DIRECTORY", "/dev/null/state", 1), 0);
   {
     Gpurund silent({"--listen", "0.0.0.0:0", "--driver", "/driver"});
@@ -265,7 +265,7 @@ TEST(GpurundTest, ListensBeyondThisMachineOnlyWithAKeyOrWhenToldThatNothingNeedB
   unsetenv("STATE_DIRECTORY");
 }
 
-TEST(GpurundTest, ABrokenDriverIsAnErrorAtTheStart) {
+TEST(GpurundTest, BrokenDriverFailsStart) {
   Gpurund server({"--listen", "127.0.0.1:0", "--driver", "/count-fails"});
   EXPECT_EQ(server.address(), "");
   EXPECT_NE(server.wait(), 0);

@@ -20,7 +20,7 @@ TEST(CudaDriver, MissingLibraryIsUnavailableAndNamed) {
   EXPECT_THAT(status.message(), testing::HasSubstr("/nonexistent/libcuda.so.1"));
 }
 
-TEST(CudaDriver, AnotherLibraryIsNoDriver) {
+TEST(CudaDriver, OtherLibraryIsRefused) {
   Dl_info info{};
   ASSERT_NE(dladdr(reinterpret_cast<void*>(&dlopen), &info), 0);
   const Status status = CudaDriver::open(info.dli_fname).status();

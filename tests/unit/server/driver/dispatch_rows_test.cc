@@ -33,7 +33,7 @@ TEST(DispatchRows, EveryGeneratedRowCanBeCalled) {
 
 // No thread waits for the outputs of an asynchronous call, except for handles that the client
 // mints.
-TEST(DispatchRows, AsynchronousRowsHaveNoOtherOutputsThanMintedHandles) {
+TEST(DispatchRows, AsynchronousRowsOutputOnlyMintedHandles) {
   for (const driver_abi::Row& row : driver_abi::rows()) {
     if (!served_from_the_row(row) || row.completion != Completion::kAsync) continue;
     for (const driver_abi::Parameter& parameter : row.parameters) {
@@ -44,7 +44,7 @@ TEST(DispatchRows, AsynchronousRowsHaveNoOtherOutputsThanMintedHandles) {
 }
 
 // Both ends compute the size of an array separately, before the call.
-TEST(DispatchRows, CountsAreIntegersThatTheOtherEndCanSee) {
+TEST(DispatchRows, CountParametersAreVisibleToBothEnds) {
   for (const driver_abi::Row& row : driver_abi::rows()) {
     if (!served_from_the_row(row)) continue;
     for (const driver_abi::Parameter& parameter : row.parameters) {

@@ -51,7 +51,7 @@ Parameter parameter(Shape shape, ScalarClass scalar_class, std::uint32_t bytes) 
   return result;
 }
 
-TEST(ForeignCall, PassesWhatACompiledCallWould) {
+TEST(ForeignCall, PassesArgumentsLikeCompiledCall) {
   const Parameter parameters[] = {
       parameter(Shape::kScalar, ScalarClass::kSigned, 4),
       parameter(Shape::kScalar, ScalarClass::kUnsigned, 1),
@@ -93,7 +93,7 @@ TEST(ForeignCall, PassesWhatACompiledCallWould) {
   EXPECT_EQ(address, 321U);
 }
 
-TEST(ForeignCall, RefusesWhatNeedsCustomCode) {
+TEST(ForeignCall, RefusesOpaqueParameters) {
   const Parameter parameters[] = {parameter(Shape::kOpaque, ScalarClass::kUnsigned, 8)};
   Row row{};
   row.symbol = "cuTest";

@@ -96,7 +96,7 @@ class Exchange : public ::testing::Test {
   std::vector<UniqueFd> files_;
 };
 
-TEST_F(Exchange, GoesToWorkersOfTheLeaseOnly) {
+TEST_F(Exchange, SharesObjectsOnlyWithinLease) {
   Served giver(book_, mutex_, 1), friendly(book_, mutex_, 1), stranger(book_, mutex_, 2);
   const protocol::SharingHandle handle = given(giver, "abc and more");
   ASSERT_TRUE(gets(friendly, handle));
@@ -113,7 +113,7 @@ TEST_F(Exchange, GoesToWorkersOfTheLeaseOnly) {
   EXPECT_FALSE(gets(friendly, {}));
 }
 
-TEST_F(Exchange, EndsWithItsGiverOrWhenDropped) {
+TEST_F(Exchange, ObjectEndsWhenGiverExitsOrDropsIt) {
   Served friendly(book_, mutex_, 1);
   protocol::SharingHandle handle{};
   {
@@ -130,7 +130,7 @@ TEST_F(Exchange, EndsWithItsGiverOrWhenDropped) {
   EXPECT_EQ(book_.entries(), 0u);
 }
 
-TEST_F(Exchange, IsBounded) {
+TEST_F(Exchange, LimitsEntriesDescriptorsAndContent) {
   Served giver(book_, mutex_, 1), other(book_, mutex_, 1), stranger(book_, mutex_, 2);
   protocol::SharingHandle handle{};
   const UniqueFd memory = file("memory");
@@ -148,7 +148,7 @@ TEST_F(Exchange, IsBounded) {
 }
 
 // The last close of a lingering socket blocks. Here the daemon would make it.
-TEST_F(Exchange, TakesMemoryOnly) {
+TEST_F(Exchange, AcceptsOnlyMemoryDescriptors) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
   const UniqueFd one(pair[0]), other(pair[1]);
@@ -170,7 +170,7 @@ TEST_F(Exchange, TakesMemoryOnly) {
   EXPECT_EQ(book_.entries(), 0u);
 }
 
-TEST_F(Exchange, WhoSpeaksWronglyIsNotServedAgain) {
+TEST_F(Exchange, InvalidMessageEndsService) {
   const char rubbish[] = "what is this";
   {
     Served worker(book_, mutex_, 1);

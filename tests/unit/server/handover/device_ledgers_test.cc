@@ -20,7 +20,7 @@ struct flock whole(short type) {
   return lock;
 }
 
-TEST(DeviceLedgers, WhatAWorkerDoesWithItsDescriptorEndsWithIt) {
+TEST(DeviceLedgers, WorkerLeavesNothingInLedger) {
   const auto ledgers = DeviceLedgers::create(2);
   ASSERT_TRUE(ledgers.ok()) << ledgers.status().to_string();
   Result<UniqueFd> first = (*ledgers)->open(1);
@@ -42,7 +42,7 @@ TEST(DeviceLedgers, WhatAWorkerDoesWithItsDescriptorEndsWithIt) {
   EXPECT_NE(ftruncate(second->get(), 4096), 0);
 }
 
-TEST(DeviceLedgers, EachDeviceHasItsOwn) {
+TEST(DeviceLedgers, EachDeviceHasItsOwnLedger) {
   const auto ledgers = DeviceLedgers::create(2);
   ASSERT_TRUE(ledgers.ok());
   const Result<UniqueFd> first = (*ledgers)->open(0);
@@ -56,7 +56,7 @@ TEST(DeviceLedgers, EachDeviceHasItsOwn) {
 }
 
 // Workers hold such locks on as many bytes as they use. Another process plays their part here.
-TEST(DeviceLedgers, WhatWorkersUseIsCounted) {
+TEST(DeviceLedgers, CountsBytesUsedByWorkers) {
   const auto ledgers = DeviceLedgers::create(2);
   ASSERT_TRUE(ledgers.ok());
   EXPECT_EQ((*ledgers)->used_bytes(0, 1000), 0u);
@@ -85,7 +85,7 @@ TEST(DeviceLedgers, WhatWorkersUseIsCounted) {
   EXPECT_EQ((*ledgers)->used_bytes(0, 1000), 0u);
 }
 
-TEST(DeviceLedgers, TheEnvironmentSaysWhereTheyAre) {
+TEST(DeviceLedgers, SettingNamesLedgerDescriptors) {
   EXPECT_EQ(DeviceLedgers::setting("memory=1GiB", {4, 9}), "memory=1GiB;ledger=4+9");
   EXPECT_EQ(DeviceLedgers::setting("", {4}), "ledger=4");
 }

@@ -116,7 +116,7 @@ Code code_of(ByteView bytes, std::size_t attached, Receive receive) {
   return code;
 }
 
-TEST(Assignments, ArriveAsTheyWereSaid) {
+TEST(SpawnAssignment, ArrivesUnchanged) {
   const Pair pair;
   Assignment said = assignment_of(kVisibleBytesMax);
   said.ledgers = files(kAttachedMax);
@@ -130,7 +130,7 @@ TEST(Assignments, ArriveAsTheyWereSaid) {
   EXPECT_TRUE(heard->leased);
 }
 
-TEST(Assignments, BeyondTheBoundsAreNotSent) {
+TEST(SpawnAssignment, SendRefusesValuesOverLimits) {
   const Pair pair;
   EXPECT_EQ(send_assignment(pair.ours.get(), assignment_of(kVisibleBytesMax + 1)).code(),
             Code::kInternal);
@@ -141,7 +141,7 @@ TEST(Assignments, BeyondTheBoundsAreNotSent) {
   EXPECT_EQ(recv(pair.theirs.get(), &none, 1, MSG_DONTWAIT), -1);
 }
 
-TEST(Assignments, ThatAreNoneAreRefused) {
+TEST(SpawnAssignment, ReceiveRejectsInvalidMessages) {
   const Bytes whole =
       sent_by([](int socket) { return send_assignment(socket, assignment_of(kVisibleBytesMax)); });
   const std::size_t fixed = whole.size() - kVisibleBytesMax;
@@ -162,7 +162,7 @@ TEST(Assignments, ThatAreNoneAreRefused) {
   EXPECT_EQ(receive(gone.theirs.get()).status().code(), Code::kPeerGone);
 }
 
-TEST(HandOvers, ArriveAsTheyWereSaid) {
+TEST(SpawnHandOver, ArrivesUnchanged) {
   const Pair pair;
   const WorkerOrder said = order_of("someone");
   const std::vector<UniqueFd> given = files(protocol::kConnectionsMax);
@@ -179,7 +179,7 @@ TEST(HandOvers, ArriveAsTheyWereSaid) {
   EXPECT_EQ(heard->connections.size(), given.size());
 }
 
-TEST(HandOvers, BeyondTheBoundsAreNotSent) {
+TEST(SpawnHandOver, SendRefusesValuesOverLimits) {
   const Pair pair;
   const WorkerOrder order = order_of("someone");
   for (const std::size_t count : {std::size_t{1}, std::size_t{protocol::kConnectionsMax} + 1}) {
@@ -193,7 +193,7 @@ TEST(HandOvers, BeyondTheBoundsAreNotSent) {
   EXPECT_EQ(recv(pair.theirs.get(), &none, 1, MSG_DONTWAIT), -1);
 }
 
-TEST(HandOvers, ThatAreNoneAreRefused) {
+TEST(SpawnHandOver, ReceiveRejectsInvalidMessages) {
   const std::vector<UniqueFd> two = files(2);
   const Bytes whole = sent_by(
       [&](int socket) { return send_hand_over(socket, order_of("someone"), numbers(two)); });
@@ -224,7 +224,7 @@ TEST(HandOvers, ThatAreNoneAreRefused) {
 }
 
 // Otherwise a peer could choose how long the last close of its socket blocks.
-TEST(DescriptorMessages, NoSocketLingersThatCameWithNothing) {
+TEST(DescriptorMessages, RejectedMessageDisablesLingerOfItsSocket) {
   const Pair pair;
   const UniqueFd given(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_TRUE(given.valid());
@@ -240,7 +240,7 @@ TEST(DescriptorMessages, NoSocketLingersThatCameWithNothing) {
   }
 }
 
-TEST(Joinings, ArriveAsTheyWereSaid) {
+TEST(SpawnExtraBulk, ArrivesUnchanged) {
   const Pair pair;
   const std::vector<UniqueFd> one = files(1);
   Joining said{15, {}};
@@ -254,7 +254,7 @@ TEST(Joinings, ArriveAsTheyWereSaid) {
   EXPECT_TRUE(connection.valid());
 }
 
-TEST(Joinings, BeyondTheBoundsAreNotSent) {
+TEST(SpawnExtraBulk, SendRefusesInvalidIndex) {
   const Pair pair;
   const std::vector<UniqueFd> one = files(1);
   for (const std::uint16_t index : {std::uint16_t{0}, std::uint16_t{1}, std::uint16_t{16}}) {
@@ -262,7 +262,7 @@ TEST(Joinings, BeyondTheBoundsAreNotSent) {
   }
 }
 
-TEST(Joinings, WhatIsNoneLeavesNothingOpen) {
+TEST(SpawnExtraBulk, RejectedMessageLeavesNoDescriptorOpen) {
   const std::vector<UniqueFd> one = files(1);
   const Bytes good = sent_by([&](int socket) {
     return send_joining(socket, {2, {}}, one[0].get());

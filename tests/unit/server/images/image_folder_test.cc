@@ -42,14 +42,14 @@ Bytes image_of(std::uint32_t seed, std::size_t bytes = 10'000) {
   return image;
 }
 
-class Folder : public ::testing::Test {
+class ImageFolderTest : public ::testing::Test {
  protected:
-  Folder() {
+  ImageFolderTest() {
     base_ = std::filesystem::temp_directory_path() / "gpurun-images-XXXXXX";
     EXPECT_NE(mkdtemp(base_.data()), nullptr);
     path_ = base_ + "/a/b";
   }
-  ~Folder() override { std::filesystem::remove_all(base_); }
+  ~ImageFolderTest() override { std::filesystem::remove_all(base_); }
 
   std::unique_ptr<ImageFolder> open(std::uint64_t bytes_max = kPlenty) {
     auto folder = ImageFolder::open(path_, bytes_max);
@@ -114,7 +114,7 @@ class Folder : public ::testing::Test {
   std::string path_;
 };
 
-TEST_F(Folder, KeepsImagesForWhoeverOpensItNext) {
+TEST_F(ImageFolderTest, KeepsImagesForLaterOpens) {
   const Bytes image = image_of(1);
   EXPECT_FALSE(open()->find(sha256(image)).has_value());
   open()->add(sha256(image), image);
@@ -127,7 +127,7 @@ TEST_F(Folder, KeepsImagesForWhoeverOpensItNext) {
   EXPECT_EQ(files().size(), 1u);
 }
 
-TEST_F(Folder, DamagedFilesAreMissingAndRemoved) {
+TEST_F(ImageFolderTest, RemovesDamagedFiles) {
   const Bytes image = image_of(2);
   const auto folder = open();
   Bytes flipped = image;
@@ -144,7 +144,7 @@ TEST_F(Folder, DamagedFilesAreMissingAndRemoved) {
   }
 }
 
-TEST_F(Folder, WhatIsNotAloneOursIsNoImage) {
+TEST_F(ImageFolderTest, IgnoresLinksSpecialFilesAndSharedModes) {
   const Bytes image = image_of(3);
   const auto folder = open();
   const std::string elsewhere = base_ + "/elsewhere";
@@ -168,7 +168,7 @@ TEST_F(Folder, WhatIsNotAloneOursIsNoImage) {
   EXPECT_EQ(access(elsewhere.c_str(), F_OK), 0);
 }
 
-TEST_F(Folder, AFolderThatOthersReachIsRefused) {
+TEST_F(ImageFolderTest, OpenRefusesUnsafePaths) {
   open();
   ASSERT_EQ(chmod(path_.c_str(), 0750), 0);
   EXPECT_EQ(ImageFolder::open(path_, kPlenty).status().code(), Code::kRefused);
@@ -186,7 +186,7 @@ TEST_F(Folder, AFolderThatOthersReachIsRefused) {
   }
 }
 
-TEST_F(Folder, TheOldestMakeRoom) {
+TEST_F(ImageFolderTest, EvictsLeastRecentlyUsedImages) {
   constexpr std::size_t kBytes = 2 * ImageFolder::kBlockBytes;
   const auto folder = open(3 * kBytes);
   std::vector<Bytes> images;
@@ -209,7 +209,7 @@ TEST_F(Folder, TheOldestMakeRoom) {
   EXPECT_EQ(files().size(), 3u);
 }
 
-TEST_F(Folder, WhatADeadProcessLeftGoesButNotWhatALivingOneWrites) {
+TEST_F(ImageFolderTest, RemovesOnlyAbandonedPartFiles) {
   const Bytes image = image_of(4);
   const auto folder = open();
   plant(path_ + "/part-dead", image);
@@ -221,7 +221,7 @@ TEST_F(Folder, WhatADeadProcessLeftGoesButNotWhatALivingOneWrites) {
   EXPECT_TRUE(folder->find(sha256(image)).has_value());
 }
 
-TEST_F(Folder, AFullDiskKeepsNothingAndLeavesNothing) {
+TEST_F(ImageFolderTest, FullDiskLeavesNoPartialFile) {
   const Bytes image = image_of(5, 100'000);
   const auto folder = open();
   // Like a full disk, the limit fails the file's growth (EFBIG instead of ENOSPC).
@@ -239,7 +239,7 @@ TEST_F(Folder, AFullDiskKeepsNothingAndLeavesNothing) {
 
 // Threads of several processes write, evict and read the same few images, for which there is not
 // enough room.
-TEST_F(Folder, WritersAtOnceNeitherMixNorOverrun) {
+TEST_F(ImageFolderTest, ConcurrentWritersKeepImagesIntactAndWithinLimit) {
   constexpr std::size_t kBytes = 64 * ImageFolder::kBlockBytes;
   constexpr std::uint64_t kBound = 4 * kBytes;
   std::vector<Bytes> images;
@@ -292,7 +292,7 @@ int in_child(Action action) {
   return status;
 }
 
-TEST_F(Folder, AKeeperServesAProcessThatHasBecomeAnotherUser) {
+TEST_F(ImageFolderTest, KeeperServesProcessThatChangedUser) {
   const Bytes image = image_of(6, 3'000'000);
   const Bytes damaged = image_of(7);
   auto folder = open();
@@ -313,7 +313,7 @@ TEST_F(Folder, AKeeperServesAProcessThatHasBecomeAnotherUser) {
   EXPECT_EQ(files().size(), 1u);
 }
 
-TEST_F(Folder, AKeeperHasNothingButTheFolder) {
+TEST_F(ImageFolderTest, KeeperHoldsNoExtraDescriptorsOrCapabilities) {
   EXPECT_EQ(in_child([&] {
               const UniqueFd session(::open("/dev/null", O_RDWR));
               auto cache = keeper();
@@ -335,7 +335,7 @@ TEST_F(Folder, AKeeperHasNothingButTheFolder) {
 }
 
 // Our own code names the part, for a user. It must never lead out of the folder.
-TEST_F(Folder, AKeeperOpensNothingButAPartOfTheFolder) {
+TEST_F(ImageFolderTest, KeeperRejectsInvalidPartNames) {
   const Bytes image = image_of(14);
   const auto kept_in = [&](const std::string& part) {
     return in_child([&] {
@@ -362,7 +362,7 @@ TEST_F(Folder, AKeeperOpensNothingButAPartOfTheFolder) {
 
 // A worker is killed as soon as its program has ended. The keeper is stopped until then, so that it
 // handles no request before.
-TEST_F(Folder, AKeeperDoesWhatItWasAskedForThoughItsWorkerIsKilled) {
+TEST_F(ImageFolderTest, KeeperFinishesRequestAfterWorkerIsKilled) {
   ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // This process adopts the keeper.
   const Bytes image = image_of(15, 100'000);
   int keeper_of_dead[2];
@@ -395,7 +395,7 @@ TEST_F(Folder, AKeeperDoesWhatItWasAskedForThoughItsWorkerIsKilled) {
 
 // The keeper does not live on for a compromised worker either. Here the end of its socket never
 // comes.
-TEST_F(Folder, AKeeperIsEndedSomeSecondsBehindItsWorker) {
+TEST_F(ImageFolderTest, KeeperTimesOutAfterItsWorkerEnds) {
   ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   int pids[2];
   ASSERT_EQ(pipe2(pids, O_CLOEXEC), 0);
@@ -423,7 +423,7 @@ TEST_F(Folder, AKeeperIsEndedSomeSecondsBehindItsWorker) {
   EXPECT_EQ(waitpid(left[1], &ended, 0), left[1]);
 }
 
-TEST_F(Folder, AKeeperKeepsOnlyWhatHasTheDigest) {
+TEST_F(ImageFolderTest, KeeperRejectsImageWithWrongDigest) {
   const Bytes image = image_of(9);
   const Bytes other = image_of(10);
   EXPECT_EQ(in_child([&] {
@@ -465,7 +465,7 @@ bool put_byte(int file, std::byte byte, long offset) {
   return syscall(SYS_pwrite64, file, &byte, std::size_t{1}, offset) == 1;
 }
 
-TEST_F(Folder, AKeeperKeepsWhatItHashedThoughItChangesMeanwhile) {
+TEST_F(ImageFolderTest, KeptImageMatchesDigestWhileSourceChanges) {
   constexpr std::size_t kBytes = (std::size_t{1} << 20) + 5'000;
   constexpr int kRounds = 300;
   constexpr auto kLongest = std::chrono::seconds(6);
@@ -506,7 +506,7 @@ TEST_F(Folder, AKeeperKeepsWhatItHashedThoughItChangesMeanwhile) {
   for (const std::string& name : files()) EXPECT_EQ(name.size(), 64u) << name;
 }
 
-TEST_F(Folder, AKeeperOutlivesAFileThatShrinks) {
+TEST_F(ImageFolderTest, KeeperSurvivesShrinkingFile) {
   const Bytes image = image_of(12, std::size_t{3} << 20);
   const Bytes other = image_of(13);
   open()->add(sha256(other), other);

@@ -83,7 +83,7 @@ std::vector<std::string> words_of_worker(bool encrypted) {
 
 // Starting OpenSSL takes a worker as long as all else. A client without TLS must not wait for it. A
 // client with TLS must not wait for it during the attach.
-TEST(GpurunWorker, StartsOpenSslBeforehandWhereSessionsAreEncrypted) {
+TEST(GpurunWorker, SpawnerPassesTlsOptionOnlyForEncryptedSessions) {
   for (const bool encrypted : {false, true}) {
     const std::vector<std::string> words = words_of_worker(encrypted);
     EXPECT_NE(std::find(words.begin(), words.end(), "--driver"), words.end());
@@ -154,7 +154,7 @@ struct Session {
 // A spare worker may have an outdated driver, or find none. Its session must not be lost. Either
 // the worker does not take the lease, or it ends before the session and another worker takes the
 // connections, or it reports the reason.
-TEST(GpurunWorker, ASpareOneWhoseDriverFailsLosesNoSession) {
+TEST(GpurunWorker, SpareWithFailingDriverLosesNoSession) {
   const LateWorker late;
   server::ProcessSettings settings;
   settings.worker_path = late.path();
@@ -199,7 +199,7 @@ TEST(GpurunWorker, ASpareOneWhoseDriverFailsLosesNoSession) {
 
 // Nothing else keeps one lease from the GPUs of another. A worker with a driver that shows more
 // GPUs than its lease has serves nobody, whether it waited or not.
-TEST(GpurunWorker, WhoseDriverShowsMoreGpusThanItsLeaseHasServesNobody) {
+TEST(GpurunWorker, RefusesDriverThatShowsExtraGpus) {
   server::ProcessSettings settings;
   settings.worker_path = WORKER_PATH;
   settings.driver_path = HEEDLESS_DRIVER;
@@ -232,7 +232,7 @@ std::string line_of(const std::string& file, const std::string& name) {
 
 // Only inside TLS can it report the failure. It must first read from an unknown client, and is
 // confined as usual while it does.
-TEST(GpurunWorker, WhoseDriverFailsHearsAStrangerInConfinement) {
+TEST(GpurunWorker, StaysConfinedWhenDriverFails) {
   const LateWorker late;
   server::ProcessSettings settings;
   settings.worker_path = WORKER_PATH;
@@ -265,7 +265,7 @@ TEST(GpurunWorker, WhoseDriverFailsHearsAStrangerInConfinement) {
   }
 }
 
-TEST(GpurunWorker, TellsItsDevicesAndSpeaksTheCallPath) {
+TEST(GpurunWorker, ReportsDevicesAndServesCallPath) {
   server::ProcessSettings settings;
   settings.worker_path = WORKER_PATH;
   settings.driver_path = NULL_DEVICE;

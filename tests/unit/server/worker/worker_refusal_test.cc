@@ -151,7 +151,7 @@ class WorkerRefusal : public testing::Test {
   std::uint8_t session_number_ = 1;  // Each session attaches once.
 };
 
-TEST_F(WorkerRefusal, OfAnotherVersionIsASentenceThatNamesTheSideToUpdate) {
+TEST_F(WorkerRefusal, RefusalOfOtherVersionNamesSideToUpdate) {
   for (const int difference : {-1, 1}) {
     ++session_number_;
     protocol::Attach first = words(0), second = words(1);
@@ -166,7 +166,7 @@ TEST_F(WorkerRefusal, OfAnotherVersionIsASentenceThatNamesTheSideToUpdate) {
   EXPECT_TRUE(client::attach(session_, {}).ok());
 }
 
-TEST_F(WorkerRefusal, OfWordsThatDoNotFitIsTheEnd) {
+TEST_F(WorkerRefusal, MismatchedAttachEndsSession) {
   protocol::Attach first = words(0);
   first.lease[0] ^= 1;
   EXPECT_EQ(heard(first, words(1)), "gone");
@@ -183,7 +183,7 @@ TEST_F(WorkerRefusal, OfWordsThatDoNotFitIsTheEnd) {
 
 // The ticket is valid, so a worker has started and answered. It ends when the connections end, or
 // when they send garbage. Meanwhile it delays no other client.
-TEST_F(WorkerRefusal, OfHandshakesThatStopHalfwayKeepsNobodyOut) {
+TEST_F(WorkerRefusal, IncompleteHandshakeDoesNotBlockOtherClients) {
   const Bytes garbage(100, std::byte{0x17});
   for (const bool says_garbage : {false, true}) {
     ++session_number_;

@@ -15,7 +15,7 @@ int say(int fd, const char* text, std::size_t bytes) {
   return write(fd, text, bytes) == static_cast<ssize_t>(bytes) ? 0 : 1;
 }
 
-TEST(ChildTest, OutputAndExitCodeArrive) {
+TEST(ChildTest, ReturnsOutputAndExitCode) {
   const ChildResult result = run_child(20, [](int fd) { return say(fd, "fact", 4) + 7; });
   EXPECT_EQ(result.output, "fact");
   EXPECT_EQ(result.exit_code, 7);
@@ -23,7 +23,7 @@ TEST(ChildTest, OutputAndExitCodeArrive) {
   EXPECT_EQ(failure_of(run_child(20, [](int) { return 0; })), "");
 }
 
-TEST(ChildTest, WhatWasWrittenBeforeACrashIsKept) {
+TEST(ChildTest, KeepsOutputWrittenBeforeCrash) {
   const ChildResult result = run_child(20, [](int fd) {
     say(fd, "fact", 4);
     raise(SIGKILL);
@@ -35,7 +35,7 @@ TEST(ChildTest, WhatWasWrittenBeforeACrashIsKept) {
 }
 
 // A driver may hang for ever, and start a process that keeps the pipe open.
-TEST(ChildTest, AHangEndsAtTheDeadlineWithAllThatItStarted) {
+TEST(ChildTest, HangingChildTimesOut) {
   const auto start = std::chrono::steady_clock::now();
   const ChildResult result = run_child(1, [](int fd) {
     say(fd, "fact", 4);

@@ -13,7 +13,7 @@
 namespace gpurun::tools {
 namespace {
 
-TEST(Report, HidesWhatCouldBeASecret) {
+TEST(Report, RecognizesPossibleSecrets) {
   for (const char* name : {"GPURUN_SECRET", "NVIDIA_API_KEY", "SLURM_TOKEN", "CUDA_PASSWORD",
                            "TF_AUTH", "CONDA_CREDENTIALS"}) {
     EXPECT_TRUE(holds_a_secret(name)) << name;
@@ -34,7 +34,7 @@ TEST(Report, HidesWhatCouldBeASecret) {
   EXPECT_FALSE(is_a_secret("0,1"));
 }
 
-TEST(Report, LeavesOutWhatDoesNotMatter) {
+TEST(Report, IncludesOnlyRelevantVariables) {
   EXPECT_TRUE(is_reported_variable("LD_PRELOAD"));
   EXPECT_TRUE(is_reported_variable("PATH"));
   EXPECT_FALSE(is_reported_variable("HOME_ASSISTANT"));
@@ -42,7 +42,7 @@ TEST(Report, LeavesOutWhatDoesNotMatter) {
   EXPECT_FALSE(is_reported_variable("AWS_SECRET_ACCESS_KEY"));
 }
 
-TEST(Tokens, LiveAsLongAsIsSaid) {
+TEST(Tokens, LifetimesAreParsedAndBounded) {
   const std::pair<const char*, std::int64_t> kGood[] = {
       {"1s", 1}, {"30m", 1800}, {"12h", 43'200}, {"90d", 7'776'000}, {"2w", 1'209'600}};
   for (const auto& [text, seconds] : kGood) {
@@ -57,7 +57,7 @@ TEST(Tokens, LiveAsLongAsIsSaid) {
   }
 }
 
-TEST(Tokens, AreListedWithTheirStateAndNothingSecret) {
+TEST(Tokens, ListShowsStateWithoutSecrets) {
   protocol::TokenEntry entry;
   entry.user = "anna";
   entry.check.fill(0x5a);
@@ -71,7 +71,7 @@ TEST(Tokens, AreListedWithTheirStateAndNothingSecret) {
   }
 }
 
-TEST(Listing, SaysWhoHoldsWhat) {
+TEST(Listing, RowsShowHolders) {
   protocol::Listing listing;
   listing.waiting = 2;
   listing.gpus = {{"Card", std::uint64_t{8} << 30, "", 0, 0},
@@ -108,7 +108,7 @@ protocol::Listing held_listing() {
   return listing;
 }
 
-TEST(Listing, HasTypedFieldsAndATextOfTheSame) {
+TEST(Listing, JsonFieldsAreTypedAndRowsAgree) {
   const std::string line = listing_json("host:1", held_listing());
   const nlohmann::json all = nlohmann::json::parse(line);
   const nlohmann::json lease = {{"user", "anna"},
@@ -136,7 +136,7 @@ TEST(Listing, HasTypedFieldsAndATextOfTheSame) {
 }
 
 // Values that an older server, or a server without clients' descriptions, does not send are null.
-TEST(Listing, WhatIsNotSaidIsNull) {
+TEST(Listing, MissingValuesAreNull) {
   protocol::Listing listing;
   listing.gpus = {{"Card", 5, "10.0.0.2:1", 7, 0, "ben"}};
   const auto lease = nlohmann::json::parse(listing_json("host:1", listing))["gpus"][0]["lease"];
@@ -148,7 +148,7 @@ TEST(Listing, WhatIsNotSaidIsNull) {
 }
 
 // No text of a client or a server controls a terminal, forges a line, or breaks the JSON.
-TEST(Listing, WhatPeersSayIsEscaped) {
+TEST(Listing, PeerTextIsEscaped) {
   protocol::Listing listing = held_listing();
   listing.gpus.resize(1);
   for (const char* hostile : {"a\x1b[2J", "a\nhost:1  0 free",
@@ -169,7 +169,7 @@ TEST(Listing, WhatPeersSayIsEscaped) {
   }
 }
 
-TEST(Listing, IsALineOfJsonWhateverTheServerSays) {
+TEST(Listing, InvalidServerTextGivesOneJsonLine) {
   protocol::Listing listing;
   listing.leases = 7;
   listing.half_open = 1;

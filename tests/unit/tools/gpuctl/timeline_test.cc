@@ -1,6 +1,6 @@
 // Timeline: valid JSON whatever names contain. A launch's call, issue and kernel have one number
-// and one flow. Clocks of two machines are aligned, and rows do not overlap. Files that are not
-// traces are refused by name.
+// and one flow. Clocks of two machines are aligned, and rows do not overlap. TraceFiles that are
+// not traces are refused by name.
 #include "tools/gpuctl/timeline.h"
 
 #include <gtest/gtest.h>
@@ -131,7 +131,7 @@ TEST(Timeline, LaunchHasOneNumberFromCallToKernel) {
   EXPECT_EQ(joined[2]["ts"], kernels[0]["ts"]);
 }
 
-TEST(Timeline, TimesAreThoseOfTheProgramsMachine) {
+TEST(Timeline, TimesUseClockOfProgramMachine) {
   const json all = timeline({one_launch()});
   EXPECT_DOUBLE_EQ(slices(all, "call")[0]["ts"].get<double>(), 0.0);  // The earliest time is zero.
   EXPECT_DOUBLE_EQ(slices(all, "issue")[0]["ts"].get<double>(), 2000.0);
@@ -141,7 +141,7 @@ TEST(Timeline, TimesAreThoseOfTheProgramsMachine) {
   EXPECT_DOUBLE_EQ(facts["clock_error_us"].get<double>(), 4.0);  // Half the longer round trip.
 }
 
-TEST(Timeline, ClocksThatDriftAreFollowed) {
+TEST(Timeline, FollowsClockDrift) {
   // The worker's clock gains one thousandth.
   const ClockLine line({{0, 1000, 10}, {1'000'000, 1'002'000, 10}});
   EXPECT_TRUE(line.known());
@@ -151,13 +151,13 @@ TEST(Timeline, ClocksThatDriftAreFollowed) {
   EXPECT_NEAR(static_cast<double>(line.client_time(1'002'000)), 1'000'000, 2);
 }
 
-TEST(Timeline, OfManySamplesTheQuickestCount) {
+TEST(Timeline, PrefersClockSamplesWithShortRoundTrip) {
   const ClockLine line({{0, 700, 900}, {100, 200, 10}, {200, 900, 800}, {300, 400, 20}});
   EXPECT_EQ(line.error_ns(), 10u);
   EXPECT_EQ(line.client_time(300), 200);
 }
 
-TEST(Timeline, NamesMayHoldAnything) {
+TEST(Timeline, AcceptsAnyCharactersInNames) {
   const std::string name = "k<\"\\\n\x01\xff>";
   Traced traced = one_launch(name);
   traced.file.program = name;
@@ -166,7 +166,7 @@ TEST(Timeline, NamesMayHoldAnything) {
   EXPECT_EQ(all["otherData"]["processes"][0]["program"], "k<\"\\\n\x01\u00ff>");
 }
 
-TEST(Timeline, SlicesOfARowDoNotOverlap) {
+TEST(Timeline, SlicesInRowDoNotOverlap) {
   Traced traced = one_launch();
   // Two calls on helper threads at the same time, and a third behind the first.
   for (const auto& [sequence, begin, end] :
@@ -190,7 +190,7 @@ TEST(Timeline, SlicesOfARowDoNotOverlap) {
   EXPECT_NE(row_of[10], row_of[11]);
 }
 
-TEST(Timeline, HostileTimesStayNumbers) {
+TEST(Timeline, ExtremeTimesGiveValidNumbers) {
   Traced traced = one_launch();
   constexpr std::uint64_t kMost = ~std::uint64_t{0};
   traced.worker.events = {event(Recorded::kIssue, 7, 0, kMost), kernel(7, kMost - kAhead, kMost)};
@@ -201,7 +201,7 @@ TEST(Timeline, HostileTimesStayNumbers) {
   EXPECT_GE(slices(all, "kernel")[0]["dur"].get<double>(), 0.0);
 }
 
-TEST(Timeline, SaysWhatIsMissing) {
+TEST(Timeline, ReportsMissingData) {
   Traced traced = one_launch();
   traced.worker = {};
   traced.file.no_worker = "the worker is gone";
@@ -214,7 +214,7 @@ TEST(Timeline, SaysWhatIsMissing) {
   EXPECT_NE(facts["kernels"].get<std::string>().find("none"), std::string::npos);
 }
 
-TEST(Timeline, ProcessesKeepApart) {
+TEST(Timeline, ProcessesHaveSeparateIds) {
   const json all = timeline({one_launch(), one_launch()});
   std::set<std::uint64_t> ids;
   for (const json& each : flows(all)) ids.insert(each["id"].get<std::uint64_t>());
@@ -226,7 +226,7 @@ TEST(Timeline, ProcessesKeepApart) {
 
 // Perfetto refuses a flow with an id that is not a number, keeps 32 bits of a row's number, and
 // takes a row with its process's number for the main thread.
-TEST(Timeline, NumbersOfRowsAndFlowsAreThoseThatViewersTake) {
+TEST(Timeline, RowAndFlowIdsSuitViewers) {
   Traced traced = one_launch();
   RecordedEvent batch = event(Recorded::kBatch, 7, 22 * kMs, 22 * kMs);
   batch.subject = 8;
@@ -253,7 +253,7 @@ TEST(Timeline, NumbersOfRowsAndFlowsAreThoseThatViewersTake) {
   for (const json& each : flows(all)) EXPECT_TRUE(each["id"].is_number_unsigned()) << each;
 }
 
-class Files : public ::testing::Test {
+class TraceFiles : public ::testing::Test {
  protected:
   void SetUp() override {
     char folder[] = "/tmp/gpurun-trace-XXXXXX";
@@ -277,7 +277,7 @@ class Files : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(Files, AreReadAsTheyWereWritten) {
+TEST_F(TraceFiles, FolderYieldsCompleteTracesOnly) {
   write("b.2.gpurun-trace", whole());
   write("a.1.gpurun-trace", whole());
   write("notes.txt", byte_view("x", 1));
@@ -291,7 +291,7 @@ TEST_F(Files, AreReadAsTheyWereWritten) {
   EXPECT_EQ((*traces)[0].worker.names.at(9), "_Z3addPf");
 }
 
-TEST_F(Files, WhatIsNoTraceIsNamed) {
+TEST_F(TraceFiles, ErrorNamesInvalidFile) {
   const Bytes bytes = whole();
   EXPECT_NE(read_traces({folder_}).status().message().find("no trace is in it"), std::string::npos);
   const std::string missing = folder_ + "/missing";
@@ -305,7 +305,7 @@ TEST_F(Files, WhatIsNoTraceIsNamed) {
   }
 }
 
-TEST_F(Files, ServersNonsenseCostsItsOwnRowsOnly) {
+TEST_F(TraceFiles, InvalidWorkerDataDropsOnlyWorkerRows) {
   Traced traced = one_launch();
   traced.file.client = protocol::encode(traced.client);
   traced.file.worker = Bytes(100);

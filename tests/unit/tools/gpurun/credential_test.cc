@@ -53,7 +53,7 @@ class CredentialTest : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(CredentialTest, TheNearestToTheServerIsFound) {
+TEST_F(CredentialTest, FindsMostSpecificTokenOfServer) {
   EXPECT_TRUE(found_credential("host:4790")->empty());
   const std::string all = keep("token", 1);
   EXPECT_EQ(number_of(found_credential("host:4790")), 1);
@@ -71,7 +71,7 @@ TEST_F(CredentialTest, TheNearestToTheServerIsFound) {
   EXPECT_EQ(number_of(found_credential("..:4790")), 1);
 }
 
-TEST_F(CredentialTest, WhatIsNamedStandsOverWhatLiesReady) {
+TEST_F(CredentialTest, OptionOverridesEnvironment) {
   EXPECT_TRUE(named_credential("", "")->empty());
   const std::string named = keep("named", 5);
   const std::string secret = write("secret", "sixteen bytes at least");
@@ -86,7 +86,7 @@ TEST_F(CredentialTest, WhatIsNamedStandsOverWhatLiesReady) {
   EXPECT_EQ(named_credential("", "").status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(CredentialTest, ATokenInPlaceOfAFileIsNotShown) {
+TEST_F(CredentialTest, ErrorHidesTokenGivenAsFileName) {
   const std::string given = protocol::format_token(token(1));
   const std::string secret = "3f786850e387550fdab836ed7e6dc881";
   const auto told = [](const Result<Credential>& named, const char* origin) {
@@ -108,7 +108,7 @@ TEST_F(CredentialTest, ATokenInPlaceOfAFileIsNotShown) {
   EXPECT_NE(missing.status().message().find("a-file-that-is-not-there"), std::string::npos);
 }
 
-TEST_F(CredentialTest, AFileThatIsThereMustBeGood) {
+TEST_F(CredentialTest, RefusesInvalidCredentialFiles) {
   write("token", protocol::format_token(token(1)), 0640);
   EXPECT_EQ(found_credential("host").status().code(), Code::kRefused);
   for (const std::string& text :

@@ -18,7 +18,7 @@ ProgramSettings settings() {
   return settings;
 }
 
-TEST(ProgramEnvironment, PutsOursBeforeTheUsers) {
+TEST(ProgramEnvironment, PrependsOwnValues) {
   const auto program =
       program_environment({"LD_PRELOAD=a.so b.so", "LD_LIBRARY_PATH=/x:/y", "HOME=/h"}, settings());
   ASSERT_TRUE(program.ok());
@@ -30,13 +30,13 @@ TEST(ProgramEnvironment, PutsOursBeforeTheUsers) {
 }
 
 // An empty part of LD_LIBRARY_PATH means the current folder, which could hold another libcuda.
-TEST(ProgramEnvironment, LeavesNoEmptyPart) {
+TEST(ProgramEnvironment, LeavesNoEmptyPathEntry) {
   const auto program = program_environment({"LD_LIBRARY_PATH="}, settings());
   ASSERT_TRUE(program.ok());
   EXPECT_EQ(value_of(*program, "LD_LIBRARY_PATH"), "/p/client");
 }
 
-TEST(ProgramEnvironment, TakesASimilarNameForAnotherVariable) {
+TEST(ProgramEnvironment, KeepsVariablesWithSimilarNames) {
   const auto program =
       program_environment({"LD_PRELOAD_MORE=1", "GPURUN_STATS_FILE=/f"}, settings());
   ASSERT_TRUE(program.ok());
@@ -44,7 +44,7 @@ TEST(ProgramEnvironment, TakesASimilarNameForAnotherVariable) {
   EXPECT_EQ(value_of(*program, "GPURUN_STATS"), "");
 }
 
-TEST(ProgramEnvironment, NamesTheFolderOfATrace) {
+TEST(ProgramEnvironment, SetsTraceFolder) {
   ProgramSettings traced = settings();
   traced.trace_folder = "/runs/1";
   EXPECT_EQ(value_of(*program_environment({"GPURUN_TRACE=old"}, traced), "GPURUN_TRACE"),
@@ -52,7 +52,7 @@ TEST(ProgramEnvironment, NamesTheFolderOfATrace) {
   EXPECT_EQ(value_of(*program_environment({}, settings()), "GPURUN_TRACE"), "");
 }
 
-TEST(ProgramEnvironment, RefusesAPathThatTheLoaderWouldSplit) {
+TEST(ProgramEnvironment, RefusesPathThatLoaderWouldSplit) {
   for (const char* folder : {"/with space", "/with:colon", "/with;semicolon"}) {
     ProgramSettings split = settings();
     split.preload = {std::string(folder) + "/libcuda.so.1"};
@@ -63,7 +63,7 @@ TEST(ProgramEnvironment, RefusesAPathThatTheLoaderWouldSplit) {
 }
 
 // Tool chains that make machine code are told to produce PTX if only that can run.
-TEST(ProgramEnvironment, TellsToolChainsOfAnEmulatedDevice) {
+TEST(ProgramEnvironment, ConfiguresToolChainsForEmulatedDevice) {
   ProgramSettings emulated = settings();
   emulated.emulated = true;
   emulated.nvjitlink_stand_in = "/p/client/libgpurun-nvjitlink.so";
@@ -78,7 +78,7 @@ TEST(ProgramEnvironment, TellsToolChainsOfAnEmulatedDevice) {
             "/p/client/libgpurun-nvjitlink.so in front of nvJitLink, CUPY_COMPILE_WITH_PTX=1");
 }
 
-TEST(ProgramEnvironment, TellsThemNothingOfARealOne) {
+TEST(ProgramEnvironment, DoesNotConfigureToolChainsForRealDevice) {
   ProgramSettings real = settings();
   real.nvjitlink_stand_in = "/p/client/libgpurun-nvjitlink.so";
   std::string said;
@@ -92,7 +92,7 @@ TEST(ProgramEnvironment, TellsThemNothingOfARealOne) {
   EXPECT_EQ(said, "");
 }
 
-TEST(ProgramEnvironment, LeavesTheUsersWordsForAnEmulatedDevice) {
+TEST(ProgramEnvironment, KeepsUserSettingsForEmulatedDevice) {
   ProgramSettings emulated = settings();
   emulated.emulated = true;
   emulated.nvjitlink_stand_in = "/p/client/libgpurun-nvjitlink.so";
@@ -105,7 +105,7 @@ TEST(ProgramEnvironment, LeavesTheUsersWordsForAnEmulatedDevice) {
   EXPECT_EQ(said, "");
 }
 
-TEST(ServerEnvironment, LosesWhatAnOuterGpurunAdded) {
+TEST(ServerEnvironment, RemovesValuesOfOuterGpurun) {
   Places places;
   places.client_folder = "/p/client";
   const Environment server =
@@ -120,7 +120,7 @@ TEST(ServerEnvironment, LosesWhatAnOuterGpurunAdded) {
               UnorderedElementsAre());
 }
 
-TEST(VisibleDevices, OfTheEnvironmentAreCut) {
+TEST(VisibleDevices, EnvironmentKeepsOnlyFirstDevices) {
   Environment environment = {"CUDA_VISIBLE_DEVICES=2,1", "HOME=/h"};
   EXPECT_EQ(visible_devices_of(environment), "2,1");
   show_first_devices(&environment, 1);

@@ -15,7 +15,7 @@ std::string named(const Words& command) {
   return found ? found->substr(0, found->find(' ')) : "-";
 }
 
-TEST(Escapes, ProgramsAreKnownByName) {
+TEST(Escapes, ProgramsAreRecognizedByName) {
   for (const char* name : {"tmux", "screen", "ssh", "docker", "podman", "systemd-run", "srun", "at",
                            "batch", "su", "kubectl", "sbatch"}) {
     EXPECT_EQ(named({name, "x"}), name);
@@ -25,7 +25,7 @@ TEST(Escapes, ProgramsAreKnownByName) {
   }
 }
 
-TEST(Escapes, ShellsAreReadAsFarAsTheyAreSimple) {
+TEST(Escapes, SimpleShellCommandsAreParsed) {
   EXPECT_EQ(named({"bash", "-lc", "A=1 exec nohup tmux new -d prog"}), "tmux");
   EXPECT_EQ(named({"sh", "-e", "-c", "if true; then\n ssh host prog\nfi"}), "ssh");
   EXPECT_EQ(named({"bash", "-o", "pipefail", "-c", "prog | (docker run x)"}), "docker");
@@ -45,7 +45,7 @@ TEST(Escapes, OtherProgramsGetNoWarning) {
   }
 }
 
-TEST(ForeignWords, PointToWhatReplacesThem) {
+TEST(ForeignWords, SuggestReplacementCommands) {
   EXPECT_NE(instead_of({"list_gpus"}).find("gpuctl list"), std::string::npos);
   EXPECT_NE(instead_of({"smi"}).find("gpuctl list"), std::string::npos);
   EXPECT_NE(instead_of({"run", "-n", "1"}).find("gpurun -n 1 -- PROGRAM"), std::string::npos);

@@ -17,7 +17,7 @@ std::string launched(const Words& command) {
   return joined;
 }
 
-TEST(Launchers, TheCommandBehindOneIsFound) {
+TEST(Launchers, LaunchedCommandIsFound) {
   EXPECT_EQ(launched({"env", "A=1", "B=", "prog", "x=y"}), "prog x=y");
   EXPECT_EQ(launched({"/usr/bin/env", "-u", "A", "-uB", "--unset=C", "--chdir", "/", "prog"}),
             "prog");
@@ -30,7 +30,7 @@ TEST(Launchers, TheCommandBehindOneIsFound) {
   EXPECT_EQ(launched({"setsid", "-w", "prog"}), "prog");
 }
 
-TEST(Launchers, WhatIsNoneOrIsNotUnderstoodIsLeftAlone) {
+TEST(Launchers, OtherAndUnparsableCommandsAreIgnored) {
   for (const Words& command :
        {Words{}, Words{"prog", "sudo"}, Words{"env"}, Words{"env", "A=1"},
         Words{"env", "-S", "sudo x"}, Words{"timeout", "5"}, Words{"nice", "-n"},
@@ -39,7 +39,7 @@ TEST(Launchers, WhatIsNoneOrIsNotUnderstoodIsLeftAlone) {
   }
 }
 
-TEST(Launchers, AnEnvironmentThatIsDroppedIsRefused) {
+TEST(Launchers, DroppedEnvironmentIsRefused) {
   for (const char* word : {"-i", "-", "--ignore-environment", "-iu", "-0i"}) {
     Words command = {"env", word};
     if (command[1] == "-iu") command.emplace_back("A");
@@ -49,7 +49,7 @@ TEST(Launchers, AnEnvironmentThatIsDroppedIsRefused) {
   EXPECT_EQ(launched({"env", "-u", "-i", "prog"}), "prog");  // A variable of that name.
 }
 
-TEST(Launchers, EachProgramOfTheCommandIsLookedAt) {
+TEST(Launchers, EachProgramOfCommandIsChecked) {
   const std::string path = "/usr/bin:/bin";
   EXPECT_TRUE(can_be_preloaded("/usr/bin/env", {"env", "nice", "true"}, path, "").ok());
   const Status status =

@@ -24,7 +24,7 @@ std::string complaint(std::vector<const char*> words) {
 }
 
 // The usual command line: each part must arrive at its place.
-TEST(OptionsTest, TheUsualLineIsUnderstood) {
+TEST(OptionsTest, ParsesUsualCommandLine) {
   const Result<Options> options =
       parse({"-n", "2", "-l", "192.168.30.231,[fe80::1]:99", "--timeout", "5m", "--stats", "-q",
              "--", "./sample_mnist", "-n", "9", "--", "x"});
@@ -40,7 +40,7 @@ TEST(OptionsTest, TheUsualLineIsUnderstood) {
   EXPECT_EQ(options->command, (std::vector<std::string>{"./sample_mnist", "-n", "9", "--", "x"}));
 }
 
-TEST(OptionsTest, TraceNamesAFolder) {
+TEST(OptionsTest, TraceTakesFolder) {
   const Result<Options> options = parse({"--trace", "run/1", "--", "./train"});
   ASSERT_TRUE(options.ok()) << options.status().to_string();
   EXPECT_EQ(options->trace_folder, "run/1");
@@ -49,7 +49,7 @@ TEST(OptionsTest, TraceNamesAFolder) {
 }
 
 // The program's own options must reach it unchanged, even without "--".
-TEST(OptionsTest, OptionsEndAtTheProgram) {
+TEST(OptionsTest, OptionsEndAtProgram) {
   const Result<Options> options = parse({"-q", "python3", "-c", "print(1)", "--stats"});
   ASSERT_TRUE(options.ok()) << options.status().to_string();
   EXPECT_TRUE(options->quiet);
@@ -62,7 +62,7 @@ TEST(OptionsTest, OptionsEndAtTheProgram) {
 
 // Wrong words get a message that names them, and nothing is guessed. login(1) would ask for a
 // password, and receive the token.
-TEST(OptionsTest, LoginBehindOptionsIsNotLoginOfThisMachine) {
+TEST(OptionsTest, RefusesLoginAfterOptions) {
   const Result<Options> options = parse({"-q", "login", "gpu.example.org"});
   ASSERT_FALSE(options.ok());
   EXPECT_NE(options.status().message().find("gpurun login HOST"), std::string::npos);
@@ -74,7 +74,7 @@ TEST(OptionsTest, LoginBehindOptionsIsNotLoginOfThisMachine) {
   }
 }
 
-TEST(OptionsTest, WrongWordsAreNamed) {
+TEST(OptionsTest, ErrorsNameInvalidWords) {
   EXPECT_NE(complaint({"-n", "0", "--", "x"}).find("'0'"), std::string::npos);
   EXPECT_NE(complaint({"-n", "two", "--", "x"}).find("'two'"), std::string::npos);
   EXPECT_NE(complaint({"-l", "host:port", "--", "x"}).find("65535"), std::string::npos);
@@ -90,7 +90,7 @@ TEST(OptionsTest, WrongWordsAreNamed) {
 }
 
 // `-l "$SERVER"` with an unset variable must not run the program on this machine instead.
-TEST(OptionsTest, AnEmptyValueIsNoMissingOption) {
+TEST(OptionsTest, RefusesEmptyValues) {
   EXPECT_NE(complaint({"-l", "", "--", "x"}).find("names no host"), std::string::npos);
   EXPECT_NE(complaint({"-s", "", "--", "x"}).find("cannot read"), std::string::npos);
   EXPECT_NE(complaint({"--timeout", "", "--", "x"}).find("no duration"), std::string::npos);
@@ -98,14 +98,14 @@ TEST(OptionsTest, AnEmptyValueIsNoMissingOption) {
 }
 
 // If an option of a later version were ignored, the program would run on the wrong GPU.
-TEST(OptionsTest, LaterAndUnknownOptionsAreRefusedNotIgnored) {
+TEST(OptionsTest, RefusesFutureAndUnknownOptions) {
   EXPECT_NE(complaint({"-p", "0.5", "--", "x"}).find("does not exist yet"), std::string::npos);
   EXPECT_NE(complaint({"--filter", "a=b", "--", "x"}).find("does not exist yet"),
             std::string::npos);
   EXPECT_NE(complaint({"--fast", "--", "x"}).find("--fast"), std::string::npos);
 }
 
-TEST(OptionsTest, ServersComeFromAFileWithLineNumbersInComplaints) {
+TEST(OptionsTest, ReadsServersFileAndErrorsNameLine) {
   const std::string path = testing::TempDir() + "gpurun_servers";
   std::ofstream(path) << "# my servers\n  first:7 \n\nsecond  # old\n";
   const Result<Options> options = parse({"-s", path.c_str(), "--", "x"});
@@ -120,7 +120,7 @@ TEST(OptionsTest, ServersComeFromAFileWithLineNumbersInComplaints) {
   EXPECT_NE(complaint({"-s", path.c_str(), "--", "x"}).find("cannot read"), std::string::npos);
 }
 
-TEST(OptionsTest, VersionAndHelpGoToStandardOutput) {
+TEST(OptionsTest, VersionAndHelpReturnText) {
   const Result<Options> version = parse({"--version"});
   ASSERT_TRUE(version.ok());
   EXPECT_EQ(version->action, Options::Action::kShowText);

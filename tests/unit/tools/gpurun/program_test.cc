@@ -73,7 +73,7 @@ class ProgramTest : public testing::Test {
 };
 
 // Exit statuses 127 and 126 tell scripts apart "no such program" from "not a program".
-TEST_F(ProgramTest, FindsWhatAShellWouldFind) {
+TEST_F(ProgramTest, FindsSameProgramAsShell) {
   const std::string good = write("good", "#!/bin/sh\n");
   const std::string plain = write("plain", "text", 0644);
   EXPECT_EQ(*find_program(good, ""), good);
@@ -91,7 +91,7 @@ TEST_F(ProgramTest, FindsWhatAShellWouldFind) {
 
 // A program that our library cannot enter would silently run without a GPU, so each reason is
 // reported.
-TEST_F(ProgramTest, SaysWhyPreloadingCannotWork) {
+TEST_F(ProgramTest, ReportsWhyPreloadingFails) {
   EXPECT_EQ(why_not(write("good", elf(kLoader, "libc.so.6"))), "can");
   EXPECT_NE(why_not(write("static", elf("", ""))).find("statically"), std::string::npos);
   // A launcher: the program that it starts is unknown here, and would run without us.
@@ -107,21 +107,21 @@ TEST_F(ProgramTest, SaysWhyPreloadingCannotWork) {
             std::string::npos);
 }
 
-TEST_F(ProgramTest, AddressSanitizerNeedsItsLinkOrderCheckOff) {
+TEST_F(ProgramTest, AddressSanitizerNeedsLinkOrderCheckOff) {
   const std::string path = write("asan", elf(kLoader, "libasan.so.8"));
   EXPECT_NE(why_not(path).find("verify_asan_link_order=0"), std::string::npos);
   EXPECT_EQ(why_not(path, "verify_asan_link_order=0"), "can");
 }
 
 // An interpreter runs a script, and our library is preloaded into the interpreter.
-TEST_F(ProgramTest, ScriptsAreJudgedByTheirInterpreter) {
+TEST_F(ProgramTest, ChecksInterpreterOfScript) {
   const std::string interpreter = write("static", elf("", ""));
   EXPECT_NE(why_not(write("script", "#! " + interpreter + " -x\n")).find("statically"),
             std::string::npos);
   EXPECT_EQ(why_not(write("plain", "#!/bin/sh\necho\n")), "can");
 }
 
-TEST_F(ProgramTest, SetuidOfAnotherUserIsRefused) {
+TEST_F(ProgramTest, RefusesSetuidOfOtherUser) {
   if (getuid() != 0) GTEST_SKIP() << "skipped: only root can give a file away";
   const std::string path = write("setuid", elf(kLoader, "libc.so.6"));
   ASSERT_EQ(chown(path.c_str(), 65534, 65534), 0);

@@ -26,7 +26,7 @@ struct File {
   ~File() { unlink(path.c_str()); }
 };
 
-TEST(SecretFile, IsReadWithoutTheEditorsLineEnd) {
+TEST(SecretFile, IsReadWithoutLineEnd) {
   const File file("0123456789abcdef\r\n", 0600);
   const auto secret = read_secret_file(file.path);
   ASSERT_TRUE(secret.ok()) << secret.status().to_string();
@@ -34,14 +34,14 @@ TEST(SecretFile, IsReadWithoutTheEditorsLineEnd) {
             "0123456789abcdef");
 }
 
-TEST(SecretFile, OthersMayNotRead) {
+TEST(SecretFile, RefusesFileReadableByOtherUsers) {
   for (const mode_t mode : {0640, 0604, 0660}) {
     const File file("0123456789abcdef", mode);
     EXPECT_EQ(read_secret_file(file.path).status().code(), Code::kRefused);
   }
 }
 
-TEST(SecretFile, HasSixteenTo4096Bytes) {
+TEST(SecretFile, RequiresSixteenTo4096Bytes) {
   for (const std::size_t bytes : {0, 15, 4097, 9000}) {
     const File file(std::string(bytes, 'x'), 0600);
     EXPECT_EQ(read_secret_file(file.path).status().code(), Code::kInvalidArgument) << bytes;
@@ -52,13 +52,13 @@ TEST(SecretFile, HasSixteenTo4096Bytes) {
   }
 }
 
-TEST(SecretFile, ThatIsMissingIsNamed) {
+TEST(SecretFile, ErrorNamesMissingFile) {
   const auto secret = read_secret_file("/no/such/file");
   ASSERT_FALSE(secret.ok());
   EXPECT_NE(secret.status().message().find("/no/such/file"), std::string::npos);
 }
 
-TEST(MakeSecret, GivesAnotherOneEachTime) {
+TEST(RunSecret, NewSecretsDiffer) {
   const auto first = protocol::make_secret(), second = protocol::make_secret();
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(first->size(), 64u);

@@ -54,7 +54,7 @@ class ServerListTest : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(ServerListTest, OneServerALine) {
+TEST_F(ServerListTest, ReadsOneServerPerLine) {
   EXPECT_EQ(read("# ours\r\n a \r\n\nb:1 # the old one\n[::1]:2\n"), "a:4790 b:1 [::1]:2");
   EXPECT_EQ(read("# nothing\n"), "");
   EXPECT_EQ(read(" none # here\n"), "none");
@@ -66,7 +66,7 @@ TEST_F(ServerListTest, OneServerALine) {
 }
 
 // Otherwise a resolver, and everyone on its network path, would learn the token.
-TEST_F(ServerListTest, ATokenIsNoServerAndIsNotShown) {
+TEST_F(ServerListTest, RefusesTokenAsServerWithoutEcho) {
   const std::string token = "gpurun1_0123456789ab_0123456789abcdef0123456789abcdef";
   for (const std::string& text :
        {token, " " + token, token + ":1", "[" + token + "]", "TOKEN=" + token, "login," + token,
@@ -81,7 +81,7 @@ TEST_F(ServerListTest, ATokenIsNoServerAndIsNotShown) {
   EXPECT_EQ(read("gpurun1\ngpurun1.example:7\n"), "gpurun1:4790 gpurun1.example:7");
 }
 
-TEST_F(ServerListTest, BitfusionsFile) {
+TEST_F(ServerListTest, ReadsBitfusionFile) {
   EXPECT_EQ(read("servers:\n- reachable: 10.1.2.3:56001\n  addresses:\n  - 10.1.2.3:56001\n"
                  "  - 10.9.9.9:56001\n- addresses:\n  - \"b:7\"\n  - 'c'\n"),
             "10.1.2.3:56001 b:7 c:4790");
@@ -103,7 +103,7 @@ TEST_F(ServerListTest, BitfusionsFile) {
   EXPECT_EQ(read("servers:\n\t- a\n"), ":2: a tab cannot indent here; use blanks");
 }
 
-TEST_F(ServerListTest, TheNearestPlaceNamesTheDefaultServers) {
+TEST_F(ServerListTest, MostSpecificPlaceNamesDefaultServers) {
   EXPECT_EQ(defaults(), " of ");
   write("system", "of-all\n");
   EXPECT_EQ(defaults(), "of-all:4790 of " + folder_ + "/system");
@@ -122,7 +122,7 @@ TEST_F(ServerListTest, TheNearestPlaceNamesTheDefaultServers) {
   EXPECT_EQ(defaults(), folder_ + "/gpurun/servers:2: 'mine 2' names no host");
 }
 
-TEST_F(ServerListTest, ANewDefaultKeepsTheOthersAndTheComments) {
+TEST_F(ServerListTest, NewDefaultKeepsOtherServersAndComments) {
   const std::string path = folder_ + "/gpurun/servers";
   const auto text = [&] {
     std::ifstream file(path);

@@ -101,7 +101,7 @@ Status taken(const Words& words, std::vector<int> files) {
 
 // If memory shrinks during its use, SIGBUS ends the process. Untrusted clients offer memory to a
 // worker.
-TEST(ShmOfferTest, OnlySealedMemoryOfTheSizeThatIsSaidIsTaken) {
+TEST(ShmOfferTest, AcceptsOnlySealedMemoryOfStatedSize) {
   constexpr unsigned kSealed = F_SEAL_SHRINK | F_SEAL_GROW;
   constexpr off_t kBytes = 4096 + 2 * 4096;
   const UniqueFd good = memory_file(kBytes, kSealed);
@@ -115,7 +115,7 @@ TEST(ShmOfferTest, OnlySealedMemoryOfTheSizeThatIsSaidIsTaken) {
   }
 }
 
-TEST(ShmOfferTest, WhatIsNoOfferIsRefused) {
+TEST(ShmOfferTest, RefusesInvalidOffers) {
   const UniqueFd file = memory_file(4096 + 2 * 4096, F_SEAL_SHRINK | F_SEAL_GROW);
   Words other_magic;
   other_magic.magic[0] = 'x';
@@ -137,7 +137,7 @@ TEST(ShmOfferTest, WhatIsNoOfferIsRefused) {
   EXPECT_EQ(take_offer(*short_words.taker, soon()).status().code(), Code::kProtocol);
 }
 
-TEST(ShmOfferTest, WhoOffersNothingIsWaitedForUntilTheDeadline) {
+TEST(ShmOfferTest, WaitsForOfferUntilDeadline) {
   Sockets sockets;
   const auto late = take_offer(*sockets.taker, Deadline::in(std::chrono::milliseconds(20)));
   EXPECT_EQ(late.status().code(), Code::kDeadline);
@@ -146,7 +146,7 @@ TEST(ShmOfferTest, WhoOffersNothingIsWaitedForUntilTheDeadline) {
 }
 
 // ftruncate() beyond the limit of file sizes would end the program by SIGXFSZ.
-TEST(ShmOfferTest, WhoMayHaveNoMemorySaysSoAndGoesOnOverTheSocket) {
+TEST(ShmOfferTest, FallsBackToSocketWithoutMemory) {
   Sockets sockets;
   rlimit old = {};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
@@ -168,7 +168,7 @@ TEST(ShmOfferTest, WhoMayHaveNoMemorySaysSoAndGoesOnOverTheSocket) {
   EXPECT_TRUE(server->receive(got, 7, soon()).ok());
 }
 
-TEST(ShmOfferTest, AConnectionOfAnotherKindStaysAsItIs) {
+TEST(ShmOfferTest, LeavesTcpConnectionUnchanged) {
   auto listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   auto client = connect("tcp://" + (*listener)->address(), soon());
@@ -179,7 +179,7 @@ TEST(ShmOfferTest, AConnectionOfAnotherKindStaysAsItIs) {
 }
 
 // An impossible position would make us copy from or to memory outside the ring.
-TEST(ShmConnectionTest, APeerThatLiesAboutItsPlaceIsHungUpOn) {
+TEST(ShmConnectionTest, InvalidRingPositionEndsConnection) {
   Liar reader;
   reader.memory.to_taker().state->written.store(kRingBytesMin + 1);
   Bytes got(8);
@@ -194,7 +194,7 @@ TEST(ShmConnectionTest, APeerThatLiesAboutItsPlaceIsHungUpOn) {
 
 // Also for a position that goes back: the reader may report bytes again, but never more than the
 // ring holds.
-TEST(ShmConnectionTest, WhatComesOutOfABadRingIsNeverMoreThanTheRing) {
+TEST(ShmConnectionTest, NeverReceivesMoreThanRingHolds) {
   Liar liar;
   RingState& state = *liar.memory.to_taker().state;
   Bytes got(4 * kRingBytesMin);
@@ -205,7 +205,7 @@ TEST(ShmConnectionTest, WhatComesOutOfABadRingIsNeverMoreThanTheRing) {
 }
 
 // Otherwise it would be woken for the same reason again and again.
-TEST(ShmConnectionTest, WhoIsWokenForADeathFindsItAtTheFirstLook) {
+TEST(ShmConnectionTest, FirstPollAfterPeerDeathReturnsPeerGone) {
   Liar liar;
   const auto watch = liar.taker->watch();
   ASSERT_TRUE(watch.ok());
@@ -219,7 +219,7 @@ TEST(ShmConnectionTest, WhoIsWokenForADeathFindsItAtTheFirstLook) {
 
 // Bytes do not pass through the descriptor. A program that has closed it still gets a reliable
 // error.
-TEST(ShmConnectionTest, AProgramThatHasClosedTheDescriptorIsToldAtTheFirstLook) {
+TEST(ShmConnectionTest, ReplacedDescriptorReturnsUnavailable) {
   Options options;
   options.others_may_close = true;
   Sockets sockets(options);
@@ -249,7 +249,7 @@ void in_dying_process(const std::function<void()>& body) {
 }
 
 // Its sent bytes arrive, then the end. No thread waits for it to empty a ring.
-TEST(ShmConnectionTest, APeerThatDiesIsHeardOfByBothDirections) {
+TEST(ShmConnectionTest, PeerDeathEndsBothDirections) {
   Sockets sockets;
   in_dying_process([&] {
     std::string why_none;
@@ -279,7 +279,7 @@ TEST(ShmConnectionTest, APeerThatDiesIsHeardOfByBothDirections) {
 }
 
 // A refusal, or a goodbye with its reason, is not lost because of a failed send.
-TEST(ShmConnectionTest, WhatWasSaidBeforeTheEndIsHeardAlsoBehindASendThatFailed) {
+TEST(ShmConnectionTest, FailedSendKeepsUnreadBytesOfPeer) {
   const Shared shared;
   ASSERT_TRUE(send_bytes(*shared.taker, 100).ok());
   shared.taker->shut_down();
@@ -293,7 +293,7 @@ TEST(ShmConnectionTest, WhatWasSaidBeforeTheEndIsHeardAlsoBehindASendThatFailed)
 }
 
 // A child of fork() must not take part in its parent's connection, whatever it does.
-TEST(ShmConnectionTest, AForkedChildHasNoneOfTheMemory) {
+TEST(ShmConnectionTest, ForkedChildDoesNotMapMemory) {
   const Shared shared;
   const auto maps_it = [] {
     std::ifstream maps("/proc/self/maps");
@@ -313,7 +313,7 @@ int unread(const Connection& connection) {
 }
 
 // Otherwise a thread could not notice in time that nothing has arrived for too long.
-TEST(ShmConnectionTest, WakingWithoutBytesPutsNoDeadlineOff) {
+TEST(ShmConnectionTest, WakeUpsWithoutBytesDoNotExtendDeadline) {
   const Liar liar;
   constexpr int kWakes = 1000;
   ASSERT_TRUE(send_bytes(*liar.offerer, kWakes).ok());
@@ -324,7 +324,7 @@ TEST(ShmConnectionTest, WakingWithoutBytesPutsNoDeadlineOff) {
 }
 
 // Two ends that are awake never call the kernel, and a sleeping one is woken once.
-TEST(ShmConnectionTest, OnlyASleeperIsWokenAndOnlyOnce) {
+TEST(ShmConnectionTest, WakesOnlySleepingPeerAndOnlyOnce) {
   const Shared shared;
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(send_bytes(*shared.offerer, 10).ok());
   EXPECT_EQ(unread(*shared.taker), 0);
@@ -345,7 +345,7 @@ TEST(ShmConnectionTest, OnlyASleeperIsWokenAndOnlyOnce) {
 
 // A watch that is paused for a thread that finds its bytes at once costs no system call. Neither
 // end touches the socket.
-TEST(ShmConnectionTest, APausedWatchIsNotRungFor) {
+TEST(ShmConnectionTest, PausedWatchIsNotWoken) {
   const Shared shared;
   const auto watch = shared.taker->watch();
   ASSERT_TRUE(watch.ok());
@@ -361,7 +361,7 @@ TEST(ShmConnectionTest, APausedWatchIsNotRungFor) {
 }
 
 // A writer waits in the kernel while the ring is full, and the reader wakes it there.
-TEST(ShmConnectionTest, AFullRingHoldsItsWriterUntilHalfOfItIsRead) {
+TEST(ShmConnectionTest, FullRingBlocksWriterUntilRead) {
   const Shared shared;
   EXPECT_EQ(send_bytes(*shared.offerer, 1).code(), Code::kOk);
   ASSERT_TRUE(send_bytes(*shared.offerer, kRingBytesMin - 1).ok());
@@ -375,7 +375,7 @@ TEST(ShmConnectionTest, AFullRingHoldsItsWriterUntilHalfOfItIsRead) {
 }
 
 // The reader wakes it, and not the end of a time slice.
-TEST(ShmRingTest, WhoReadsHalfOfAFullRingWakesItsWriter) {
+TEST(ShmRingTest, ReadingHalfOfFullRingWakesWriter) {
   const Liar ends;  // Used because it gives access to the memory.
   RingWriter writer(ends.memory.to_taker());
   const Bytes full(kRingBytesMin, std::byte{1});

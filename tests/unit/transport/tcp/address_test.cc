@@ -27,7 +27,7 @@ TEST(AddressTest, ReadsHostAndPort) {
   }
 }
 
-TEST(AddressTest, RefusesWhatIsNoAddress) {
+TEST(AddressTest, RefusesInvalidAddresses) {
   const std::string long_host(256, 'a');
   for (const std::string& text :
        {std::string(""), std::string(":80"), std::string("host:"), std::string("host:65536"),
@@ -40,7 +40,7 @@ TEST(AddressTest, RefusesWhatIsNoAddress) {
   }
 }
 
-TEST(AddressTest, KnowsLoopback) {
+TEST(AddressTest, RecognizesLoopback) {
   const struct {
     const char* host;
     bool loopback;
@@ -54,7 +54,7 @@ TEST(AddressTest, KnowsLoopback) {
   }
 }
 
-TEST(AddressTest, FormatsWithBrackets) {
+TEST(AddressTest, FormatsIpv6WithBrackets) {
   EXPECT_EQ(format_host_port({"::1", 5}), "[::1]:5");
   EXPECT_EQ(format_host_port({"h", 5}), "h:5");
 }

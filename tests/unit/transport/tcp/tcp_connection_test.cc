@@ -22,7 +22,7 @@ namespace {
 constexpr std::chrono::seconds kTimeout{10};
 
 // A worker gets its connection from the daemon as a bare descriptor.
-TEST(TcpConnectionTest, AdoptsAnotherProcessesDescriptor) {
+TEST(TcpConnectionTest, AdoptsDuplicatedDescriptor) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   auto client = connect("tcp://" + (*listener)->address(), Deadline::in(kTimeout));
@@ -41,7 +41,7 @@ TEST(TcpConnectionTest, AdoptsAnotherProcessesDescriptor) {
 }
 
 // A pacing system default (BBR) would slow a stream within one machine.
-TEST(TcpConnectionTest, NothingPacesAConnectionWithinOneMachine) {
+TEST(TcpConnectionTest, LocalConnectionUsesUnpacedCongestionControl) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   const auto client = connect("tcp://" + (*listener)->address(), Deadline::in(kTimeout));
@@ -56,7 +56,7 @@ TEST(TcpConnectionTest, NothingPacesAConnectionWithinOneMachine) {
 }
 
 // The peer does not read. Bytes that do not fit are left to the caller, without waiting.
-TEST(TcpConnectionTest, SendSomeTakesWhatGoesAtOnce) {
+TEST(TcpConnectionTest, SendSomeReturnsWithoutBlocking) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   const auto client = connect("tcp://" + (*listener)->address(), Deadline::in(kTimeout));
@@ -76,7 +76,7 @@ TEST(TcpConnectionTest, SendSomeTakesWhatGoesAtOnce) {
 }
 
 // The cost of hundreds of idle sessions is that of their threads that wake up to check a deadline.
-TEST(TcpConnectionTest, APatientOneWakesUpLessOftenAndMeetsItsDeadlines) {
+TEST(TcpConnectionTest, PatientConnectionWakesLessOftenAndMeetsDeadlines) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   const std::string url = "tcp://" + (*listener)->address();
@@ -107,7 +107,7 @@ TEST(TcpConnectionTest, APatientOneWakesUpLessOftenAndMeetsItsDeadlines) {
 }
 
 // For bytes that the socket does not know. It works whether or not a thread waits at that moment.
-TEST(TcpConnectionTest, AWatchIsWokenOnceAlsoBeforeItWaits) {
+TEST(TcpConnectionTest, WakeEndsOneWaitEvenIfItComesFirst) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   auto client = connect("tcp://" + (*listener)->address(), Deadline::in(kTimeout));
@@ -128,14 +128,14 @@ TEST(TcpConnectionTest, AWatchIsWokenOnceAlsoBeforeItWaits) {
   EXPECT_TRUE(sleeps());
 }
 
-TEST(TcpConnectionTest, RefusesToAdoptWhatIsNoConnectedSocket) {
+TEST(TcpConnectionTest, RefusesToAdoptNonSocket) {
   auto adopted = tcp::TcpConnection::adopt(UniqueFd(open("/dev/null", O_RDONLY)), {});
   ASSERT_FALSE(adopted.ok());
   EXPECT_EQ(adopted.status().code(), Code::kInvalidArgument);
 }
 
 // A server that closes at once is one that has hung up, and no fault of the descriptor.
-TEST(TcpConnectionTest, APeerThatHasResetTheConnectionIsGone) {
+TEST(TcpConnectionTest, AdoptingResetConnectionReturnsPeerGone) {
   const UniqueFd listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -159,7 +159,7 @@ TEST(TcpConnectionTest, APeerThatHasResetTheConnectionIsGone) {
 
 // Programs use low numbers themselves (select(), dup2 onto 3). Ours stay away from them, also if
 // the limit forbids the preferred number.
-TEST(TcpConnectionTest, MovesItsDescriptorUpAsFarAsTheLimitAllows) {
+TEST(TcpConnectionTest, MovesDescriptorUpWithinLimit) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   const std::string url = "tcp://" + (*listener)->address();
@@ -179,7 +179,7 @@ TEST(TcpConnectionTest, MovesItsDescriptorUpAsFarAsTheLimitAllows) {
 }
 
 // In the program's process the number may refer to one of the program's files at any moment.
-TEST(TcpConnectionTest, LeavesANumberAloneThatStandsForSomethingElse) {
+TEST(TcpConnectionTest, DoesNotTouchReusedDescriptor) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   auto ours = connect("tcp://" + (*listener)->address(), Deadline::in(kTimeout),
@@ -206,7 +206,7 @@ TEST(TcpConnectionTest, LeavesANumberAloneThatStandsForSomethingElse) {
   EXPECT_EQ(recv(near.get(), letters, sizeof letters, 0), 6);
 }
 
-TEST(TcpConnectionTest, AnothersNumberIsNotOursEither) {
+TEST(TcpConnectionTest, DetectsDescriptorOfOtherConnection) {
   Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(listener.ok());
   const std::string url = "tcp://" + (*listener)->address();
@@ -221,7 +221,7 @@ TEST(TcpConnectionTest, AnothersNumberIsNotOursEither) {
   EXPECT_TRUE((*other)->send({&hello, 1}, Deadline::in(kTimeout)).ok());
 }
 
-TEST(TcpConnectionTest, NobodyThereIsUnavailableAndAtOnce) {
+TEST(TcpConnectionTest, ConnectToClosedPortReturnsUnavailable) {
   std::string address;
   {
     Result<std::unique_ptr<Listener>> listener = listen("tcp://127.0.0.1:0");
@@ -234,14 +234,14 @@ TEST(TcpConnectionTest, NobodyThereIsUnavailableAndAtOnce) {
   EXPECT_NE(nobody.status().message().find(address), std::string::npos);
 }
 
-TEST(TcpConnectionTest, ATakenPortAndAForeignAddressAreUnavailable) {
+TEST(TcpConnectionTest, ListenOnTakenPortOrForeignAddressReturnsUnavailable) {
   Result<std::unique_ptr<Listener>> first = listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(first.ok());
   EXPECT_EQ(listen("tcp://" + (*first)->address()).status().code(), Code::kUnavailable);
   EXPECT_EQ(listen("tcp://192.0.2.1:0").status().code(), Code::kUnavailable);
 }
 
-TEST(TcpConnectionTest, UnknownSchemesAndPortZeroAreRefused) {
+TEST(TcpConnectionTest, RefusesUnknownSchemesAndPortZero) {
   for (const char* url : {"quic://h:1", "h:1", "", "tcp://", "tcp://127.0.0.1:0"}) {
     EXPECT_EQ(connect(url, Deadline::in(kTimeout)).status().code(), Code::kInvalidArgument) << url;
   }

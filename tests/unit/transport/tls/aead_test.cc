@@ -75,11 +75,11 @@ Bytes opened(Aead& cipher, const AeadNonce& nonce, ByteView additional, ByteView
   return to;
 }
 
-class AeadByEach : public testing::TestWithParam<AeadBy> {};
-INSTANTIATE_TEST_SUITE_P(Ways, AeadByEach, testing::ValuesIn(ways()), name_of);
+class AeadImplementations : public testing::TestWithParam<AeadBy> {};
+INSTANTIATE_TEST_SUITE_P(Ways, AeadImplementations, testing::ValuesIn(ways()), name_of);
 
 // "The Galois/Counter Mode of Operation (GCM)", McGrew and Viega, appendix B, test cases 1 to 4.
-TEST_P(AeadByEach, IsTheSpecificationsOwn) {
+TEST_P(AeadImplementations, MatchGcmTestVectors) {
   struct Case {
     std::string_view key, nonce, additional, plain, sealed;
   };
@@ -116,7 +116,7 @@ TEST_P(AeadByEach, IsTheSpecificationsOwn) {
   }
 }
 
-TEST_P(AeadByEach, FindsEachFlippedBit) {
+TEST_P(AeadImplementations, DetectChangeOfAnyByte) {
   const AeadKey key = array_of<AeadKey>("feffe9928665731c6d6a8f9467308308");
   const AeadNonce nonce = array_of<AeadNonce>("cafebabefacedbaddecaf888");
   const Bytes additional = from_hex("1703030100"), plain(77, std::byte{5});
@@ -137,7 +137,7 @@ TEST_P(AeadByEach, FindsEachFlippedBit) {
   EXPECT_EQ(opened(*opener, nonce, additional, both), plain) << "and it goes on after that";
 }
 
-TEST_P(AeadByEach, ALaterKeyIsAnother) {
+TEST_P(AeadImplementations, SetKeyReplacesKey) {
   const AeadNonce nonce{};
   const Bytes plain(100, std::byte{7});
   const AeadKey keys[] = {array_of<AeadKey>("000102030405060708090a0b0c0d0e0f"),
@@ -152,7 +152,7 @@ TEST_P(AeadByEach, ALaterKeyIsAnother) {
 
 // Sizes around a block (16), around the wide implementation's steps (256, 768), and around a
 // record.
-TEST(Aead, BothWaysAreOneForAnySizeInAnyPieces) {
+TEST(Aead, ImplementationsAgreeForAnySizeAndPieces) {
   if (!has_vaes512()) GTEST_SKIP() << "no registers of 512 bits for AES";
   std::mt19937_64 random(2);
   const auto bytes = [&random](std::size_t count) {
@@ -188,7 +188,7 @@ TEST(Aead, BothWaysAreOneForAnySizeInAnyPieces) {
   }
 }
 
-TEST(Aead, WhatIsNotThereIsSaid) {
+TEST(Aead, UnavailableImplementationReturnsError) {
   const Status made = Aead::create(true, AuthMode::kKey, AeadBy::kVaes512).status();
   EXPECT_EQ(made.code(), has_vaes512() ? Code::kOk : Code::kInternal);
 }

@@ -33,7 +33,7 @@ Bytes hello(bool with_key) {
   return bytes;
 }
 
-TEST(ClientHello, TheKeysNameAndProofAreRead) {
+TEST(ClientHello, ReadsKeyIdentityAndBinder) {
   const Bytes record = hello(true);
   ASSERT_EQ(*hello_record_bytes(record), record.size());
   const auto offer = read_key_offer(record);
@@ -45,14 +45,14 @@ TEST(ClientHello, TheKeysNameAndProofAreRead) {
   EXPECT_FALSE(binder_proves(**offer, other));
 }
 
-TEST(ClientHello, OneWithoutAKeyIsReadAndOffersNone) {
+TEST(ClientHello, HelloWithoutKeyHasNoOffer) {
   const auto offer = read_key_offer(hello(false));
   ASSERT_TRUE(offer.ok()) << offer.status().to_string();
   EXPECT_FALSE(offer->has_value());
 }
 
 // A change of any byte invalidates the proof, and no byte may be missing.
-TEST(ClientHello, WhatIsAlteredOrCutProvesNothing) {
+TEST(ClientHello, AlteredOrTruncatedHelloProvesNothing) {
   const Bytes record = hello(true);
   for (std::size_t at = 5; at < record.size(); ++at) {
     Bytes altered = record;
@@ -69,7 +69,7 @@ TEST(ClientHello, WhatIsAlteredOrCutProvesNothing) {
   EXPECT_FALSE(read_key_offer(longer).ok());
 }
 
-TEST(ClientHello, OtherBytesAreNone) {
+TEST(ClientHello, RefusesOtherBytes) {
   for (const char* text :
        {"", "grun", "GET / HTTP/1.1", "\x16\x02\x01\x00\x05", "\x15\x03\x03\x00"}) {
     EXPECT_FALSE(hello_record_bytes(byte_view(text, std::char_traits<char>::length(text))).ok());

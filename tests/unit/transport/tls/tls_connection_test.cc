@@ -75,7 +75,7 @@ Ends shake_with_keys(const PreSharedKey& client, const PreSharedKey& server) {
 Status send_one(Connection& to, ByteView bytes) { return to.send({&bytes, 1}, soon()); }
 
 // RFC 8448, section 3: the server's and the client's keys of that trace, and its client's record.
-TEST(TlsKeySchedule, IsTheRfcsOwn) {
+TEST(TlsKeySchedule, MatchesRfc8448) {
   const Secret client =
       secret_of("9e40646ce79a7f9dc05af8889bce6552875afa0b06df0087f792ebb7c17504a5");
   std::array<std::uint8_t, 16> key;
@@ -86,7 +86,7 @@ TEST(TlsKeySchedule, IsTheRfcsOwn) {
   EXPECT_EQ(iv, from_hex("5b78923dee08579033e523d9", iv));
 }
 
-TEST(TlsRecord, IsTheRfcsOwnByteForByte) {
+TEST(TlsRecord, MatchesRfc8448AndDetectsAlteration) {
   const Secret client =
       secret_of("9e40646ce79a7f9dc05af8889bce6552875afa0b06df0087f792ebb7c17504a5");
   Bytes plain;
@@ -125,7 +125,7 @@ TEST(TlsRecord, IsTheRfcsOwnByteForByte) {
 
 // A direction begins with OpenSSL's cipher and continues with the wide one. The other end uses
 // OpenSSL's cipher throughout and sees no difference.
-TEST(TlsRecord, TheCipherChangesAndNobodySeesIt) {
+TEST(TlsRecord, CipherChangeIsInvisibleToPeer) {
   const AeadBy later = has_vaes512() ? AeadBy::kVaes512 : AeadBy::kOpenssl;
   const Secret secret = key_of("", 9).key;
   for (const std::size_t large_at : {std::size_t{3}, std::size_t{1000}}) {
@@ -160,7 +160,7 @@ TEST(TlsRecord, TheCipherChangesAndNobodySeesIt) {
 }
 
 // After the handshake both ends have the same channel, and know each other's identity.
-TEST(TlsHandshake, AKeyThatBothKnowMakesOneChannel) {
+TEST(TlsHandshake, SharedKeyGivesBothEndsOneChannel) {
   Ends ends = shake_with_keys(key_of("who", 1), key_of("who", 1));
   ASSERT_TRUE(ends.client.ok()) << ends.client.status().to_string();
   ASSERT_TRUE(ends.server.ok()) << ends.server.status().to_string();
@@ -171,7 +171,7 @@ TEST(TlsHandshake, AKeyThatBothKnowMakesOneChannel) {
   EXPECT_NE(again.client->binding, ends.client->binding) << "each channel has its own";
 }
 
-TEST(TlsHandshake, AnotherKeyOrNameEndsBothEnds) {
+TEST(TlsHandshake, WrongKeyOrIdentityFailsOnBothEnds) {
   for (const auto& [client, server] : {std::pair(key_of("who", 1), key_of("who", 2)),
                                        std::pair(key_of("who", 1), key_of("else", 1))}) {
     const Ends ends = shake_with_keys(client, server);
@@ -182,7 +182,7 @@ TEST(TlsHandshake, AnotherKeyOrNameEndsBothEnds) {
 
 // A key never replaces a certificate: neither when the server has one, nor when the client has
 // none.
-TEST(TlsHandshake, ThereIsNoWayFromAKeyToACertificate) {
+TEST(TlsHandshake, NeverFallsBackBetweenKeyAndCertificate) {
   const auto identity = *Identity::make("host.example");
   ServerTrust trust;
   trust.key = key_of("who", 1);
@@ -196,7 +196,7 @@ TEST(TlsHandshake, ThereIsNoWayFromAKeyToACertificate) {
 
 // A context for keys loads few algorithms, which makes its start short. A context for certificates
 // in the same process has all of them, whichever was first.
-TEST(TlsLibrary, AKeyNeedsFewAlgorithmsAndACertificateHasThemAll) {
+TEST(TlsLibrary, KeyContextHasFewAlgorithmsAndCertificateContextAll) {
   const auto has = [](AuthMode auth_mode, const char* cipher, const char* key) {
     OSSL_LIB_CTX* const context = (*library(auth_mode))->context;
     EVP_CIPHER* const found = EVP_CIPHER_fetch(context, cipher, nullptr);
@@ -218,14 +218,14 @@ TEST(TlsLibrary, AKeyNeedsFewAlgorithmsAndACertificateHasThemAll) {
 }
 
 // The texts are not loaded before the first error.
-TEST(TlsLibrary, ItsErrorsHaveTexts) {
+TEST(TlsLibrary, ErrorsHaveTexts) {
   EXPECT_EQ(take_openssl_error(), "unknown error");
   ERR_raise(ERR_LIB_SSL, SSL_R_NO_SHARED_CIPHER);
   EXPECT_EQ(take_openssl_error(), "no shared cipher");
   EXPECT_EQ(take_openssl_error(), "unknown error") << "the queue is empty";
 }
 
-TEST(TlsHandshake, ACertificateIsKnownByItsFingerprintAndSurvivesItsFiles) {
+TEST(TlsHandshake, CertificateRoundTripsThroughPemWithItsFingerprint) {
   const auto made = *Identity::make("host.example");
   const auto read = Identity::from_pem(*made->certificate_pem(), *made->key_pem());
   ASSERT_TRUE(read.ok()) << read.status().to_string();
@@ -246,7 +246,7 @@ TEST(TlsHandshake, ACertificateIsKnownByItsFingerprintAndSurvivesItsFiles) {
 // Sessions' keys come from a link with certificates. A recording of the link must therefore
 // withstand a quantum computer, if OpenSSL supports that. A session also has a secret key beside
 // its exchange.
-TEST(TlsHandshake, ALinkUsesAnExchangeThatOutlivesQuantumComputersWhereThereIsOne) {
+TEST(TlsHandshake, LinkUsesPostQuantumExchangeIfAvailable) {
   const auto identity = *Identity::make("here");
   const Ends link = shake(*Handshake::of_client({}), *Handshake::of_server(identity));
   ASSERT_TRUE(link.client.ok()) << link.client.status().to_string();
@@ -260,7 +260,7 @@ TEST(TlsHandshake, ALinkUsesAnExchangeThatOutlivesQuantumComputersWhereThereIsOn
   EXPECT_EQ(session.client->group, "x25519");
 }
 
-TEST(Fingerprints, AreTakenAsOthersPrintThem) {
+TEST(Fingerprints, AcceptCommonFormats) {
   Fingerprint wanted;
   wanted.fill(0xab);
   std::string digits, coloned;
@@ -277,7 +277,7 @@ TEST(Fingerprints, AreTakenAsOthersPrintThem) {
   }
 }
 
-TEST(TlsHandshake, AuthoritiesAreBelievedForTheHostThatTheyName) {
+TEST(TlsHandshake, AuthorityIsTrustedOnlyForNamedHost) {
   const auto identity = *Identity::make("host.example");
   const std::string path = testing::TempDir() + "tls_authorities.pem";
   std::ofstream(path) << *identity->certificate_pem();
@@ -298,7 +298,7 @@ TEST(TlsHandshake, AuthoritiesAreBelievedForTheHostThatTheyName) {
   std::remove(path.c_str());
 }
 
-TEST(TlsHandshake, WhoeverSpeaksSomethingElseIsToldSo) {
+TEST(TlsHandshake, ReportsPeerThatDoesNotSpeakTls) {
   loopback::Pair pair = loopback::connect_pair();
   ASSERT_TRUE(send_one(*pair.second, text_bytes("grun, says an older server in plain text")).ok());
   auto client = *Handshake::of_client({});
@@ -308,7 +308,7 @@ TEST(TlsHandshake, WhoeverSpeaksSomethingElseIsToldSo) {
       << none.status().message();
 }
 
-TEST(TlsHandshake, AnAlertInsteadOfAnAnswerIsASentence) {
+TEST(TlsHandshake, AlertGivesReadableError) {
   loopback::Pair pair = loopback::connect_pair();
   ASSERT_TRUE(send_one(*pair.second, alert_record(Alert::kUnknownKey)).ok());
   auto client = *Handshake::of_client({});
@@ -318,7 +318,7 @@ TEST(TlsHandshake, AnAlertInsteadOfAnAnswerIsASentence) {
       << none.status().message();
 }
 
-TEST(TlsHandshake, APeerThatDiesOrIsSilentEndsIt) {
+TEST(TlsHandshake, FailsIfPeerDiesOrIsSilent) {
   loopback::Pair pair = loopback::connect_pair();
   auto waiting = *Handshake::of_client({});
   EXPECT_EQ(
@@ -342,7 +342,7 @@ Secured secured_pair(const TlsOptions& options, const faulty::Plan* plan = nullp
 }
 
 // A record with a flipped bit is never accepted, and the opposite direction still works.
-TEST(TlsConnection, AnAlteredRecordEndsItWithOneClearError) {
+TEST(TlsConnection, AlteredRecordEndsConnectionWithClearError) {
   faulty::Plan plan;
   plan.seed = 3;
   plan.corrupt_one_in_bytes = 50'000;
@@ -372,7 +372,7 @@ TEST(TlsConnection, AnAlteredRecordEndsItWithOneClearError) {
 }
 
 // Keys wear out, so both directions renew theirs, and nothing is lost.
-TEST(TlsConnection, RenewedKeysGoUnnoticed) {
+TEST(TlsConnection, KeyRenewalLosesNoBytes) {
   TlsOptions options;
   options.records_per_key = 3;
   Secured pair = secured_pair(options);
@@ -388,7 +388,7 @@ TEST(TlsConnection, RenewedKeysGoUnnoticed) {
 }
 
 // With reads_ahead off the descriptor shows whether there are bytes, which polling code relies on.
-TEST(TlsConnection, WithoutReadingAheadTheDescriptorStaysReadable) {
+TEST(TlsConnection, DescriptorStaysReadableWithoutReadAhead) {
   auto listener = *listen("tcp://127.0.0.1:0");
   auto near = *connect("tcp://" + listener->address(), soon());
   auto far = *listener->accept(soon());
@@ -414,7 +414,7 @@ TEST(TlsConnection, WithoutReadingAheadTheDescriptorStaysReadable) {
 
 // Another implementation at the other end: OpenSSL's own record layer, its tickets after the
 // handshake, its padding, and its key updates with a request for ours.
-TEST(TlsConnection, SpeaksWithOpenSslsOwnRecordLayer) {
+TEST(TlsConnection, InteroperatesWithOpenSslRecordLayer) {
   auto listener = *listen("tcp://127.0.0.1:0");
   const auto identity = *Identity::make("host.example");
   auto foreign = std::async(std::launch::async, [&] {

@@ -26,14 +26,14 @@ void expect_size(const Copy& copy, std::uint64_t width, std::uint64_t lines, std
   EXPECT_EQ(copy.slices, slices);
 }
 
-TEST(CopyBox, ABoxWithoutGapsIsOneLine) {
+TEST(CopyBox, DenseBoxMergesIntoOneLine) {
   Copy copy = box(16, 4, 3, 16, 64);
   copy.merge();
   expect_size(copy, 192, 1, 1);
   EXPECT_TRUE(copy.single_line());
 }
 
-TEST(CopyBox, SlicesWithoutGapsInsideBecomeLines) {
+TEST(CopyBox, DenseSlicesBecomeLines) {
   Copy copy = box(16, 4, 3, 16, 100);
   copy.merge();
   expect_size(copy, 64, 3, 1);
@@ -41,14 +41,14 @@ TEST(CopyBox, SlicesWithoutGapsInsideBecomeLines) {
   EXPECT_EQ(copy.destination.line_pitch, 100U);
 }
 
-TEST(CopyBox, SlicesOfOneLineBecomeLines) {
+TEST(CopyBox, SingleLineSlicesBecomeLines) {
   Copy copy = box(16, 1, 3, 20, 100);
   copy.merge();
   expect_size(copy, 16, 3, 1);
   EXPECT_EQ(copy.source.line_pitch, 100U);
 }
 
-TEST(CopyBox, AGapOnOneSideKeepsTheLinesOfBoth) {
+TEST(CopyBox, GapOnOneSidePreventsMerge) {
   Copy copy = box(16, 4, 3, 16, 64);
   copy.destination.line_pitch = 32;
   copy.destination.slice_pitch = 128;
@@ -56,7 +56,7 @@ TEST(CopyBox, AGapOnOneSideKeepsTheLinesOfBoth) {
   expect_size(copy, 16, 4, 3);
 }
 
-TEST(CopyBox, ABoxOfAnArrayNeverMerges) {
+TEST(CopyBox, ArrayCopyNeverMerges) {
   Copy copy = box(16, 4, 3, 16, 64);
   copy.destination = {};
   copy.destination.place = Place::kArray;
@@ -66,7 +66,7 @@ TEST(CopyBox, ABoxOfAnArrayNeverMerges) {
   EXPECT_TRUE(copy.destination.on_device());
 }
 
-TEST(CopyBox, ASideIsDenseOnlyWithoutGapsBetweenLinesAndSlices) {
+TEST(CopyBox, SideIsDenseOnlyWithoutGaps) {
   const Copy dense = box(16, 4, 3, 16, 64), lines = box(16, 4, 1, 20, 80);
   const Copy slices = box(16, 4, 3, 16, 65), line = box(16, 1, 1, 100, 100);
   EXPECT_TRUE(dense.is_dense(dense.source));
@@ -75,12 +75,12 @@ TEST(CopyBox, ASideIsDenseOnlyWithoutGapsBetweenLinesAndSlices) {
   EXPECT_TRUE(line.is_dense(line.source));
 }
 
-TEST(CopyBox, ASideReachesToTheEndOfItsLastLine) {
+TEST(CopyBox, ExtentReachesEndOfLastLine) {
   const Copy copy = box(16, 4, 3, 20, 100);
   EXPECT_EQ(extent(copy.source, copy), 2 * 100 + 3 * 20 + 16U);
 }
 
-TEST(CopyBox, ASideThatNoMemoryCanHoldReachesNowhere) {
+TEST(CopyBox, OverflowingSideHasNoExtent) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
   const Copy slices = box(16, 1, 3, 16, kMost / 2 + 1), lines = box(16, 3, 1, kMost / 2 + 1, 16);
   const Copy sum = box(16, 2, 2, kMost / 2 + 1, kMost / 2 + 1), width = box(16, 2, 1, kMost - 8, 0);

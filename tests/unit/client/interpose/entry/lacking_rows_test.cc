@@ -42,7 +42,7 @@ int calls_made(std::uint16_t opcode) {
   return made;
 }
 
-TEST(LackingRows, AreRefusedWithOneLineEach) {
+TEST(UnsupportedCalls, RefusesCallsAndWarnsOncePerFunction) {
   FakeWorker worker;
   g_worker = &worker;
   set_connector(&attach_to_an_older_server);

@@ -29,7 +29,7 @@ class MemoryRangesTest : public ::testing::Test {
   }
 };
 
-TEST_F(MemoryRangesTest, AnEndedRangeIsNotFoundWhereItWasFoundBefore) {
+TEST_F(MemoryRangesTest, RemovedRangeIsNotFoundAfterEarlierLookup) {
   ASSERT_TRUE(add_range(range_at(kBase)));
   ASSERT_TRUE(find_range(kBase + kBytes - 1).has_value());
   EXPECT_FALSE(find_range(kBase + kBytes).has_value());
@@ -40,7 +40,7 @@ TEST_F(MemoryRangesTest, AnEndedRangeIsNotFoundWhereItWasFoundBefore) {
   EXPECT_FALSE(find_range(kBase, &held).has_value());
 }
 
-TEST_F(MemoryRangesTest, WhatTookItsPlaceIsFound) {
+TEST_F(MemoryRangesTest, ReplacementRangeIsFound) {
   ASSERT_TRUE(add_range(range_at(kBase, 1)));
   EXPECT_EQ(find_range(kBase)->context, 1U);
   std::thread([] {
@@ -50,7 +50,7 @@ TEST_F(MemoryRangesTest, WhatTookItsPlaceIsFound) {
   EXPECT_EQ(find_range(kBase)->context, 2U);
 }
 
-TEST_F(MemoryRangesTest, WhatIsNotedOfOneIsSeen) {
+TEST_F(MemoryRangesTest, SharedMarkOfOtherThreadIsVisible) {
   ASSERT_TRUE(add_range(range_at(kBase)));
   EXPECT_FALSE(find_range(kBase)->shared);
   std::thread([] { EXPECT_TRUE(note_shared(kBase)); }).join();
@@ -58,7 +58,7 @@ TEST_F(MemoryRangesTest, WhatIsNotedOfOneIsSeen) {
 }
 
 // More ranges than a thread caches.
-TEST_F(MemoryRangesTest, ManyAreFoundByTurns) {
+TEST_F(MemoryRangesTest, FindsMoreRangesThanThreadCaches) {
   constexpr std::uint64_t kCount = 20;
   for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_TRUE(add_range(range_at(kBase + i * kBytes)));
   for (int turn = 0; turn < 3; ++turn) {

@@ -27,7 +27,7 @@ class SparseFile {
   const UniqueFd fd_;
 };
 
-TEST(ImageFiles, OneOverTheBoundIsNoImage) {
+TEST(ImageFiles, OversizedAndEmptyFilesAreRefused) {
   Bytes bytes;
   const SparseFile over(limits::kImageBytesMax + 1);
   EXPECT_EQ(read_image_file(over.path().c_str(), &bytes), CUDA_ERROR_INVALID_IMAGE);
@@ -39,7 +39,7 @@ TEST(ImageFiles, OneOverTheBoundIsNoImage) {
   EXPECT_EQ(bytes.size(), 4096u);
 }
 
-TEST(ImageFiles, TheFolderThatCannotSeeTheBoundHasTheSame) {
+TEST(ImageFiles, LimitMatchesDriverAbiLimit) {
   EXPECT_EQ(driver_abi::kImagePieceBytesMax, limits::kImageBytesMax);
 }
 

@@ -19,7 +19,7 @@ Kernel kernel(std::vector<KernelParameter> parameters, bool known = true) {
   return Kernel(KernelDescription{"k", true, known, std::move(parameters), {1024}});
 }
 
-TEST(PackedParameters, CopiesEachToItsOffsetAndZeroesTheGaps) {
+TEST(PackedParameters, CopiesParametersToOffsetsAndZeroesGaps) {
   const Kernel mixed = kernel({{0, 1}, {8, 8}, {16, 2}});
   char letter = 'c';
   double number = 2.5;
@@ -57,7 +57,7 @@ TEST(CheckCluster, RefusesMoreThanOneBlock) {
   EXPECT_EQ(check({0, 0, 0}, {0xffffffff, 0xffffffff, 2}), 0);
 }
 
-TEST(PackedParameters, TakesTheLargestBlock) {
+TEST(PackedParameters, AcceptsLargestBlock) {
   const auto most = static_cast<std::uint32_t>(limits::kKernelParameterBytesMax);
   const Kernel large = kernel({{0, most}});
   const Bytes source(most, std::byte{3});
@@ -68,7 +68,7 @@ TEST(PackedParameters, TakesTheLargestBlock) {
   EXPECT_EQ(packed.block[most - 1], std::byte{3});
 }
 
-TEST(PackedParameters, TakesTheProgramsOwnBlock) {
+TEST(PackedParameters, UsesCallersBuffer) {
   const std::uint64_t words[2] = {1, 2};
   std::size_t bytes = sizeof words;
   void* extra[] = {reinterpret_cast<void*>(1), const_cast<std::uint64_t*>(words),
@@ -84,7 +84,7 @@ TEST(PackedParameters, TakesTheProgramsOwnBlock) {
   EXPECT_EQ(packed.pack(kernel({{0, 8}}), nullptr, extra), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(PackedParameters, RefusesWhatCannotBeALaunch) {
+TEST(PackedParameters, RejectsInvalidParameters) {
   int value = 0;
   void* parameters[] = {&value};
   void* missing[] = {nullptr};
@@ -123,7 +123,7 @@ int check(std::uint32_t grid_y, std::uint32_t x, std::uint32_t y, std::uint32_t 
   return check_launch(limits_of_a_device(), launch);
 }
 
-TEST(CheckLaunch, GivesTheDriversCodes) {
+TEST(CheckLaunch, ReturnsDriverErrorCodes) {
   EXPECT_EQ(check(1, 512, 1, 1), 0);
   EXPECT_EQ(check(65'535, 1, 1, 1), 0);
   EXPECT_EQ(check(65'536, 1, 1, 1), CUDA_ERROR_INVALID_VALUE);
@@ -142,7 +142,7 @@ TEST(CheckLaunch, DoesNotOverflowWithoutLimits) {
   EXPECT_EQ(check_launch({}, launch), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(PackAttributes, LeavesOutWhatIsToBeIgnored) {
+TEST(PackAttributes, OmitsIgnoredAttributes) {
   CUlaunchAttribute given[2] = {};
   given[0].id = CU_LAUNCH_ATTRIBUTE_IGNORE;
   given[1].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
@@ -160,7 +160,7 @@ TEST(PackAttributes, LeavesOutWhatIsToBeIgnored) {
   EXPECT_EQ(pack_attributes(nullptr, 1, packed, &written), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST(KernelTable, KeepsWhatWasSeenAndLearnsMore) {
+TEST(KernelTable, UpdatesDescriptionAndKeepsOldKernel) {
   KernelTable table(0);
   const Kernel* first = table.add(KernelDescription{"a", false, false, {}, {}});
   table.add(KernelDescription{"b", true, true, {{0, 8}}, {}});
@@ -173,7 +173,7 @@ TEST(KernelTable, KeepsWhatWasSeenAndLearnsMore) {
   EXPECT_EQ(table.find("c"), nullptr);
 }
 
-TEST(KnownImages, ForgetsTheOldestBeyondItsBound) {
+TEST(KnownImages, EvictsOldestBeyondLimit) {
   KnownImages known;
   const auto digest = [](std::size_t i) {
     Sha256Digest value{};

@@ -52,7 +52,7 @@ class TableCacheTest : public ::testing::Test {
 };
 
 // Tables of another build of gpurun are not even read, because they may have another meaning.
-TEST_F(TableCacheTest, AKeyNamesTheBuildsFormatAndAllThatATableDependsOn) {
+TEST_F(TableCacheTest, KeyDependsOnFormatAndAllInputsOfTable) {
   const DeviceSnapshot devices;
   Device device;
   device.name = "one";
@@ -73,7 +73,7 @@ TEST_F(TableCacheTest, AKeyNamesTheBuildsFormatAndAllThatATableDependsOn) {
   EXPECT_NE(key, table_key(image, devices, other, "host:1", "0.1.0"));
 }
 
-TEST_F(TableCacheTest, ATableComesBackForItsKeyAlone) {
+TEST_F(TableCacheTest, FindsTableOnlyByItsKey) {
   EXPECT_FALSE(cache_.find(key_).has_value());
   cache_.add(key_, outcome_of("saxpy"));
   cache_.add(key_of("other"), outcome_of("gemm"));
@@ -91,7 +91,7 @@ TEST_F(TableCacheTest, ATableComesBackForItsKeyAlone) {
   EXPECT_EQ(files(), 2u);  // No partial file remains.
 }
 
-TEST_F(TableCacheTest, AChangedByteAnywhereIsNoticedAndTheFileRemoved) {
+TEST_F(TableCacheTest, CorruptedTableFileIsRemoved) {
   cache_.add(key_, outcome_of("saxpy"));
   std::string whole;
   {
@@ -111,7 +111,7 @@ TEST_F(TableCacheTest, AChangedByteAnywhereIsNoticedAndTheFileRemoved) {
   EXPECT_FALSE(cache_.find(key_).has_value());
 }
 
-TEST_F(TableCacheTest, ATableUnderAnotherNameIsNotBelieved) {
+TEST_F(TableCacheTest, RenamedTableIsRejected) {
   cache_.add(key_, outcome_of("saxpy"));
   const fs::path own = file();
   cache_.add(key_of("other"), outcome_of("gemm"));
@@ -121,7 +121,7 @@ TEST_F(TableCacheTest, ATableUnderAnotherNameIsNotBelieved) {
   EXPECT_FALSE(cache_.find(key_).has_value());
 }
 
-TEST_F(TableCacheTest, LinksPipesAndForeignFoldersAreNotRead) {
+TEST_F(TableCacheTest, IgnoresLinksPipesAndUnsafeFolders) {
   cache_.add(key_, outcome_of("saxpy"));
   const fs::path own = file();
   fs::rename(own, base_ + "/elsewhere");
@@ -135,7 +135,7 @@ TEST_F(TableCacheTest, LinksPipesAndForeignFoldersAreNotRead) {
   EXPECT_FALSE(cache_.find(key_).has_value());
 }
 
-TEST_F(TableCacheTest, TheOldestGoBeyondTheBound) {
+TEST_F(TableCacheTest, EvictsOldestBeyondLimit) {
   cache_.add(key_, outcome_of("saxpy"));
   const fs::path own = file();
   fs::last_write_time(own, fs::file_time_type::clock::now() - std::chrono::hours(1));
@@ -155,7 +155,7 @@ TEST_F(TableCacheTest, TheOldestGoBeyondTheBound) {
   EXPECT_TRUE(cache_.find(key_of("other" + std::to_string(added - 1))).has_value());
 }
 
-TEST_F(TableCacheTest, WithoutAFolderNothingIsKeptAndNothingFails) {
+TEST_F(TableCacheTest, KeepsNothingWithoutFolder) {
   const TableCache none("");
   none.add(key_, outcome_of("saxpy"));
   EXPECT_FALSE(none.find(key_).has_value());

@@ -26,7 +26,7 @@ protocol::Id numbered(std::size_t number) {
   return id;
 }
 
-TEST(LeaseQueueBounds, OneMoreRequestThanMayWaitIsRefused) {
+TEST(LeaseQueueBounds, RefusesRequestsOverWaitingLimit) {
   LeaseQueue queue(1);
   const auto holder = queue.claim(1);
   ASSERT_TRUE(holder.ok());
@@ -51,7 +51,7 @@ TEST(LeaseQueueBounds, OneMoreRequestThanMayWaitIsRefused) {
 }
 
 // One token must not keep all others out of the queue.
-TEST(LeaseQueueBounds, AUserHasAShareOfTheQueueAndTheOperatorAllOfIt) {
+TEST(LeaseQueueBounds, LimitsUserToShareButNotOperator) {
   LeaseQueue queue(1);
   const auto holder = queue.claim(1, "anna");
   ASSERT_TRUE(holder.ok());
@@ -81,7 +81,7 @@ TEST(LeaseQueueBounds, AUserHasAShareOfTheQueueAndTheOperatorAllOfIt) {
 }
 
 // The devices for which a worker can be prepared before a request arrives.
-TEST(LeaseQueue, ExpectsTheNextRequestToBeAsTheLastOne) {
+TEST(LeaseQueue, PredictsNextRequestFromPreviousRequest) {
   using Devices = std::vector<int>;
   LeaseQueue queue(4);
   EXPECT_EQ(queue.expected(), Devices{0});
@@ -103,7 +103,7 @@ bool changed(const Watch& watch) {
 
 // A request that waits only for ending leases has no place among those that wait for leases in
 // force.
-TEST(LeaseQueue, ClaimsWhatComesSoonAndTellsWhenMoreDoes) {
+TEST(LeaseQueue, ClaimSoonTakesFreeOrEndingGpus) {
   LeaseQueue queue(2);
   const auto watch = queue.watch();
   auto first = queue.claim(1);
@@ -173,7 +173,7 @@ class LeaseBookBounds : public testing::Test {
   LeaseQueue queue_{16};
 };
 
-TEST_F(LeaseBookBounds, OneMoreSessionThanMayGatherIsRefusedAndTheOthersGoOn) {
+TEST_F(LeaseBookBounds, RefusesSessionsOverGatheringLimit) {
   LeaseBook book(std::chrono::hours(1));
   grant(book);
   for (std::size_t i = 0; i < limits::kGatheringMax; ++i) {
@@ -189,7 +189,7 @@ TEST_F(LeaseBookBounds, OneMoreSessionThanMayGatherIsRefusedAndTheOthersGoOn) {
 }
 
 // Each is a descriptor of the daemon.
-TEST_F(LeaseBookBounds, ConnectionsThatGatherAreBoundedOfALeaseAndOfAUser) {
+TEST_F(LeaseBookBounds, LimitsGatheringConnectionsPerLeaseAndUser) {
   LeaseBook book(std::chrono::hours(1));
   std::size_t taken = 0, lease = 1;
   for (; taken < limits::kGatheredOfUserMax && lease < 16; ++lease) {
@@ -209,7 +209,7 @@ TEST_F(LeaseBookBounds, ConnectionsThatGatherAreBoundedOfALeaseAndOfAUser) {
 }
 
 // Sessions that wait for their workers to start hold their connections, too.
-TEST_F(LeaseBookBounds, WhatIsCompleteCountsUntilItsWorkerHasStarted) {
+TEST_F(LeaseBookBounds, CompleteSessionCountsUntilItsWorkerStarts) {
   LeaseBook book(std::chrono::hours(1));
   grant(book);
   std::vector<Arrival> arrivals;
@@ -225,7 +225,7 @@ TEST_F(LeaseBookBounds, WhatIsCompleteCountsUntilItsWorkerHasStarted) {
 }
 
 // Closing a connection may take long. No other user of the book waits for it.
-TEST_F(LeaseBookBounds, WhatIsDroppedIsForTheCallerToClose) {
+TEST_F(LeaseBookBounds, DropLateReturnsConnectionsToCaller) {
   LeaseBook late(std::chrono::milliseconds(0));
   grant(late);
   ASSERT_TRUE(arrive(late, 1, 0).ok());
@@ -255,7 +255,7 @@ class SlowToClose final : public transport::Connection {
   const std::string description_ = "slow";
 };
 
-TEST(ConnectionCloser, HoldsNobodyUpAndClosesAll) {
+TEST(ConnectionCloser, CloseDoesNotBlockAndStopClosesAll) {
   std::promise<void> closed;
   ConnectionCloser closer;
   closer.start();
@@ -267,7 +267,7 @@ TEST(ConnectionCloser, HoldsNobodyUpAndClosesAll) {
   EXPECT_EQ(closer.backlog(), 0u);
 }
 
-TEST_F(LeaseBookBounds, OneMoreSessionThanMayEverAttachIsRefused) {
+TEST_F(LeaseBookBounds, RefusesSessionsOverAttachLimit) {
   constexpr std::size_t kMost = 3;  // Like limits::kSessionsMax, which would take a minute.
   LeaseBook book(std::chrono::hours(1), kMost);
   grant(book);

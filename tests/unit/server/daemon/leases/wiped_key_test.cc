@@ -18,7 +18,7 @@ protocol::Key a_key() {
   return key;
 }
 
-TEST(WipedKey, LeavesNothingWhereItWas) {
+TEST(WipedKey, DestructorWipesItsMemory) {
   alignas(WipedKey) std::array<std::byte, sizeof(WipedKey)> place{};
   auto* const key = new (place.data()) WipedKey(a_key());
   const WipedKey copy = *key;
@@ -29,7 +29,7 @@ TEST(WipedKey, LeavesNothingWhereItWas) {
   EXPECT_EQ(copy.get(), a_key());
 }
 
-TEST(WipedKey, WipesTheTemporaryThatItIsMadeOf) {
+TEST(WipedKey, ConstructorWipesSourceKey) {
   protocol::Key temporary = a_key();
   const WipedKey key(std::move(temporary));
   EXPECT_EQ(key.get(), a_key());

@@ -45,7 +45,7 @@ class RunSecretTest : public testing::Test {
   std::string parent_ = testing::TempDir() + "run-XXXXXX";
 };
 
-TEST_F(RunSecretTest, LiesInAFileOfItsUserAloneAsLongAsTheDaemonRuns) {
+TEST_F(RunSecretTest, PrivateFileExistsWhileDaemonRuns) {
   auto secret = make();
   ASSERT_NE(secret, nullptr);
   EXPECT_EQ(secret->bytes().size(), 64u);
@@ -59,7 +59,7 @@ TEST_F(RunSecretTest, LiesInAFileOfItsUserAloneAsLongAsTheDaemonRuns) {
   EXPECT_FALSE(is_there());
 }
 
-TEST_F(RunSecretTest, AnEndedDaemonsIsReplaced) {
+TEST_F(RunSecretTest, ReplacesSecretOfEndedDaemon) {
   ASSERT_EQ(mkdir(folder().c_str(), 0700), 0);
   // Also open to others, although no daemon would leave it like that. The new one is not.
   std::ofstream(path()) << "of a daemon that was killed";
@@ -72,7 +72,7 @@ TEST_F(RunSecretTest, AnEndedDaemonsIsReplaced) {
   EXPECT_EQ(facts.st_mode & 07777, 0600u);
 }
 
-TEST_F(RunSecretTest, ALivingDaemonsIsNot) {
+TEST_F(RunSecretTest, KeepsSecretOfRunningDaemon) {
   const auto first = make();
   ASSERT_NE(first, nullptr);
   const auto second = RunSecret::create(folder(), kPort);
@@ -86,7 +86,7 @@ TEST_F(RunSecretTest, ALivingDaemonsIsNot) {
 
 // Several daemons on one port of different addresses start at the same instant, as separate
 // processes. A later one must not overwrite the file that the earlier one's users will read.
-TEST_F(RunSecretTest, OfSeveralThatStartAtOnceOneGetsIt) {
+TEST_F(RunSecretTest, OnlyOneConcurrentDaemonCreatesSecret) {
   constexpr int kDaemons = 4;
   constexpr int kRounds = 60;
   for (int round = 0; round < kRounds; ++round) {
@@ -129,7 +129,7 @@ TEST_F(RunSecretTest, OfSeveralThatStartAtOnceOneGetsIt) {
   }
 }
 
-TEST_F(RunSecretTest, WhatIsAnothersByNowIsNotRemoved) {
+TEST_F(RunSecretTest, DestructorKeepsFileOfAnotherDaemon) {
   auto secret = make();
   ASSERT_NE(secret, nullptr);
   ASSERT_EQ(unlink(path().c_str()), 0);
@@ -138,7 +138,7 @@ TEST_F(RunSecretTest, WhatIsAnothersByNowIsNotRemoved) {
   EXPECT_EQ(text(), "another's");
 }
 
-TEST_F(RunSecretTest, AFolderThatOthersMayWriteIsRefused) {
+TEST_F(RunSecretTest, RefusesFolderWritableByOthers) {
   ASSERT_EQ(mkdir(folder().c_str(), 0700), 0);
   ASSERT_EQ(chmod(folder().c_str(), 0770), 0);
   EXPECT_EQ(RunSecret::create(folder(), kPort).status().code(), Code::kRefused);

@@ -42,7 +42,7 @@ bool is_told(const UserAdmission& stay) {
   return poll(&told, 1, 0) == 1;
 }
 
-TEST(UserRegistry, LimitsThatChangeBindWhatComesAndSpareWhatIsThere) {
+TEST(UserRegistry, ChangedLimitsApplyOnlyToNewRequests) {
   UserRegistry book({});
   const auto there = book.enter(kAnna, 3);
   ASSERT_TRUE(there.ok());
@@ -59,7 +59,7 @@ TEST(UserRegistry, LimitsThatChangeBindWhatComesAndSpareWhatIsThere) {
   EXPECT_TRUE(book.admit_session(kBen, 1).ok());
 }
 
-TEST(UserRegistry, TellsAllWhyItCloses) {
+TEST(UserRegistry, CloseNotifiesAllWithReason) {
   UserRegistry book({});
   const auto annas = book.enter(kAnna, 1), operators = book.enter(User(), 1);
   ASSERT_TRUE(annas.ok() && operators.ok());
@@ -75,7 +75,7 @@ TEST(UserRegistry, TellsAllWhyItCloses) {
   EXPECT_EQ(book.room(User(), 1), Room::kNone);
 }
 
-TEST(UserRegistry, BoundsWhatOneUserHasAndNobodyElse) {
+TEST(UserRegistry, LimitsEachUserSeparately) {
   UserLimitsTable limits;
   limits.every.leases = 2;
   limits.every.gpus = 3;
@@ -103,7 +103,7 @@ TEST(UserRegistry, BoundsWhatOneUserHasAndNobodyElse) {
 }
 
 // Work may still run on the GPUs of an ended lease.
-TEST(UserRegistry, WhatLeavesCountsUntilItHasReturned) {
+TEST(UserRegistry, LeavingAdmissionCountsUntilItReturns) {
   UserLimitsTable limits;
   limits.every.gpus = 2;
   UserRegistry book(limits);
@@ -122,7 +122,7 @@ TEST(UserRegistry, WhatLeavesCountsUntilItHasReturned) {
   EXPECT_TRUE(book.enter(kAnna, 2).ok());
 }
 
-TEST(UserRegistry, BoundsSessionsAtTheLastOne) {
+TEST(UserRegistry, LimitsSessionsOfUser) {
   UserLimitsTable limits;
   limits.every.sessions = 2;
   const UserRegistry book(limits);
@@ -133,7 +133,7 @@ TEST(UserRegistry, BoundsSessionsAtTheLastOne) {
   EXPECT_TRUE(UserRegistry({}).admit_session(kAnna, 1000).ok());
 }
 
-TEST(UserRegistry, EndsAllStaysOfATokenAndNoOther) {
+TEST(UserRegistry, EndsOnlyAdmissionsOfToken) {
   UserRegistry book({});
   const auto first = book.enter(kAnna, 1);
   const auto second = book.enter(kAnna, 1);
@@ -147,7 +147,7 @@ TEST(UserRegistry, EndsAllStaysOfATokenAndNoOther) {
   EXPECT_EQ((*other)->why_ended(), "");
 }
 
-class Folder : public testing::Test {
+class UserFilesTest : public testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/gpurun-users-XXXXXX";
@@ -182,9 +182,9 @@ class Folder : public testing::Test {
   std::string folder_, path_;
 };
 
-class TokenStoreTest : public Folder {};
+class TokenStoreTest : public UserFilesTest {};
 
-TEST_F(TokenStoreTest, HeedsTheFileAsItChanges) {
+TEST_F(TokenStoreTest, ReportsChangesOfFile) {
   TokenStore store(path_);
   EXPECT_FALSE(store.find(id(1))->has_value());
   add(1);
@@ -218,7 +218,7 @@ TEST_F(TokenStoreTest, HeedsTheFileAsItChanges) {
   EXPECT_TRUE(store.changes().empty());
 }
 
-TEST_F(TokenStoreTest, AFileThatCannotBeBelievedLetsNobodyInAndThrowsNobodyOut) {
+TEST_F(TokenStoreTest, UntrustedFileAdmitsAndRevokesNoToken) {
   add(1);
   TokenStore store(path_);
   EXPECT_TRUE(store.changes().empty());
@@ -233,17 +233,17 @@ TEST_F(TokenStoreTest, AFileThatCannotBeBelievedLetsNobodyInAndThrowsNobodyOut) 
 }
 
 // A new file, in which all tokens are revoked, replaces the old one while no descriptor is free.
-class RevocationTest : public Folder {
+class RevocationTest : public UserFilesTest {
  protected:
   void SetUp() override {
-    Folder::SetUp();
+    UserFilesTest::SetUp();
     add(1);
     ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit_), 0);
   }
   void TearDown() override {
     held_.clear();
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit_), 0);
-    Folder::TearDown();
+    UserFilesTest::TearDown();
   }
   void prepare() {
     const std::filesystem::path valid = folder_ + "/valid", path = path_;
@@ -267,7 +267,7 @@ class RevocationTest : public Folder {
   std::vector<UniqueFd> held_;
 };
 
-TEST_F(RevocationTest, IsHeededByAServerThatHasNoDescriptorLeft) {
+TEST_F(RevocationTest, AppliesWithoutFreeDescriptors) {
   prepare();
   TokenStore store(path_);
   use_all_descriptors();
@@ -281,7 +281,7 @@ TEST_F(RevocationTest, IsHeededByAServerThatHasNoDescriptorLeft) {
 }
 
 // The file is the same as at the failed read, so only another read can find the revocation.
-TEST_F(RevocationTest, IsHeededLaterWhereTheFileCouldNotBeReadAtOnce) {
+TEST_F(RevocationTest, AppliesLaterAfterFailedRead) {
   prepare();
   TokenStore store(path_, {}, std::chrono::milliseconds(0));
   limit_descriptors(0);
@@ -294,7 +294,7 @@ TEST_F(RevocationTest, IsHeededLaterWhereTheFileCouldNotBeReadAtOnce) {
   EXPECT_TRUE(changes[0].ended);
 }
 
-TEST_F(RevocationTest, IsAskedForASecondAfterAReadingThatFailed) {
+TEST_F(RevocationTest, RetriesFailedReadAfterDelayOrFileChange) {
   prepare();
   TokenStore store(path_, {}, std::chrono::hours(1));
   limit_descriptors(0);
@@ -309,7 +309,7 @@ TEST_F(RevocationTest, IsAskedForASecondAfterAReadingThatFailed) {
 }
 
 // Tokens from before the first successful read are not changes.
-TEST_F(RevocationTest, TokensThatAFirstReadingMissedAreNotNew) {
+TEST_F(RevocationTest, TokensOfFirstSuccessfulReadAreNotChanges) {
   limit_descriptors(0);
   TokenStore store(path_, {}, std::chrono::milliseconds(0));
   EXPECT_FALSE(store.find(id(1)).ok());
@@ -321,7 +321,7 @@ TEST_F(RevocationTest, TokensThatAFirstReadingMissedAreNotNew) {
 }
 
 // A process that may read the folder may lock it, for as long as it likes.
-TEST_F(Folder, ALockOnTheFolderHoldsNobodyUp) {
+TEST_F(UserFilesTest, FolderLockDoesNotBlockWriters) {
   const UniqueFd folder(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(flock(folder.get(), LOCK_EX | LOCK_NB), 0);
   const auto start = std::chrono::steady_clock::now();
@@ -339,7 +339,7 @@ TEST_F(Folder, ALockOnTheFolderHoldsNobodyUp) {
 }
 
 // A thread that writes the file waits for its lock. A thread that lets a client in does not.
-TEST_F(TokenStoreTest, ALockOnTheFileHoldsNobodyUpWhoComes) {
+TEST_F(TokenStoreTest, FileLockDoesNotBlockAdmission) {
   add(1);
   auto store = std::make_unique<TokenStore>(path_);
   const UniqueFd lock(open((path_ + ".lock").c_str(), O_RDWR | O_CLOEXEC));
@@ -355,7 +355,7 @@ TEST_F(TokenStoreTest, ALockOnTheFileHoldsNobodyUpWhoComes) {
 }
 
 // The daemon's end and revocations come after the write.
-TEST_F(TokenStoreTest, ALockOnTheFileHoldsTheWriterUpForAMomentOnly) {
+TEST_F(TokenStoreTest, FileLockDelaysWriterOnlyBriefly) {
   add(1);
   const UniqueFd lock(open((path_ + ".lock").c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(flock(lock.get(), LOCK_EX | LOCK_NB), 0);
@@ -370,7 +370,7 @@ TEST_F(TokenStoreTest, ALockOnTheFileHoldsTheWriterUpForAMomentOnly) {
   EXPECT_NE((*protocol::read_token_file(path_))[0].used, 0);
 }
 
-TEST_F(TokenStoreTest, KeepsWhenATokenWasLastUsed) {
+TEST_F(TokenStoreTest, RecordsLastUseOfToken) {
   add(1);
   add(2);
   {
@@ -382,9 +382,9 @@ TEST_F(TokenStoreTest, KeepsWhenATokenWasLastUsed) {
   EXPECT_EQ((*entries)[1].used, 0);
 }
 
-class AuditLogTest : public Folder {};
+class AuditLogTest : public UserFilesTest {};
 
-TEST_F(AuditLogTest, IsALineForEachEventThatNobodyCanForge) {
+TEST_F(AuditLogTest, WritesOneUnforgeableLinePerEvent) {
   const auto log = AuditLog::open(path_);
   ASSERT_TRUE(log.ok()) << log.status().to_string();
   (*log)->write("lease.granted", {{"user", "anna"}, {"from", "tcp a <- b"}, {"reason", ""}});
@@ -405,7 +405,7 @@ TEST_F(AuditLogTest, IsALineForEachEventThatNobodyCanForge) {
 }
 
 // Terminals also obey C1 controls, and show text behind an override in another order.
-TEST_F(AuditLogTest, WhatAPeerSaysCannotDriveATerminal) {
+TEST_F(AuditLogTest, ReplacesTerminalControlCharacters) {
   const auto log = AuditLog::open(path_);
   ASSERT_TRUE(log.ok()) << log.status().to_string();
   (*log)->write("link.refused", {{"reason", "a\u009b2Jb\u202ec\x9b\x1b"}});
@@ -414,7 +414,7 @@ TEST_F(AuditLogTest, WhatAPeerSaysCannotDriveATerminal) {
 }
 
 // A file that reached its limit accepts part of a line, and gives the reason with the next byte.
-TEST_F(AuditLogTest, ALineThatIsCutIsNamedByItsReasonAndBeginsNoOther) {
+TEST_F(AuditLogTest, ReportsTruncatedLineAndStartsNewLineAfterIt) {
   const auto log = AuditLog::open(path_);
   ASSERT_TRUE(log.ok()) << log.status().to_string();
   std::ostringstream said;
@@ -439,7 +439,7 @@ TEST_F(AuditLogTest, ALineThatIsCutIsNamedByItsReasonAndBeginsNoOther) {
   EXPECT_EQ(text.find('\n'), 30u) << text;
 }
 
-TEST_F(AuditLogTest, StrangersCannotFillTheDisk) {
+TEST_F(AuditLogTest, LimitsRateOfRefusals) {
   const auto log = AuditLog::open(path_);
   for (int i = 0; i < 1000; ++i) (*log)->write_refusal("link.refused", {{"from", "x"}});
   (*log)->write("lease.granted", {});
@@ -450,7 +450,7 @@ TEST_F(AuditLogTest, StrangersCannotFillTheDisk) {
   EXPECT_NE(text.find("lease.granted"), std::string::npos);
 }
 
-TEST_F(AuditLogTest, ThatNobodyAskedForKeepsItsBounds) {
+TEST_F(AuditLogTest, SizeLimitDropsOldLines) {
   const auto log = AuditLog::open(path_, 100);
   ASSERT_TRUE(log.ok()) << log.status().to_string();
   for (int i = 0; i < 20; ++i) (*log)->write("lease.granted", {{"user", "anna"}});
@@ -460,7 +460,7 @@ TEST_F(AuditLogTest, ThatNobodyAskedForKeepsItsBounds) {
   EXPECT_NE(text.find(" lease.ended\n"), std::string::npos);
 }
 
-TEST_F(AuditLogTest, GoesNowhereElseThanItIsTold) {
+TEST_F(AuditLogTest, RefusesInvalidPathsAndSymlinks) {
   EXPECT_EQ(AuditLog::open("audit").status().code(), Code::kInvalidArgument);
   EXPECT_EQ(AuditLog::open("").status().code(), Code::kInvalidArgument);
   EXPECT_FALSE(AuditLog::open(folder_ + "/no/such/folder").ok());

@@ -89,7 +89,7 @@ class SpareWorkersTest : public testing::Test, public WorkerSpawner {
   int tried_ = 0, started_ = 0;
 };
 
-TEST_F(SpareWorkersTest, AreAsManyAsWereAskedForAndEachIsGivenOnce) {
+TEST_F(SpareWorkersTest, StartsRequestedCountAndGivesEachOnce) {
   SpareWorkers spares = make(2);
   spares.refill();
   EXPECT_EQ(spares.count(), 1u);  // One for each call, because others need the thread, too.
@@ -110,7 +110,7 @@ TEST_F(SpareWorkersTest, AreAsManyAsWereAskedForAndEachIsGivenOnce) {
   EXPECT_FALSE(known_[2].gone || known_[3].gone);
 }
 
-TEST_F(SpareWorkersTest, AreNoneWhereNoneWereAskedFor) {
+TEST_F(SpareWorkersTest, StartsNothingWhenCountIsZero) {
   SpareWorkers spares = make(0);
   refill_all(spares);
   EXPECT_EQ(started_, 0);
@@ -121,7 +121,7 @@ TEST_F(SpareWorkersTest, AreNoneWhereNoneWereAskedFor) {
   EXPECT_EQ(started_, 0);
 }
 
-TEST_F(SpareWorkersTest, AreMadeUpForWhenALeaseHasBegunItsSession) {
+TEST_F(SpareWorkersTest, RefillsAfterLeaseBeginsSession) {
   SpareWorkers spares = make(1);
   refill_all(spares);
   const auto taken = spares.take({0});
@@ -134,7 +134,7 @@ TEST_F(SpareWorkersTest, AreMadeUpForWhenALeaseHasBegunItsSession) {
   EXPECT_EQ(started_, 2);
 }
 
-TEST_F(SpareWorkersTest, ThatEndByThemselvesAreReplacedEverMoreSeldom) {
+TEST_F(SpareWorkersTest, RepeatedExitsIncreaseRefillDelay) {
   SpareWorkers spares = make(3);
   refill_all(spares);
   ASSERT_EQ(spares.count(), 3u);
@@ -159,7 +159,7 @@ TEST_F(SpareWorkersTest, ThatEndByThemselvesAreReplacedEverMoreSeldom) {
   EXPECT_EQ(started_, 3);
 }
 
-TEST_F(SpareWorkersTest, WaitNoLongerThanTheBoundAfterFailuresWithoutEnd) {
+TEST_F(SpareWorkersTest, RefillDelayIsCapped) {
   SpareWorkers spares = make(40);
   refill_all(spares, 40);
   for (int worker = 0; worker < 40; ++worker) {
@@ -171,7 +171,7 @@ TEST_F(SpareWorkersTest, WaitNoLongerThanTheBoundAfterFailuresWithoutEnd) {
   EXPECT_GT(spares.milliseconds_to_refill(), 4 * kHourMs);
 }
 
-TEST_F(SpareWorkersTest, ThatCannotBeStartedAreNotTriedWithoutEnd) {
+TEST_F(SpareWorkersTest, StartFailureDelaysNextAttempt) {
   fails_ = Code::kUnavailable;
   SpareWorkers spares = make(1);
   refill_all(spares);
@@ -180,7 +180,7 @@ TEST_F(SpareWorkersTest, ThatCannotBeStartedAreNotTriedWithoutEnd) {
 }
 
 // One cause, such as a replaced driver, is one failure, whatever number of workers it ends.
-TEST_F(SpareWorkersTest, ThatEndTogetherAreOneFailure) {
+TEST_F(SpareWorkersTest, SimultaneousExitsCountAsOneFailure) {
   SpareWorkers spares = make(3);
   refill_all(spares);
   for (int worker = 0; worker < 3; ++worker) end(worker);
@@ -192,7 +192,7 @@ TEST_F(SpareWorkersTest, ThatEndTogetherAreOneFailure) {
 
 // For example when leases have all users of workers. This is unrelated to the driver, and ends with
 // those leases.
-TEST_F(SpareWorkersTest, ThatFindNothingLeftAreTriedAsOftenEachTime) {
+TEST_F(SpareWorkersTest, RepeatedShortagesDoNotIncreaseRefillDelay) {
   options_.after_shortage = std::chrono::milliseconds(0);
   SpareWorkers spares = make(2);
   spares.refill();
@@ -207,7 +207,7 @@ TEST_F(SpareWorkersTest, ThatFindNothingLeftAreTriedAsOftenEachTime) {
   spares.look();
   EXPECT_LE(spares.milliseconds_to_refill(), kHourMs);
 }
-TEST_F(SpareWorkersTest, ThatFindNothingLeftAreNotTriedAtOnce) {
+TEST_F(SpareWorkersTest, ShortageDelaysNextAttempt) {
   fails_ = Code::kResourceExhausted;
   SpareWorkers spares = make(1);
   refill_all(spares);
@@ -215,7 +215,7 @@ TEST_F(SpareWorkersTest, ThatFindNothingLeftAreNotTriedAtOnce) {
   EXPECT_GT(spares.milliseconds_to_refill(), kHourMs / 2);
 }
 
-TEST_F(SpareWorkersTest, ThatHasDiedIsNotGivenAndTheNextOneIs) {
+TEST_F(SpareWorkersTest, SkipsDeadWorkerAndGivesNext) {
   SpareWorkers spares = make(2);
   refill_all(spares);
   end(0);  // Not noticed yet.
@@ -225,7 +225,7 @@ TEST_F(SpareWorkersTest, ThatHasDiedIsNotGivenAndTheNextOneIs) {
   EXPECT_EQ(spares.count(), 0u);
 }
 
-TEST_F(SpareWorkersTest, ThatCannotBeToldItsDevicesIsNotGiven) {
+TEST_F(SpareWorkersTest, KillsWorkerThatRefusesItsDevices) {
   SpareWorkers spares = make(1);
   refill_all(spares);
   refuses_ = true;
@@ -234,7 +234,7 @@ TEST_F(SpareWorkersTest, ThatCannotBeToldItsDevicesIsNotGiven) {
 }
 
 // The daemon's only thread serves all clients, so it does not wait for a killed process.
-TEST_F(SpareWorkersTest, ThatAreKilledAreNotWaitedFor) {
+TEST_F(SpareWorkersTest, DoesNotWaitForKilledWorkers) {
   lingers_ = true;
   SpareWorkers spares = make(1, SpareLevel::kInitialised);
   refill_all(spares);
@@ -257,7 +257,7 @@ TEST_F(SpareWorkersTest, ThatAreKilledAreNotWaitedFor) {
   EXPECT_TRUE(known_[0].gone);
   EXPECT_FALSE(known_[1].killed);
 }
-TEST_F(SpareWorkersTest, ThatRefuseTheirDevicesAreNotWaitedFor) {
+TEST_F(SpareWorkersTest, DoesNotWaitForWorkersThatRefuseDevices) {
   lingers_ = true;
   SpareWorkers mapped = make(1);
   refill_all(mapped);
@@ -275,7 +275,7 @@ TEST_F(SpareWorkersTest, ThatRefuseTheirDevicesAreNotWaitedFor) {
   EXPECT_FALSE(initialised.give_up());
 }
 
-TEST_F(SpareWorkersTest, InitialisedOnesServeTheirDevicesAndNoOthers) {
+TEST_F(SpareWorkersTest, InitialisedWorkerServesOnlyItsDevices) {
   SpareWorkers spares = make(1, SpareLevel::kInitialised);
   refill_all(spares);
   EXPECT_EQ(known_[0].devices, Devices{0});
@@ -287,7 +287,7 @@ TEST_F(SpareWorkersTest, InitialisedOnesServeTheirDevicesAndNoOthers) {
   EXPECT_NE(spares.take({0}), nullptr);
 }
 
-TEST_F(SpareWorkersTest, InitialisedOnesFollowWhatIsExpected) {
+TEST_F(SpareWorkersTest, InitialisedWorkersFollowExpectedDevices) {
   SpareWorkers spares = make(1, SpareLevel::kInitialised);
   refill_all(spares);
   spares.expect({1});
@@ -299,7 +299,7 @@ TEST_F(SpareWorkersTest, InitialisedOnesFollowWhatIsExpected) {
   EXPECT_NE(spares.take({1}), nullptr);
 }
 
-TEST_F(SpareWorkersTest, AreGivenUpTogether) {
+TEST_F(SpareWorkersTest, GiveUpEndsAllWorkers) {
   SpareWorkers spares = make(2);
   EXPECT_FALSE(spares.give_up());
   refill_all(spares);

@@ -50,7 +50,7 @@ class WorkerGroupsTest : public testing::Test {
   std::string folder_ = testing::TempDir() + "groups-XXXXXX";
 };
 
-TEST_F(WorkerGroupsTest, AWorkerIsBoundedAndThenMoved) {
+TEST_F(WorkerGroupsTest, LimitsWorkerAndMovesItIntoGroup) {
   const auto groups = create();
   ASSERT_TRUE(groups.ok()) << groups.status().to_string();
   EXPECT_EQ(read(kDaemon + "daemon/cgroup.procs"), std::to_string(getpid()));
@@ -71,7 +71,7 @@ TEST_F(WorkerGroupsTest, AWorkerIsBoundedAndThenMoved) {
   EXPECT_EQ(read(kWorker + "cgroup.kill"), "1");
 }
 
-TEST_F(WorkerGroupsTest, AnyMemoryIsNoLimit) {
+TEST_F(WorkerGroupsTest, ZeroMemoryMeansNoLimit) {
   const auto groups = create();
   ASSERT_TRUE(groups.ok());
   const auto group = (*groups)->add(4711);
@@ -79,7 +79,7 @@ TEST_F(WorkerGroupsTest, AnyMemoryIsNoLimit) {
   EXPECT_EQ(read(kWorker + "memory.max"), "");
 }
 
-TEST_F(WorkerGroupsTest, GroupsThatAreNotOursAreLeftAlone) {
+TEST_F(WorkerGroupsTest, LeavesForeignGroupsUntouched) {
   write(kDaemon + "cgroup.procs", std::to_string(getpid()) + "\n1\n");
   EXPECT_EQ(create().status().code(), Code::kUnavailable);
   write(kDaemon + "cgroup.procs", std::to_string(getpid()) + "\n");

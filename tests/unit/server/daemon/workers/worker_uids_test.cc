@@ -33,7 +33,7 @@ class WorkerUidsTest : public testing::Test {
   const UidRange range_{1'999'999'000, 1'999'999'001};
 };
 
-TEST_F(WorkerUidsTest, TwoDaemonsNeverLendTheSameNumber) {
+TEST_F(WorkerUidsTest, TwoDaemonsNeverLendSameUid) {
   const auto one = open_uids();
   const auto two = open_uids();
   ASSERT_TRUE(one != nullptr && two != nullptr);
@@ -50,7 +50,7 @@ TEST_F(WorkerUidsTest, TwoDaemonsNeverLendTheSameNumber) {
   EXPECT_EQ(*again, *first);
 }
 
-TEST_F(WorkerUidsTest, ADaemonThatEndsGivesItsNumbersBack) {
+TEST_F(WorkerUidsTest, EndedDaemonReturnsItsUids) {
   {
     const auto ended = open_uids();
     ASSERT_NE(ended, nullptr);
@@ -63,7 +63,7 @@ TEST_F(WorkerUidsTest, ADaemonThatEndsGivesItsNumbersBack) {
   EXPECT_TRUE(next->lend().ok());
 }
 
-TEST_F(WorkerUidsTest, AFileOrFolderThatOthersMayWriteIsRefused) {
+TEST_F(WorkerUidsTest, RefusesFileOrFolderWritableByOthers) {
   const int file = open(claims().c_str(), O_CREAT | O_RDWR, 0600);
   ASSERT_GE(file, 0);
   ASSERT_EQ(fchmod(file, 0666), 0);
@@ -77,7 +77,7 @@ TEST_F(WorkerUidsTest, AFileOrFolderThatOthersMayWriteIsRefused) {
   }
 }
 
-TEST_F(WorkerUidsTest, TheFolderIsMadeForItsUserAlone) {
+TEST_F(WorkerUidsTest, CreatesPrivateFolder) {
   ASSERT_EQ(rmdir(folder_.c_str()), 0);
   ASSERT_TRUE(WorkerUids::open(range_, folder_).ok());
   struct stat facts {};
@@ -85,7 +85,7 @@ TEST_F(WorkerUidsTest, TheFolderIsMadeForItsUserAlone) {
   EXPECT_EQ(facts.st_mode & 07777, 0700u);
 }
 
-TEST_F(WorkerUidsTest, AFolderThatCannotBeMadeIsAnErrorAtOnce) {
+TEST_F(WorkerUidsTest, OpenFailsWhenFolderCannotBeCreated) {
   EXPECT_EQ(WorkerUids::open(range_, "/nowhere/claims").status().code(), Code::kUnavailable);
 }
 

@@ -17,14 +17,14 @@ namespace gpurun::server {
 namespace {
 
 // The copies that the log may carry, and those that it may not.
-class CarriedByTheLogTest : public ::testing::Test {
+class LogCarriedCopiesTest : public ::testing::Test {
  protected:
-  explicit CarriedByTheLogTest(bool spreads = true) : lanes_({&first_}, false, spreads) {
+  explicit LogCarriedCopiesTest(bool spreads = true) : lanes_({&first_}, false, spreads) {
     BulkLanes::Listener listener;
     listener.user = this;
     listener.changed = listener.time = [](void*) {};
     listener.carry = [](void* of, const protocol::BulkHeader& header, ByteView bytes) {
-      auto& test = *static_cast<CarriedByTheLogTest*>(of);
+      auto& test = *static_cast<LogCarriedCopiesTest*>(of);
       if (!test.has_room_) return false;
       test.carried_.emplace_back(header.transfer, header.watermark);
       test.last_.assign(bytes.begin(), bytes.end());
@@ -33,7 +33,7 @@ class CarriedByTheLogTest : public ::testing::Test {
     listener.failed = [](void*, const Status&) {};
     EXPECT_TRUE(lanes_.start(listener).ok());
   }
-  ~CarriedByTheLogTest() override {
+  ~LogCarriedCopiesTest() override {
     first_.let_go(1000);
     lanes_.stop();
   }
@@ -57,7 +57,7 @@ class CarriedByTheLogTest : public ::testing::Test {
   Bytes last_;
 };
 
-TEST_F(CarriedByTheLogTest, SmallCopiesAreAndTheirSlotsComeBack) {
+TEST_F(LogCarriedCopiesTest, CarriesSmallCopiesAndReturnsSlots) {
   const std::size_t free = lanes_.staging_out().free_slots();
   copy_out(1, 4);
   copy_out(2, limits::kItemCopyBytesMax);
@@ -68,7 +68,7 @@ TEST_F(CarriedByTheLogTest, SmallCopiesAreAndTheirSlotsComeBack) {
   EXPECT_EQ(first_.sent_so_far().size(), 0U);
 }
 
-TEST_F(CarriedByTheLogTest, NoneIsForWhichThereIsNoRoom) {
+TEST_F(LogCarriedCopiesTest, SendsCopyOverBulkWhenLogIsFull) {
   has_room_ = false;
   copy_out(1, 4);
   first_.await();
@@ -76,7 +76,7 @@ TEST_F(CarriedByTheLogTest, NoneIsForWhichThereIsNoRoom) {
   EXPECT_EQ(first_.sent(protocol::kChunkHeadBytes + 4).size(), protocol::kChunkHeadBytes + 4);
 }
 
-TEST_F(CarriedByTheLogTest, LargerOnesAreNot) {
+TEST_F(LogCarriedCopiesTest, DoesNotCarryLargerCopies) {
   copy_out(1, limits::kItemCopyBytesMax + 1);
   EXPECT_TRUE(carried_.empty());
   first_.await();
@@ -84,7 +84,7 @@ TEST_F(CarriedByTheLogTest, LargerOnesAreNot) {
 }
 
 // The short end of a longer copy is not carried either.
-TEST_F(CarriedByTheLogTest, PartsAreNot) {
+TEST_F(LogCarriedCopiesTest, DoesNotCarryEndOfLongerCopy) {
   copy_out(1, limits::kBulkChunkBytes + 4);
   EXPECT_TRUE(carried_.empty());
   first_.await();
@@ -92,7 +92,7 @@ TEST_F(CarriedByTheLogTest, PartsAreNot) {
 }
 
 // At the client the copy would have to wait for these.
-TEST_F(CarriedByTheLogTest, NoneIsBehindWhatIsStillToBeSent) {
+TEST_F(LogCarriedCopiesTest, DoesNotCarryCopyBehindUnsentChunks) {
   copy_out(1, limits::kBulkChunkBytes);
   first_.await();                        // The sender has it.
   copy_out(2, limits::kBulkChunkBytes);  // It waits for the sender.
@@ -101,13 +101,13 @@ TEST_F(CarriedByTheLogTest, NoneIsBehindWhatIsStillToBeSent) {
   first_.let_go(3);
 }
 
-class CarriesNothingTest : public CarriedByTheLogTest {
+class LogCarriedCopiesUnspreadTest : public LogCarriedCopiesTest {
  protected:
-  CarriesNothingTest() : CarriedByTheLogTest(false) {}
+  LogCarriedCopiesUnspreadTest() : LogCarriedCopiesTest(false) {}
 };
 
 // If chunks do not wait for earlier ones, the client could overwrite it with an earlier copy.
-TEST_F(CarriesNothingTest, WhereChunksDoNotSayWhatTheyStandBehind) {
+TEST_F(LogCarriedCopiesUnspreadTest, DoesNotCarryCopiesWithoutSpreading) {
   copy_out(1, 4);
   EXPECT_TRUE(carried_.empty());
   first_.await();
@@ -115,7 +115,7 @@ TEST_F(CarriesNothingTest, WhereChunksDoNotSayWhatTheyStandBehind) {
 }
 
 // On a device that completes everything at once.
-class CarriedWithRepliesTest : public ExecutorTest {
+class CarriedCopyRepliesTest : public ExecutorTest {
  protected:
   void SetUp() override {
     ExecutorTest::SetUp();
@@ -182,7 +182,7 @@ class CarriedWithRepliesTest : public ExecutorTest {
   Outbox answers_{log_, kWait};
 };
 
-TEST_F(CarriedWithRepliesTest, BytesLeaveWithTheReplyThatCountsOnThem) {
+TEST_F(CarriedCopyRepliesTest, SendsBytesWithReplyThatDependsOnThem) {
   using protocol::ReplyKind;
   add(protocol::Form::kCopyOut, 0, bytes_of(payload_), 1);
   add(protocol::Form::kRaw, kFence, {}, 0);
@@ -193,7 +193,7 @@ TEST_F(CarriedWithRepliesTest, BytesLeaveWithTheReplyThatCountsOnThem) {
 }
 
 // The program may never ask. The bytes leave when the executor has handled all arrived records.
-TEST_F(CarriedWithRepliesTest, BytesThatNobodyAsksForLeaveToo) {
+TEST_F(CarriedCopyRepliesTest, SendsBytesWithoutPendingReply) {
   add(protocol::Form::kCopyOut, 0, bytes_of(payload_), 1);
   add(protocol::Form::kCopyOut, 0, bytes_of(payload_), 2);
   ASSERT_TRUE(executor_->accept(calls_).ok());
@@ -204,10 +204,10 @@ TEST_F(CarriedWithRepliesTest, BytesThatNobodyAsksForLeaveToo) {
 }
 
 // On a device with pending work, where a helper waits for the event.
-class UnaskedBytesTest : public CarriedWithRepliesTest {
+class UnrequestedBytesTest : public CarriedCopyRepliesTest {
  protected:
   void SetUp() override {
-    CarriedWithRepliesTest::SetUp();
+    CarriedCopyRepliesTest::SetUp();
     helpers_ = 0;
     stage_.event_state = kErrorNotReady;
     add(protocol::Form::kCopyOut, 0, bytes_of(payload_), 1);
@@ -236,13 +236,13 @@ class UnaskedBytesTest : public CarriedWithRepliesTest {
   static inline std::atomic<int> helpers_{0};
 };
 
-TEST_F(UnaskedBytesTest, HaveAHelperOnceNothingMoreComes) {
+TEST_F(UnrequestedBytesTest, IdleExecutorStartsHelper) {
   EXPECT_EQ(helpers_, 0);
   executor_->idle();
   EXPECT_TRUE(helped());
 }
 
-TEST_F(UnaskedBytesTest, HaveAHelperBehindSomeShortCalls) {
+TEST_F(UnrequestedBytesTest, SeveralShortCallsStartHelper) {
   for (int i = 0; i < 32; ++i) {
     add(protocol::Form::kLaunch, 0, {}, 0);
     hand_on();
@@ -250,7 +250,7 @@ TEST_F(UnaskedBytesTest, HaveAHelperBehindSomeShortCalls) {
   EXPECT_TRUE(helped());
 }
 
-TEST_F(UnaskedBytesTest, HaveAHelperBeforeACallThatMayBeLong) {
+TEST_F(UnrequestedBytesTest, HelperStartsBeforePossiblyLongCall) {
   protocol::RecordView record = next_record(kRun2, Order::kStream, kStreamX, 0, {});
   record.header.form = protocol::Form::kRaw;
   calls_.push_back(record);

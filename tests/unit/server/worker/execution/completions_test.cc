@@ -33,7 +33,7 @@ struct SlowEnd {
   }
 };
 
-TEST(Completions, WhatAnotherThreadTellsIsWaitedForAlsoWhenTheHelperHasComeToIt) {
+TEST(Completions, SettleWaitsForReportRunningOnOtherThread) {
   StepDevice& device = StepDevice::device();
   device.reset();
   const DriverFunctions driver = StepDevice::functions();
@@ -77,7 +77,7 @@ TEST(Completions, WhatAnotherThreadTellsIsWaitedForAlsoWhenTheHelperHasComeToIt)
 
 // The thread that checks for a completed copy reports its end itself. It also reports the ends
 // before it, because their helper still sleeps.
-TEST(Completions, AnAwaitedEndThatComesSoonIsToldHereBehindThoseBeforeIt) {
+TEST(Completions, CallerReportsAwaitedCompletionInOrder) {
   StepDevice& device = StepDevice::device();
   device.reset();
   DriverFunctions driver = StepDevice::functions();
@@ -113,9 +113,9 @@ TEST(Completions, AnAwaitedEndThatComesSoonIsToldHereBehindThoseBeforeIt) {
 }
 
 // Work with an end that programs usually query. No helper wakes for it, unless no query comes.
-class AskedEndsTest : public ::testing::Test {
+class QueriedCompletionsTest : public ::testing::Test {
  protected:
-  AskedEndsTest() {
+  QueriedCompletionsTest() {
     device_.reset();
     helped_ = 0;
     driver_.cuEventSynchronize = [](void* event) {
@@ -131,7 +131,7 @@ class AskedEndsTest : public ::testing::Test {
     EXPECT_EQ(driver_.cuStreamCreate(&stream_, 0), 0);
     completions_.emplace(driver_, *pool_, ~std::uint64_t{0});
   }
-  ~AskedEndsTest() override {
+  ~QueriedCompletionsTest() override {
     device_.run(1);
     device_.run(2);
     completions_->stop();
@@ -164,7 +164,7 @@ class AskedEndsTest : public ::testing::Test {
   std::vector<int> told_;
 };
 
-TEST_F(AskedEndsTest, AreToldByWhoSettlesAndNoHelperIsWoken) {
+TEST_F(QueriedCompletionsTest, SettleReportsWithoutWakingHelper) {
   for (int round = 1; round <= 3; ++round) {
     after(round, Completions::NotifyMode::kAsked);
     completions_->settle();
@@ -179,7 +179,7 @@ TEST_F(AskedEndsTest, AreToldByWhoSettlesAndNoHelperIsWoken) {
   EXPECT_EQ(helped_, 0);
 }
 
-TEST_F(AskedEndsTest, AreToldByAHelperOnceTheyAreAttendedTo) {
+TEST_F(QueriedCompletionsTest, AttendLetsHelperReport) {
   after(1, Completions::NotifyMode::kAsked);
   after(2, Completions::NotifyMode::kAsked);
   completions_->attend();
@@ -188,7 +188,7 @@ TEST_F(AskedEndsTest, AreToldByAHelperOnceTheyAreAttendedTo) {
 }
 
 // A stream has one order.
-TEST_F(AskedEndsTest, AHelperForWhatIsBehindTellsThemFirst) {
+TEST_F(QueriedCompletionsTest, HelperReportsEarlierCompletionsFirst) {
   after(1, Completions::NotifyMode::kAsked);
   after(2, Completions::NotifyMode::kUnasked);
   device_.run(1);
@@ -197,7 +197,7 @@ TEST_F(AskedEndsTest, AHelperForWhatIsBehindTellsThemFirst) {
 
 // A stream may wait for another one's work by a program's event, which this code does not know.
 // Ends of completed work are therefore reported in the order in which the work was issued.
-TEST_F(AskedEndsTest, OfTwoStreamsAreToldInTheOrderOfTheirIssue) {
+TEST_F(QueriedCompletionsTest, ReportsTwoStreamsInIssueOrder) {
   void* streams[2] = {stream_, nullptr};
   ASSERT_EQ(driver_.cuStreamCreate(&streams[1], 0), 0);
   for (const int first : {0, 1}) {
@@ -228,7 +228,7 @@ TEST_F(AskedEndsTest, OfTwoStreamsAreToldInTheOrderOfTheirIssue) {
 
 // The caller of after() does not expect the other ends that it reports. Without this notice they
 // would wait until something else arrives.
-TEST_F(AskedEndsTest, OfOthersAreSaidByTheAfterThatTellsThem) {
+TEST_F(QueriedCompletionsTest, AfterNotifiesWhenItReportsEarlierCompletions) {
   completions_->set_told([this](Completions::Teller teller) {
     told_.push_back(teller == Completions::Teller::kAfter ? 100 : 200);
   });

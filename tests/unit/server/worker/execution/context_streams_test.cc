@@ -12,7 +12,7 @@ constexpr std::uint64_t kContext = 7, kOther = 8;
 
 void* stream(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
 
-class Asked : public ::testing::Test {
+class ContextStreamsTest : public ::testing::Test {
  protected:
   void given(std::uint64_t context, void* stream) {
     streams_.given(context, stream, [&] {
@@ -39,7 +39,7 @@ class Asked : public ::testing::Test {
 };
 using Streams = std::vector<std::uintptr_t>;
 
-TEST_F(Asked, TheOnesWithWorkAndTheNullStreamAre) {
+TEST_F(ContextStreamsTest, DoneQueriesStreamsWithWorkAndNullStream) {
   given(kContext, stream(1));
   given(kContext, stream(1));
   given(kContext, stream(2));
@@ -52,7 +52,7 @@ TEST_F(Asked, TheOnesWithWorkAndTheNullStreamAre) {
   EXPECT_EQ(asked_, (Streams{3, 0}));
 }
 
-TEST_F(Asked, ABusyOneStaysToBeAsked) {
+TEST_F(ContextStreamsTest, BusyStreamIsQueriedAgain) {
   given(kContext, stream(1));
   given(kContext, stream(2));
   busy_ = 2;
@@ -67,7 +67,7 @@ TEST_F(Asked, ABusyOneStaysToBeAsked) {
   EXPECT_EQ(asked_, (Streams{2, 0}));
 }
 
-TEST_F(Asked, OfManyNothingIsKnown) {
+TEST_F(ContextStreamsTest, ManyStreamsMakeStateUnknown) {
   for (std::uintptr_t each = 1; each <= 5; ++each) given(kContext, stream(each));
   EXPECT_FALSE(done(kContext));
   EXPECT_EQ(asked_, Streams{});
@@ -76,12 +76,12 @@ TEST_F(Asked, OfManyNothingIsKnown) {
 }
 
 // Repeated work in one stream, as in most programs.
-TEST_F(Asked, TheLastOneIsNotNotedAgain) {
+TEST_F(ContextStreamsTest, RepeatedWorkInLastStreamIsNotedOnce) {
   for (int time = 0; time < 3; ++time) given(kContext, stream(1));
   EXPECT_EQ(homes_asked_, 1);
 }
 
-TEST_F(Asked, OneOfAnotherContextIsForThatOne) {
+TEST_F(ContextStreamsTest, StreamCountsForItsOwnContext) {
   streams_.given(kContext, stream(1), [] { return kOther; });
   EXPECT_TRUE(done(kContext));
   EXPECT_EQ(asked_, Streams{0});
@@ -90,7 +90,7 @@ TEST_F(Asked, OneOfAnotherContextIsForThatOne) {
 }
 
 // It must not be queried, because its handle is no longer a stream.
-TEST_F(Asked, ADestroyedOneIsNot) {
+TEST_F(ContextStreamsTest, DestroyedStreamIsNotQueried) {
   given(kContext, stream(1));
   given(kContext, stream(2));
   destroyed(kContext, stream(1));
@@ -102,7 +102,7 @@ TEST_F(Asked, ADestroyedOneIsNot) {
   EXPECT_EQ(asked_, (Streams{2, 0}));
 }
 
-TEST_F(Asked, ADestroyedOneThatHadWorkLeavesNothingKnown) {
+TEST_F(ContextStreamsTest, DestroyingBusyStreamMakesStateUnknown) {
   given(kContext, stream(1));
   busy_ = 1;
   destroyed(kContext, stream(1));
@@ -111,7 +111,7 @@ TEST_F(Asked, ADestroyedOneThatHadWorkLeavesNothingKnown) {
 }
 
 // A burst of streams does not end the checks for ever.
-TEST_F(Asked, WhatIsWaitedForIsKnownAgain) {
+TEST_F(ContextStreamsTest, FinishedWaitMakesStateKnownAgain) {
   for (std::uintptr_t each = 1; each <= 5; ++each) given(kContext, stream(each));
   EXPECT_FALSE(streams_.is_known(kContext));
   streams_.begin_wait(kContext);
@@ -131,7 +131,7 @@ TEST_F(Asked, WhatIsWaitedForIsKnownAgain) {
 }
 
 // For a free: all streams with work, however many, also those for which a wait is under way.
-TEST_F(Asked, AllWithWorkAreKnownToAFree) {
+TEST_F(ContextStreamsTest, FreeSeesAllStreamsWithWork) {
   using State = ContextStreams::State;
   const auto busy = [&](std::uintptr_t captures) {
     asked_.clear();
@@ -163,7 +163,7 @@ TEST_F(Asked, AllWithWorkAreKnownToAFree) {
   EXPECT_EQ(busy(0), (Streams{1, 7}));
 }
 
-TEST_F(Asked, OneOfManyThatWasDoneIsKnownToAFreeAgain) {
+TEST_F(ContextStreamsTest, FreeSeesNewWorkInDoneStream) {
   using State = ContextStreams::State;
   for (std::uintptr_t each = 1; each <= 7; ++each) given(kContext, stream(each));
   EXPECT_TRUE(streams_.busy(kContext, [](void*) { return State::kDone; }).empty());
@@ -173,7 +173,7 @@ TEST_F(Asked, OneOfManyThatWasDoneIsKnownToAFreeAgain) {
             std::vector<void*>{stream(2)});
 }
 
-TEST_F(Asked, WhatIsKnownToBeDoneIsNoWorkForAFree) {
+TEST_F(ContextStreamsTest, FreeIgnoresStreamsKnownToBeDone) {
   given(kContext, stream(1));
   EXPECT_TRUE(streams_.may_have_work(kContext));
   EXPECT_TRUE(done(kContext));
@@ -182,7 +182,7 @@ TEST_F(Asked, WhatIsKnownToBeDoneIsNoWorkForAFree) {
   EXPECT_TRUE(streams_.may_have_work(kContext));
 }
 
-TEST_F(Asked, NothingIsKnownAnyMore) {
+TEST_F(ContextStreamsTest, GiveUpMakesStateUnknown) {
   streams_.give_up();
   EXPECT_FALSE(streams_.is_known(kContext));
   EXPECT_FALSE(done(kContext));

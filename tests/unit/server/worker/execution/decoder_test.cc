@@ -112,7 +112,7 @@ class DecoderTest : public ::testing::Test {
   protocol::FrameReader reader_;
 };
 
-TEST_F(DecoderTest, HandsOnEachRecordOnceWhateverIsRepeated) {
+TEST_F(DecoderTest, PassesEachRecordOnceDespiteReplays) {
   send(FrameKind::kRecords, 1, records(1, 3, 20));
   send(FrameKind::kHeartbeat);
   send(FrameKind::kRecords, 2, records(2, 4));  // A replay after a cut.
@@ -125,7 +125,7 @@ TEST_F(DecoderTest, HandsOnEachRecordOnceWhateverIsRepeated) {
   EXPECT_EQ(decoder_.taken_through(), 5U);
 }
 
-TEST_F(DecoderTest, SaysWhenItGoesToSleep) {
+TEST_F(DecoderTest, NotifiesSinkWhenIdle) {
   send(FrameKind::kRecords, 1, records(1, 1));
   auto run = std::async(std::launch::async, [&] { return decoder_.run(); });
   const auto until = std::chrono::steady_clock::now() + kWait;
@@ -135,7 +135,7 @@ TEST_F(DecoderTest, SaysWhenItGoesToSleep) {
   EXPECT_TRUE(run.get().ok());
 }
 
-TEST_F(DecoderTest, HandsOnLargeFramesWhole) {
+TEST_F(DecoderTest, PassesLargeFramesWhole) {
   send(FrameKind::kRecords, 1, records(1, 1000));
   send(FrameKind::kGoodbye);
   EXPECT_TRUE(decoder_.run().ok());
@@ -144,7 +144,7 @@ TEST_F(DecoderTest, HandsOnLargeFramesWhole) {
 }
 
 // A block of literals and copies of them. packed_records_test covers malformed ones.
-TEST_F(DecoderTest, HandsOnWhatIsPackedLikeTheRest) {
+TEST_F(DecoderTest, PassesPackedRecordsLikePlainRecords) {
   send(FrameKind::kRecords, 1, records(1, 3, 20));
   const Bytes some = records(4, 100, 20);
   send(FrameKind::kPackedRecords, 4, packed(some, some.size()));
@@ -157,7 +157,7 @@ TEST_F(DecoderTest, HandsOnWhatIsPackedLikeTheRest) {
   EXPECT_EQ(sink_.payload_bytes, 102U * 20);
 }
 
-TEST_F(DecoderTest, PackedRecordsThatLieEndTheSession) {
+TEST_F(DecoderTest, InvalidPackedRecordsEndSession) {
   const Bytes some = records(1, 100, 20);
   send(FrameKind::kPackedRecords, 2, packed(some, some.size()));  // With other numbers.
   EXPECT_EQ(decoder_.run().code(), Code::kProtocol);
@@ -168,7 +168,7 @@ TEST_F(DecoderTest, PackedRecordsThatLieEndTheSession) {
   EXPECT_TRUE(sink_.sequences.empty());
 }
 
-TEST_F(DecoderTest, AGapEndsTheSession) {
+TEST_F(DecoderTest, SequenceGapEndsSession) {
   send(FrameKind::kRecords, 1, records(1, 2));
   send(FrameKind::kRecords, 4, records(4, 4));
   const Status status = decoder_.run();
@@ -177,7 +177,7 @@ TEST_F(DecoderTest, AGapEndsTheSession) {
   EXPECT_THAT(sink_.sequences, ElementsAre(1, 2));
 }
 
-TEST_F(DecoderTest, ARecordOfAnotherNumberThanItsFrameSaysEndsTheSession) {
+TEST_F(DecoderTest, MismatchedRecordNumberEndsSession) {
   Bytes bytes = record(1);
   const Bytes wrong = record(3);
   bytes.insert(bytes.end(), wrong.begin(), wrong.end());
@@ -185,7 +185,7 @@ TEST_F(DecoderTest, ARecordOfAnotherNumberThanItsFrameSaysEndsTheSession) {
   EXPECT_EQ(decoder_.run().code(), Code::kProtocol);
 }
 
-TEST_F(DecoderTest, NumberZeroAndTornRecordsEndTheSession) {
+TEST_F(DecoderTest, RecordZeroAndTruncatedRecordEndSession) {
   send(FrameKind::kRecords, 0, record(0));
   EXPECT_EQ(decoder_.run().code(), Code::kProtocol);
   Bytes torn = record(1, 64);
@@ -195,35 +195,35 @@ TEST_F(DecoderTest, NumberZeroAndTornRecordsEndTheSession) {
   EXPECT_TRUE(sink_.sequences.empty());
 }
 
-TEST_F(DecoderTest, FramesOfTheOtherDirectionEndTheSession) {
+TEST_F(DecoderTest, FrameOfOtherDirectionEndsSession) {
   send(FrameKind::kReplies, 1);
   EXPECT_EQ(decoder_.run().code(), Code::kProtocol);
 }
 
-TEST_F(DecoderTest, AnAcknowledgementOfWhatWasNeverSentEndsTheSession) {
+TEST_F(DecoderTest, AcknowledgingUnsentReplyEndsSession) {
   send(FrameKind::kHeartbeat, 0, {}, 1);
   EXPECT_EQ(decoder_.run().code(), Code::kProtocol);
 }
 
-TEST_F(DecoderTest, WhatTheSinkRefusesEndsTheSession) {
+TEST_F(DecoderTest, SinkRefusalEndsSession) {
   sink_.verdict = Status(Code::kProtocol, "no such thing");
   send(FrameKind::kRecords, 1, records(1, 1));
   EXPECT_EQ(decoder_.run().message(), "no such thing");
 }
 
-TEST_F(DecoderTest, ADeadClientIsNoticed) {
+TEST_F(DecoderTest, DetectsDeadClient) {
   pair_.first->shut_down();
   EXPECT_EQ(decoder_.run().code(), Code::kPeerGone);
 }
 
-TEST_F(DecoderTest, ASilentClientIsGone) {
+TEST_F(DecoderTest, SilentClientTimesOut) {
   Decoder impatient(*pair_.second, outbox_, sink_, 10ms);
   const Status status = impatient.run();
   EXPECT_EQ(status.code(), Code::kPeerGone);
   EXPECT_THAT(status.message(), HasSubstr("10 ms"));
 }
 
-TEST_F(DecoderTest, AcknowledgesWithoutARequestAfter64KiB) {
+TEST_F(DecoderTest, AcknowledgesUnpromptedAfter64KiB) {
   const std::uint64_t count = kAcknowledgeBytes / protocol::record_bytes(1000) + 1;
   send(FrameKind::kRecords, 1, records(1, 3));  // Too little to be acknowledged alone.
   send(FrameKind::kRecords, 4, records(4, count + 3, 1000));
@@ -235,7 +235,7 @@ TEST_F(DecoderTest, AcknowledgesWithoutARequestAfter64KiB) {
 }
 
 // Otherwise a large copy with a waiting caller would wake the client twice.
-TEST_F(DecoderTest, AReplyAcknowledgesWhatItAnswers) {
+TEST_F(DecoderTest, ReplyAcknowledgesItsRecord) {
   sink_.answers = &outbox_;
   send(FrameKind::kRecords, 1, records(1, 1, 2 * kAcknowledgeBytes));
   send(FrameKind::kGoodbye);
@@ -248,7 +248,7 @@ TEST_F(DecoderTest, AReplyAcknowledgesWhatItAnswers) {
   EXPECT_EQ(frame.header.kind, FrameKind::kGoodbye) << "nothing stands between";
 }
 
-TEST_F(DecoderTest, RepliesAreNumberedAndCarryTheAcknowledgement) {
+TEST_F(DecoderTest, RepliesAreNumberedAndCarryAcknowledgement) {
   outbox_.taken(9, 100);
   protocol::ReplyHeader header;
   header.call_sequence = 7;
@@ -273,7 +273,7 @@ TEST_F(DecoderTest, RepliesAreNumberedAndCarryTheAcknowledgement) {
   EXPECT_EQ(outbox_.acknowledged(3).code(), Code::kProtocol);
 }
 
-TEST_F(DecoderTest, HeartbeatsOnlyWhenNothingElseWasSaid) {
+TEST_F(DecoderTest, SendsHeartbeatOnlyWithoutOtherTraffic) {
   ASSERT_TRUE(outbox_.post({}, {}).ok());
   outbox_.heartbeat();
   outbox_.heartbeat();
@@ -286,7 +286,7 @@ TEST_F(DecoderTest, HeartbeatsOnlyWhenNothingElseWasSaid) {
 }
 
 // A client thus notices that a call or its reply was lost.
-TEST_F(DecoderTest, HeartbeatsSayHowManyRepliesAreOwed) {
+TEST_F(DecoderTest, HeartbeatReportsNumberOfOwedReplies) {
   Bytes calls = records(1, 3);
   auto* const first = reinterpret_cast<protocol::RecordHeader*>(calls.data());
   first->flags |= protocol::kFlagFence;
@@ -311,7 +311,7 @@ TEST_F(DecoderTest, HeartbeatsSayHowManyRepliesAreOwed) {
   EXPECT_EQ(heartbeat.header.sequence, 1U);
 }
 
-TEST_F(DecoderTest, AClientThatAcknowledgesNothingIsCutOff) {
+TEST_F(DecoderTest, ClientThatAcknowledgesNothingIsDisconnected) {
   const Bytes payload(protocol::kReplyPayloadBytesMax);
   std::thread reader([this] {
     Bytes sink(1 << 20);
@@ -327,7 +327,7 @@ TEST_F(DecoderTest, AClientThatAcknowledgesNothingIsCutOff) {
   EXPECT_EQ(outbox_.failure().code(), Code::kProtocol);
 }
 
-TEST_F(DecoderTest, AClientThatReadsNothingIsCutOff) {
+TEST_F(DecoderTest, ClientThatReadsNothingIsDisconnected) {
   Outbox impatient(*pair_.second, 10ms);
   const Bytes payload(protocol::kReplyPayloadBytesMax);
   Status status;
@@ -338,7 +338,7 @@ TEST_F(DecoderTest, AClientThatReadsNothingIsCutOff) {
   EXPECT_EQ(outbox_.post({}, large).code(), Code::kTooLarge);
 }
 
-TEST_F(DecoderTest, ManyThreadsMaySpeakAtOnce) {
+TEST_F(DecoderTest, ThreadsMayPostConcurrently) {
   constexpr int kThreads = 4;
   constexpr int kItems = 500;
   std::vector<std::thread> threads;

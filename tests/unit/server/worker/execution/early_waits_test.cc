@@ -31,7 +31,7 @@ int wait_until_open(void*) {
 // A wait for a stream that was answered early (docs/adr/0033). A later query from any lane finds it
 // over, because the answered thread may have told the other. It is asked only once: later early
 // waits may record the event again, so the query might never end.
-TEST_F(ExecutorTest, AnyLanesQuestionIsAskedOnceBehindAnEarlyWait) {
+TEST_F(ExecutorTest, QueryFromAnyLaneChecksEarlyWaitOnce) {
   options_.handlers.stream_synchronize = kRun2;
   options_.handlers.by_opcode[kRun2] = run;
   options_.handlers.stream_query = kEcho;
@@ -51,7 +51,7 @@ TEST_F(ExecutorTest, AnyLanesQuestionIsAskedOnceBehindAnEarlyWait) {
 }
 
 // Also behind work that was answered early and has not been issued.
-TEST_F(ExecutorTest, AnyLanesQuestionStandsBehindAQueuedEarlyWait) {
+TEST_F(ExecutorTest, QueryFromAnyLaneFollowsQueuedEarlyWait) {
   options_.handlers.stream_synchronize = kRun2;
   options_.handlers.by_opcode[kRun2] = run;
   options_.handlers.stream_query = kEcho;
@@ -67,7 +67,7 @@ TEST_F(ExecutorTest, AnyLanesQuestionStandsBehindAQueuedEarlyWait) {
 }
 
 // Only the copy's own lane waits behind the copy: ADR 16.
-TEST_F(ExecutorTest, OtherLanesQuestionsPassACopyThatWasAnsweredEarly) {
+TEST_F(ExecutorTest, QueryFromOtherLanePassesEarlyAnsweredCopy) {
   options_.handlers.stream_query = kEcho;
   start();
   call(kRun, Order::kStream, kStreamX, protocol::kFlagBarrier);
@@ -77,7 +77,7 @@ TEST_F(ExecutorTest, OtherLanesQuestionsPassACopyThatWasAnsweredEarly) {
 
 // The same for a wait for an event. Its upload may be behind another context's work, and a thread
 // that learned of the wait may query that work.
-TEST_F(ExecutorTest, AWaitForAnEventIsABarrierForQuestionsOfAllContexts) {
+TEST_F(ExecutorTest, EarlyEventWaitOrdersQueriesOfAllContexts) {
   options_.handlers.event_synchronize = kRun2;
   options_.driver.cuStreamCreate = create_side;
   options_.handlers.by_opcode[kRun2] = run;
@@ -96,7 +96,7 @@ TEST_F(ExecutorTest, AWaitForAnEventIsABarrierForQuestionsOfAllContexts) {
 }
 
 // The earlier barrier is not lost behind a later one, because each comes behind the one before.
-TEST_F(ExecutorTest, AnEarlyWaitStandsBehindTheBarrierBefore) {
+TEST_F(ExecutorTest, EarlyWaitFollowsPreviousBarrier) {
   options_.handlers.event_synchronize = kRun2;
   options_.driver.cuStreamCreate = create_side;
   options_.handlers.by_opcode[kRun2] = run;
@@ -108,7 +108,7 @@ TEST_F(ExecutorTest, AnEarlyWaitStandsBehindTheBarrierBefore) {
 }
 
 // A wait for an event does not name the stream, which another thread may have ended.
-TEST_F(ExecutorTest, AnEarlyWaitForAnEventDoesWithoutItsStream) {
+TEST_F(ExecutorTest, EarlyEventWaitDoesNotNeedItsStream) {
   options_.handlers.event_synchronize = kRun2;
   options_.driver.cuStreamCreate = create_side;
   options_.handlers.by_opcode[kRun2] = run;
@@ -121,7 +121,7 @@ TEST_F(ExecutorTest, AnEarlyWaitForAnEventDoesWithoutItsStream) {
 }
 
 // No context ends while helpers wait for events.
-TEST_F(ExecutorTest, AContextEndsWhenNoHelperWaits) {
+TEST_F(ExecutorTest, ContextDestroyWaitsForHelpers) {
   options_.handlers.event_synchronize = kRun2;
   options_.driver.cuStreamCreate = create_side;
   options_.handlers.by_opcode[kRun2] = run;
@@ -145,7 +145,7 @@ TEST_F(ExecutorTest, AContextEndsWhenNoHelperWaits) {
 
 // A call that ends something which the work may need: waited for, or on a separate thread. Other
 // calls of the context do not wait for it.
-TEST_F(ExecutorTest, WhatWorkMayNeedIsEndedWhenAnEarlyWaitIsOver) {
+TEST_F(ExecutorTest, EndingCallWaitsForEarlyWait) {
   options_.handlers.stream_synchronize = kRun2;
   options_.handlers.by_opcode[kRun2] = run;
   options_.handlers.ends.set(kEcho);
@@ -162,7 +162,7 @@ TEST_F(ExecutorTest, WhatWorkMayNeedIsEndedWhenAnEarlyWaitIsOver) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "2", "record in 22", "4", "waited", "3"));
 }
 
-TEST_F(ExecutorTest, AnOrderedHostCallEndsNothingBeforeAnEarlyWaitIsOver) {
+TEST_F(ExecutorTest, OrderedEndingCallWaitsForEarlyWait) {
   options_.handlers.stream_synchronize = kRun2;
   options_.handlers.by_opcode[kRun2] = run;
   options_.handlers.ends.set(kEcho);
@@ -186,7 +186,7 @@ TEST_F(ExecutorTest, AnOrderedHostCallEndsNothingBeforeAnEarlyWaitIsOver) {
 }
 
 // An ending call does not wait for a wait that was made after it.
-TEST_F(ExecutorTest, ALaterEarlyWaitHoldsUpNoEnd) {
+TEST_F(ExecutorTest, EndingCallDoesNotWaitForLaterEarlyWait) {
   options_.handlers.stream_synchronize = kRun2;
   options_.handlers.by_opcode[kRun2] = run;
   options_.handlers.ends.set(kEcho);

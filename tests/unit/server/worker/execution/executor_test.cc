@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST_F(ExecutorTest, EachCallIsCountedOnceHoweverItWasIssued) {
+TEST_F(ExecutorTest, CountsEachCallOnce) {
   StatisticsCounter statistics;
   options_.statistics = &statistics;
   start();
@@ -49,7 +49,7 @@ TEST_F(ExecutorTest, EachCallIsCountedOnceHoweverItWasIssued) {
   executor_.reset();  // It borrows the statistics.
 }
 
-TEST_F(ExecutorTest, AFenceIsAnsweredWithItsResults) {
+TEST_F(ExecutorTest, FenceReplyCarriesResults) {
   const std::uint32_t value = 42;
   call(kRun, Order::kContext);
   call(kEcho, Order::kContext, 0, kFence, bytes_of(value));
@@ -62,7 +62,7 @@ TEST_F(ExecutorTest, AFenceIsAnsweredWithItsResults) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "2"));
 }
 
-TEST_F(ExecutorTest, AFailedCallThatNobodyAwaitsIsReported) {
+TEST_F(ExecutorTest, ReportsFailedCallWithoutFence) {
   call(kFail, Order::kStream, kStreamX);
   const Reply reply = receive();
   EXPECT_EQ(reply.header.kind, protocol::ReplyKind::kCallError);
@@ -72,7 +72,7 @@ TEST_F(ExecutorTest, AFailedCallThatNobodyAwaitsIsReported) {
   EXPECT_EQ(reply.header.call_sequence, 1U);
 }
 
-TEST_F(ExecutorTest, UnknownCallsAndHandlesGetTheirErrors) {
+TEST_F(ExecutorTest, UnknownCallsAndHandlesReturnErrors) {
   call(4000, Order::kContext, 0, kFence);
   EXPECT_EQ(receive().header.result, kErrorNotSupported);
   call(65535, Order::kContext, 0, kFence);
@@ -82,7 +82,7 @@ TEST_F(ExecutorTest, UnknownCallsAndHandlesGetTheirErrors) {
   EXPECT_TRUE(stage_.said().empty());
 }
 
-TEST_F(ExecutorTest, AHeldCallStallsItsStreamOnlyAndGoesOnWhenWoken) {
+TEST_F(ExecutorTest, HeldCallStallsOnlyItsStreamAndResumesWhenWoken) {
   const std::uint64_t value = 7;
   call(kHoldUntilOpen, Order::kStream, kStreamX, kFence);
   call(kEcho, Order::kStream, kStreamX, kFence, bytes_of(value));
@@ -97,12 +97,12 @@ TEST_F(ExecutorTest, AHeldCallStallsItsStreamOnlyAndGoesOnWhenWoken) {
   EXPECT_THAT(stage_.said(), ElementsAre("3", "1", "2"));
 }
 
-TEST(WorkerOptionsTest, TheProductsTimesAreTheBoundsOfTheProtocol) {
+TEST(WorkerOptionsTest, DefaultsMatchProtocolLimits) {
   EXPECT_EQ(WorkerOptions{}.heartbeat, std::chrono::seconds(limits::kHeartbeatS));
   EXPECT_EQ(WorkerOptions{}.silence_deadline, std::chrono::seconds(limits::kSilenceDeadlineS));
 }
 
-TEST_F(ExecutorTest, ReadsNoFurtherWhenMoreThanItsBoundIsQueued) {
+TEST_F(ExecutorTest, StopsReadingWhenQueueIsFull) {
   const Bytes payload(protocol::kRecordPayloadBytesMax);
   call(kHoldUntilOpen, Order::kStream, kStreamX);
   // Each counts its record and a little more, so this many surely exceed the bound.
@@ -125,7 +125,7 @@ TEST_F(ExecutorTest, ReadsNoFurtherWhenMoreThanItsBoundIsQueued) {
 }
 
 // The end of the turn comes behind everything that is queued.
-TEST_F(ExecutorTest, ReadsOnWhileTheClientHasATurn) {
+TEST_F(ExecutorTest, KeepsReadingDuringClientTurn) {
   EXPECT_EQ(options_.queued_behind_client_bytes_max, limits::kQueuedBehindClientBytesMax);
   options_.queued_bytes_max = std::size_t{64} << 10;
   options_.queued_behind_client_bytes_max = std::size_t{256} << 10;
@@ -164,7 +164,7 @@ TEST_F(ExecutorTest, ReadsOnWhileTheClientHasATurn) {
   open();
 }
 
-TEST_F(ExecutorTest, AParkedCallDelaysNobody) {
+TEST_F(ExecutorTest, ParkedCallDelaysNoOtherCall) {
   call(kWaitForGate, Order::kStream, kStreamX, kFence);
   call(kRun, Order::kStream, kStreamX, kFence);
   call(kRun, Order::kContext, 0, kFence);
@@ -174,7 +174,7 @@ TEST_F(ExecutorTest, AParkedCallDelaysNobody) {
   EXPECT_EQ(receive().header.call_sequence, 1U);
 }
 
-TEST_F(ExecutorTest, AnOrderedHostCallDelaysOnlyContextCalls) {
+TEST_F(ExecutorTest, OrderedHostCallDelaysOnlyContextCalls) {
   call(kBlockOnGate, Order::kOrderedHost);
   call(kRun, Order::kContext);
   call(kRun, Order::kLane, 0, kFence);  // After the context call.
@@ -185,14 +185,14 @@ TEST_F(ExecutorTest, AnOrderedHostCallDelaysOnlyContextCalls) {
   EXPECT_THAT(stage_.said(), ElementsAre("4", "1", "2", "3"));
 }
 
-TEST_F(ExecutorTest, AStreamPassesARunningOrderedHostCall) {
+TEST_F(ExecutorTest, StreamCallPassesRunningOrderedHostCall) {
   call(kBlockOnGate, Order::kOrderedHost);
   call(kRun, Order::kStream, kStreamX, kFence);
   EXPECT_EQ(receive().header.call_sequence, 2U);
   open();
 }
 
-TEST_F(ExecutorTest, ABarrierComesFirstOnTheDevice) {
+TEST_F(ExecutorTest, StreamsWaitForBarrierOnDevice) {
   call(kRun, Order::kStream, 0, protocol::kFlagBarrier);
   call(kRun, Order::kStream, kStreamX);
   call(kRun, Order::kStream, kStreamX);
@@ -206,14 +206,14 @@ TEST_F(ExecutorTest, ABarrierComesFirstOnTheDevice) {
               ElementsAre("1", "record in 0", "wait in 22", "2", "3", "4", "wait in 33", "5", "6"));
 }
 
-TEST_F(ExecutorTest, EndsWithCallsStillQueued) {
+TEST_F(ExecutorTest, DestructorDropsQueuedCalls) {
   call(kHoldUntilOpen, Order::kStream, kStreamX);
   call(kRun, Order::kStream, kStreamX);
   executor_.reset();
   EXPECT_TRUE(stage_.said().empty());
 }
 
-TEST_F(ExecutorTest, TheWorkerServesAConnectionUntilTheGoodbye) {
+TEST_F(ExecutorTest, WorkerServesConnectionUntilGoodbye) {
   executor_.reset();
   options_.ended = [](const Status& status) { stage->say(status.ok() ? "ended" : "failed"); };
   auto [client, worker] = transport::loopback::connect_pair();
@@ -247,7 +247,7 @@ TEST_F(ExecutorTest, TheWorkerServesAConnectionUntilTheGoodbye) {
 }
 
 // Otherwise a wait for the context would run where all other calls are issued.
-TEST_F(ExecutorTest, AContextIsDoneWhenItsOwnStreamsAreWhicheverWasCurrent) {
+TEST_F(ExecutorTest, ContextIsDoneDependsOnlyOnItsOwnStreams) {
   constexpr std::uint16_t kIsDone = kRun2 + 1;
   constexpr std::uintptr_t kBusy = 22, kOtherOfDriver = 12;  // Stream X, and kOtherContext.
   options_.driver.cuStreamQuery = [](void* stream) {

@@ -60,7 +60,7 @@ class FreeOrderTest : public ExecutorTest {
   static inline std::atomic<int> queries{0};
 };
 
-TEST_F(FreeOrderTest, EveryStreamStandsBehindAllThatHadWork) {
+TEST_F(FreeOrderTest, EveryStreamWaitsForStreamsThatHadWork) {
   call(kRun, Order::kStream, kStreamX);
   call(kRun, Order::kStream, kStreamY);
   free_early();
@@ -72,7 +72,7 @@ TEST_F(FreeOrderTest, EveryStreamStandsBehindAllThatHadWork) {
                           "record in 55", "wait in 0", "4", "5", "wait in 22", "6"));
 }
 
-TEST_F(FreeOrderTest, BehindOneStreamTheEventIsInThatStream) {
+TEST_F(FreeOrderTest, RecordsEventInSingleBusyStream) {
   call(kRun, Order::kStream, kStreamX);
   free_early();
   call(kRun, Order::kStream, kStreamY);
@@ -80,7 +80,7 @@ TEST_F(FreeOrderTest, BehindOneStreamTheEventIsInThatStream) {
 }
 
 // Each barrier comes behind the one before, so streams wait only for the last one.
-TEST_F(FreeOrderTest, AFreeStandsBehindTheBarrierBefore) {
+TEST_F(FreeOrderTest, FreeFollowsPreviousBarrier) {
   call(kRun, Order::kStream, kStreamX, protocol::kFlagBarrier);
   call(kRun, Order::kStream, kStreamY);
   free_early();
@@ -89,7 +89,7 @@ TEST_F(FreeOrderTest, AFreeStandsBehindTheBarrierBefore) {
                           "record in 33", "wait in 55", "wait in 55", "record in 55"));
 }
 
-TEST_F(FreeOrderTest, BehindNothingItCostsNothing) {
+TEST_F(FreeOrderTest, FreeWithoutPendingWorkAddsNoEvents) {
   stage_.event_state = 0;
   free_early();
   EXPECT_EQ(queries, 0);
@@ -102,7 +102,7 @@ TEST_F(FreeOrderTest, BehindNothingItCostsNothing) {
 }
 
 // Our event would change the program's graph.
-TEST_F(FreeOrderTest, StreamsThatCaptureStayOut) {
+TEST_F(FreeOrderTest, FreeSkipsCapturingStreams) {
   stage_.capturing = 1;
   call(kRun, Order::kStream, kStreamX);
   free_early();
@@ -112,7 +112,7 @@ TEST_F(FreeOrderTest, StreamsThatCaptureStayOut) {
 }
 
 // Work from before the capture is not part of it.
-TEST_F(FreeOrderTest, TheWorkBeforeACaptureIsStoodBehind) {
+TEST_F(FreeOrderTest, FreeOrdersWorkBeforeCapture) {
   capture_x();
   call(kRun, Order::kStream, kStreamX);
   call(driver_abi::opcode::cuStreamBeginCapture_v2, Order::kStream, kStreamX);
@@ -124,7 +124,7 @@ TEST_F(FreeOrderTest, TheWorkBeforeACaptureIsStoodBehind) {
 }
 
 // While a blocking stream captures, the legacy stream cannot be queried.
-TEST_F(FreeOrderTest, TheLegacyWorkBeforeACaptureIsStoodBehind) {
+TEST_F(FreeOrderTest, FreeOrdersLegacyWorkBeforeCapture) {
   options_.driver.cuStreamGetFlags = [](void*, unsigned* flags) {
     *flags = 0;
     return 0;
@@ -138,7 +138,7 @@ TEST_F(FreeOrderTest, TheLegacyWorkBeforeACaptureIsStoodBehind) {
                                          "wait in 33", "4"));
 }
 
-TEST_F(FreeOrderTest, ACaptureBehindNothingCostsNothing) {
+TEST_F(FreeOrderTest, CaptureWithoutPendingWorkAddsNoEvents) {
   capture_x();
   stage_.event_state = 0;
   call(kRun, Order::kStream, kStreamX);
@@ -147,7 +147,7 @@ TEST_F(FreeOrderTest, ACaptureBehindNothingCostsNothing) {
 }
 
 // An ended stream can be neither queried nor recorded, but its work goes on.
-TEST_F(FreeOrderTest, TheWorkOfADestroyedStreamIsStoodBehind) {
+TEST_F(FreeOrderTest, FreeOrdersWorkOfDestroyedStream) {
   options_.handlers.by_opcode[driver_abi::opcode::cuStreamDestroy_v2] = run;
   start();
   call(kRun, Order::kStream, kStreamX);
@@ -159,7 +159,7 @@ TEST_F(FreeOrderTest, TheWorkOfADestroyedStreamIsStoodBehind) {
 }
 
 // Work that is queued before the free has no event yet.
-TEST_F(FreeOrderTest, NothingPassesAFreeThatStandsBehindQueuedWork) {
+TEST_F(FreeOrderTest, CallsDoNotPassFreeBehindQueuedWork) {
   call(kHoldUntilOpen, Order::kStream, kStreamX);
   free_early();
   const std::uint64_t after = call(kRun, Order::kStream, kStreamY, protocol::kFlagFence);
@@ -170,7 +170,7 @@ TEST_F(FreeOrderTest, NothingPassesAFreeThatStandsBehindQueuedWork) {
 }
 
 // No call waits until the free has returned, which takes as long as the work.
-TEST_F(FreeOrderTest, AFreeThatHasNotReturnedDelaysNoStream) {
+TEST_F(FreeOrderTest, UnfinishedFreeDoesNotDelayStreams) {
   call(kRun, Order::kStream, kStreamX);
   call(kBlockOnGate, Order::kOrderedHost, 0, protocol::kFlagBarrier);
   free_early();
@@ -179,7 +179,7 @@ TEST_F(FreeOrderTest, AFreeThatHasNotReturnedDelaysNoStream) {
 }
 
 // The thread that freed may have told the others.
-TEST_F(FreeOrderTest, QuestionsOfAllLanesOfTheContextStandBehindIt) {
+TEST_F(FreeOrderTest, QueryFromAnyLaneOfContextFollowsFree) {
   options_.driver.cuEventSynchronize = [](void* event) {
     stage->say("waits for " + name(event));
     return stage->opened.wait_for(kWait) == std::future_status::ready ? 0 : kErrorUnknown;
@@ -196,7 +196,7 @@ TEST_F(FreeOrderTest, QuestionsOfAllLanesOfTheContextStandBehindIt) {
 }
 
 // While a context captures, there would be no other way to wait for it.
-TEST_F(FreeOrderTest, AnAwaitedFreeIsAnsweredBehindItsMark) {
+TEST_F(FreeOrderTest, AwaitedFreeRepliesAfterItsMark) {
   options_.driver.cuEventSynchronize = [](void* event) {
     stage->say("waits for " + name(event));
     return stage->opened.wait_for(kWait) == std::future_status::ready ? 0 : kErrorUnknown;
@@ -210,7 +210,7 @@ TEST_F(FreeOrderTest, AnAwaitedFreeIsAnsweredBehindItsMark) {
   EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "waits for 77"));
 }
 
-TEST_F(FreeOrderTest, QuestionsStandBehindAFreeThatIsQueued) {
+TEST_F(FreeOrderTest, QueryFollowsQueuedFree) {
   options_.driver.cuEventSynchronize = [](void*) { return 0; };
   start();
   call(kHoldUntilOpen, Order::kStream, kStreamX);
@@ -223,7 +223,7 @@ TEST_F(FreeOrderTest, QuestionsStandBehindAFreeThatIsQueued) {
 }
 
 // After a free a program may unload or unmap what earlier work uses.
-TEST_F(FreeOrderTest, WhatWorkMayNeedIsEndedBehindIt) {
+TEST_F(FreeOrderTest, EndingCallFollowsFree) {
   options_.handlers.ends.set(kEcho);
   options_.driver.cuEventSynchronize = [](void*) {
     (void)stage->opened.wait_for(kWait);

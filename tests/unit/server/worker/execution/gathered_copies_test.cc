@@ -76,14 +76,14 @@ class GatheredCopiesTest : public ExecutorTest {
   Outbox answers_{log_, kWait};
 };
 
-TEST_F(GatheredCopiesTest, LeaveInOneSend) {
+TEST_F(GatheredCopiesTest, ConsecutiveCopiesLeaveInOneSend) {
   for (std::uint64_t transfer = 1; transfer <= 6; ++transfer) add_copy(transfer);
   hand_on();
   EXPECT_EQ(taking_.sent_so_far().size(), 6 * kFrameBytes);
   EXPECT_EQ(taking_.sends(), 1U);
 }
 
-TEST_F(GatheredCopiesTest, WaitForNothingThatComesBehindThem) {
+TEST_F(GatheredCopiesTest, BytesLeaveBeforeNextCall) {
   add_copy(1);
   add_copy(2);
   add_call();
@@ -92,7 +92,7 @@ TEST_F(GatheredCopiesTest, WaitForNothingThatComesBehindThem) {
   EXPECT_EQ(taking_.sends(), 1U);
 }
 
-TEST_F(GatheredCopiesTest, AnAwaitedCopyIsAnsweredBehindItsBytes) {
+TEST_F(GatheredCopiesTest, AwaitedCopyRepliesAfterItsBytes) {
   add_copy(1, kFence);
   hand_on();
   ASSERT_EQ(log_.sent_before_frames.size(), 1U);
@@ -100,7 +100,7 @@ TEST_F(GatheredCopiesTest, AnAwaitedCopyIsAnsweredBehindItsBytes) {
 }
 
 // The sender thread sends the large one, and sleeps until it is woken.
-TEST_F(GatheredCopiesTest, ALargeOneBehindAShortOneGoes) {
+TEST_F(GatheredCopiesTest, LargeCopyAfterSmallCopyIsSent) {
   const Bytes large(limits::kBulkChunkBytes, std::byte{8});
   const protocol::CopyPayload of_large{0, reinterpret_cast<std::uintptr_t>(large.data()),
                                        large.size()};

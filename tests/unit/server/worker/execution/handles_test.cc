@@ -18,7 +18,7 @@ std::uint64_t handle(HandleKind kind, std::uint64_t index) {
 
 const std::uint64_t kEventHandle = handle(HandleKind::kEvent, 7);
 
-TEST(ServerHandles, FindsWhatWasBoundAndForgetsIt) {
+TEST(ServerHandles, FindsAndErasesBoundHandle) {
   HandleTable table;
   ASSERT_EQ(table.bind(kEventHandle, HandleKind::kEvent, 0x1234), 0);
   EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).value, 0x1234U);
@@ -33,7 +33,7 @@ TEST(ServerHandles, FindsWhatWasBoundAndForgetsIt) {
   EXPECT_EQ(table.size(), 0U);
 }
 
-TEST(ServerHandles, RefusesAnotherKind) {
+TEST(ServerHandles, RefusesWrongKind) {
   HandleTable table;
   ASSERT_EQ(table.bind(kEventHandle, HandleKind::kEvent, 1), 0);
   EXPECT_EQ(table.find(kEventHandle, HandleKind::kStream).result, kErrorInvalidHandle);
@@ -42,7 +42,7 @@ TEST(ServerHandles, RefusesAnotherKind) {
   EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).result, 0);
 }
 
-TEST(ServerHandles, RefusesWhatTheClientCannotHaveMinted) {
+TEST(ServerHandles, RefusesHandlesThatClientCannotMint) {
   HandleTable table;
   EXPECT_EQ(table.bind(0x7f0000001000, HandleKind::kEvent, 1), kErrorInvalidHandle);
   EXPECT_EQ(table.bind(kEventHandle, HandleKind::kStream, 1), kErrorInvalidHandle);
@@ -55,7 +55,7 @@ TEST(ServerHandles, RefusesWhatTheClientCannotHaveMinted) {
   EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).value, 1U);
 }
 
-TEST(ServerHandles, APoisonedHandleReturnsItsFailure) {
+TEST(ServerHandles, PoisonedHandleReturnsItsFailure) {
   HandleTable table;
   ASSERT_EQ(table.poison(kEventHandle, HandleKind::kEvent, kErrorOutOfMemory), 0);
   EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).result, kErrorOutOfMemory);
@@ -64,7 +64,7 @@ TEST(ServerHandles, APoisonedHandleReturnsItsFailure) {
   EXPECT_EQ(table.find(kEventHandle, HandleKind::kEvent).result, kErrorInvalidHandle);
 }
 
-TEST(ServerHandles, OnlyAPoisonedHandleIsForgottenUnasked) {
+TEST(ServerHandles, ForgetPoisonedErasesOnlyPoisonedHandle) {
   HandleTable table;
   const auto live = handle(HandleKind::kEvent, 8);
   ASSERT_EQ(table.poison(kEventHandle, HandleKind::kEvent, kErrorOutOfMemory), 0);
@@ -76,7 +76,7 @@ TEST(ServerHandles, OnlyAPoisonedHandleIsForgottenUnasked) {
   EXPECT_EQ(table.size(), 1u);
 }
 
-TEST(ServerHandles, AValueUsedAgainBelongsToItsYoungestOwner) {
+TEST(ServerHandles, ReusedValueBelongsToNewestOwner) {
   HandleTable table;
   const auto younger = handle(HandleKind::kEvent, 8);
   ASSERT_EQ(table.bind(kEventHandle, HandleKind::kEvent, 5), 0);
@@ -86,7 +86,7 @@ TEST(ServerHandles, AValueUsedAgainBelongsToItsYoungestOwner) {
   EXPECT_EQ(table.client_handle_of(5, HandleKind::kEvent), younger);
 }
 
-TEST(ServerHandles, ARetainedOneIsForgottenWithItsLastRelease) {
+TEST(ServerHandles, LastReleaseErasesRetainedHandle) {
   HandleTable table;
   const auto memory = handle(HandleKind::kAllocation, 3);
   ASSERT_EQ(table.bind(memory, HandleKind::kAllocation, 5), 0);
@@ -99,7 +99,7 @@ TEST(ServerHandles, ARetainedOneIsForgottenWithItsLastRelease) {
   EXPECT_EQ(table.client_handle_of(5, HandleKind::kAllocation), 0u);
 }
 
-TEST(ServerHandles, HoldsNoMoreThanTheBound) {
+TEST(ServerHandles, LimitsNumberOfHandles) {
   HandleTable table;
   for (std::uint64_t i = 0; i < limits::kHandlesMax; ++i) {
     ASSERT_EQ(table.poison(handle(HandleKind::kEvent, i), HandleKind::kEvent, 1), 0);

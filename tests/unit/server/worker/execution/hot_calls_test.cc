@@ -174,7 +174,7 @@ TEST_F(HotCalls, LaunchesFunctionsAndKernelsWithTheirParameterBlock) {
             "launch 66 3 5 7 1024 22 1 0 0 -> 0");
 }
 
-TEST_F(HotCalls, RefusesLaunchesThatItCannotVouchFor) {
+TEST_F(HotCalls, RefusesLaunchesThatItCannotCheck) {
   EXPECT_EQ(run(Form::kLaunch, launch_payload(0x7f00, 8, 0)), " -> 400");
   // A programmatic event. Its value holds a handle, but of no event here.
   EXPECT_EQ(run(Form::kLaunch, launch_payload(handle(HandleKind::kFunction), 8, 7)), " -> 400");
@@ -182,14 +182,14 @@ TEST_F(HotCalls, RefusesLaunchesThatItCannotVouchFor) {
   EXPECT_EQ(run(Form::kLaunch, launch_payload(handle(HandleKind::kFunction), 8, 13)), " -> 801");
 }
 
-TEST_F(HotCalls, WithoutALaunchHandlerNothingIsLaunched) {
+TEST_F(HotCalls, RefusesLaunchWithoutHandler) {
   options_.handlers.launch = nullptr;
   executor_ = std::make_unique<Executor>(options_, outbox_);
   EXPECT_EQ(executor_->handles().bind(handle(HandleKind::kStream), HandleKind::kStream, 22), 0);
   EXPECT_EQ(run(Form::kLaunch, launch_payload(handle(HandleKind::kFunction), 8, 0)), " -> 801");
 }
 
-TEST_F(HotCalls, Copies) {
+TEST_F(HotCalls, PassesCopiesToDriver) {
   protocol::CopyPayload copy;
   copy.destination = 4096;
   copy.bytes = 3;
@@ -202,7 +202,7 @@ TEST_F(HotCalls, Copies) {
   EXPECT_EQ(run(Form::kCopyDevice, bytes_of(copy)), "DtoD 4096 8192 3 22 -> 0");
 }
 
-TEST_F(HotCalls, CopiesOfBoxesNameTheDriversArrays) {
+TEST_F(HotCalls, BoxCopyTranslatesArrayHandles) {
   protocol::BoxCopyPayload box;
   box.width = 4;
   box.lines = 3;
@@ -220,7 +220,7 @@ TEST_F(HotCalls, CopiesOfBoxesNameTheDriversArrays) {
   EXPECT_EQ(copy(), " -> 400");
 }
 
-TEST_F(HotCalls, ACopyIntoAFailedContextTellsThatFailure) {
+TEST_F(HotCalls, InlineCopyIsRefusedOnlyDuringCapture) {
   protocol::CopyPayload copy;
   copy.destination = 4096;
   copy.bytes = 1;
@@ -232,7 +232,7 @@ TEST_F(HotCalls, ACopyIntoAFailedContextTellsThatFailure) {
   EXPECT_EQ(run(Form::kCopyInline, bytes), "HtoD 4096 0 1 22 -> 0");
 }
 
-TEST_F(HotCalls, Memsets) {
+TEST_F(HotCalls, PassesMemsetsToDriver) {
   protocol::MemsetPayload set;
   set.destination = 4096;
   set.pitch = 512;
@@ -246,7 +246,7 @@ TEST_F(HotCalls, Memsets) {
   EXPECT_EQ(run(Form::kMemset, bytes_of(set)), "D2D32 4096 512 65543 10 4 22 -> 0");
 }
 
-TEST_F(HotCalls, Events) {
+TEST_F(HotCalls, PassesEventCallsToDriver) {
   protocol::EventPayload event;
   const std::uint64_t known = handle(HandleKind::kEvent);
   EXPECT_EQ(run(Form::kEventRecord, bytes_of(event), known), "record 44 22 -> 0");

@@ -77,7 +77,7 @@ class IssueQueueTest : public ::testing::Test {
   std::uint64_t last_ = 0;
 };
 
-TEST_F(IssueQueueTest, AHeldHeadStallsItsOwnStreamOnly) {
+TEST_F(IssueQueueTest, HeldCallStallsOnlyItsStream) {
   stream(kContextA, kStreamX);
   stream(kContextA, kStreamX);
   stream(kContextA, kStreamY);
@@ -89,7 +89,7 @@ TEST_F(IssueQueueTest, AHeldHeadStallsItsOwnStreamOnly) {
   EXPECT_TRUE(queue_.empty());
 }
 
-TEST_F(IssueQueueTest, AStreamIsOneQueueWhateverContextIsCurrent) {
+TEST_F(IssueQueueTest, StreamIsOneQueueAcrossContexts) {
   stream(kContextA, kStreamX);
   stream(kContextB, kStreamX, {false, kContextA});
   queue_.hold(take(1));
@@ -99,7 +99,7 @@ TEST_F(IssueQueueTest, AStreamIsOneQueueWhateverContextIsCurrent) {
   EXPECT_THAT(drain(), ElementsAre(1, 2, 3));
 }
 
-TEST_F(IssueQueueTest, TheLegacyStreamAndBlockingStreamsKeepLogOrder) {
+TEST_F(IssueQueueTest, LegacyAndBlockingStreamsKeepLogOrder) {
   stream(kContextA, kStreamX, kBlocking);
   stream(kContextA, protocol::kStreamNull);
   stream(kContextA, kStreamY, kBlocking);
@@ -112,7 +112,7 @@ TEST_F(IssueQueueTest, TheLegacyStreamAndBlockingStreamsKeepLogOrder) {
   EXPECT_THAT(drain(), ElementsAre(1, 2, 3, 4));
 }
 
-TEST_F(IssueQueueTest, StreamsZeroAndOneAreTheSame) {
+TEST_F(IssueQueueTest, NullAndLegacyStreamsAreTheSame) {
   stream(kContextA, protocol::kStreamLegacy);
   stream(kContextA, protocol::kStreamNull);
   queue_.hold(take(1));
@@ -134,7 +134,7 @@ TEST_F(IssueQueueTest, EachLaneHasItsOwnPerThreadStream) {
   EXPECT_THAT(drain(), ElementsAre(2));
 }
 
-TEST_F(IssueQueueTest, AStreamWaitsForTheRecordOfAnEvent) {
+TEST_F(IssueQueueTest, StreamWaitsForEventRecord) {
   stream(kContextA, kStreamX);
   stream(kContextA, kStreamX, kNonBlocking, kFlagWritesSubject, kEvent);
   stream(kContextA, kStreamY, kNonBlocking, 0, kEvent);
@@ -147,7 +147,7 @@ TEST_F(IssueQueueTest, AStreamWaitsForTheRecordOfAnEvent) {
   EXPECT_THAT(drain(), ElementsAre(1, 2, 3, 4, 5));
 }
 
-TEST_F(IssueQueueTest, ARecordDoesNotOvertakeTheUsersOfTheOneBefore) {
+TEST_F(IssueQueueTest, EventRecordWaitsForUsersOfPreviousRecord) {
   stream(kContextA, kStreamX);
   stream(kContextA, kStreamX, kNonBlocking, 0, kEvent);  // Waits for the event, which is not
                                                          // recorded.
@@ -159,14 +159,14 @@ TEST_F(IssueQueueTest, ARecordDoesNotOvertakeTheUsersOfTheOneBefore) {
   EXPECT_THAT(drain(), ElementsAre(1, 2, 3, 4));
 }
 
-TEST_F(IssueQueueTest, ReadersOfAnEventDoNotWaitForEachOther) {
+TEST_F(IssueQueueTest, EventReadersDoNotWaitForEachOther) {
   stream(kContextA, kStreamX, kNonBlocking, 0, kEvent);
   stream(kContextA, kStreamY, kNonBlocking, 0, kEvent);
   queue_.hold(take(1));
   EXPECT_THAT(drain(), ElementsAre(2));
 }
 
-TEST_F(IssueQueueTest, ALaneKeepsItsOrder) {
+TEST_F(IssueQueueTest, LaneKeepsItsOrder) {
   other(Order::kLane, kContextA, 1);
   other(Order::kLane, kContextB, 1);
   other(Order::kLane, kContextA, 2);
@@ -174,7 +174,7 @@ TEST_F(IssueQueueTest, ALaneKeepsItsOrder) {
   EXPECT_THAT(drain(), ElementsAre(3));
 }
 
-TEST_F(IssueQueueTest, AContextCallWaitsForItsContextAndIsWaitedFor) {
+TEST_F(IssueQueueTest, ContextCallIsOrderedWithItsContext) {
   stream(kContextA, kStreamX);
   stream(kContextB, kStreamY);
   other(Order::kContext, kContextA);
@@ -188,7 +188,7 @@ TEST_F(IssueQueueTest, AContextCallWaitsForItsContextAndIsWaitedFor) {
   EXPECT_THAT(drain(), ElementsAre(1, 3, 4, 5));
 }
 
-TEST_F(IssueQueueTest, AContextCallLooksThroughALaneOfSeveralContexts) {
+TEST_F(IssueQueueTest, ContextCallWaitsOnlyForItsContextInMixedLane) {
   other(Order::kLane, kContextA, 1);
   other(Order::kLane, kContextB, 1);
   other(Order::kContext, kContextA);
@@ -199,7 +199,7 @@ TEST_F(IssueQueueTest, AContextCallLooksThroughALaneOfSeveralContexts) {
   EXPECT_THAT(drain(), ElementsAre(3));
 }
 
-TEST_F(IssueQueueTest, AContextCallOfAllContextsGatesAll) {
+TEST_F(IssueQueueTest, ContextCallOfAllContextsBlocksAllCalls) {
   stream(kContextA, kStreamX);
   other(Order::kContext, 0);
   stream(kContextB, kStreamY);
@@ -209,7 +209,7 @@ TEST_F(IssueQueueTest, AContextCallOfAllContextsGatesAll) {
   EXPECT_THAT(drain(), ElementsAre(1, 2, 3));
 }
 
-TEST_F(IssueQueueTest, AnOrderedHostCallDelaysOnlyContextCallsAndItsLike) {
+TEST_F(IssueQueueTest, OrderedHostCallDelaysOnlyContextAndHostCalls) {
   stream(kContextA, kStreamX);
   other(Order::kOrderedHost, kContextA);
   stream(kContextA, kStreamY);
@@ -226,7 +226,7 @@ TEST_F(IssueQueueTest, AnOrderedHostCallDelaysOnlyContextCallsAndItsLike) {
   EXPECT_THAT(drain(), ElementsAre(4, 5, 6));
 }
 
-TEST_F(IssueQueueTest, AnOrderedHostCallOfAllContextsDelaysEveryContextsCalls) {
+TEST_F(IssueQueueTest, GlobalOrderedHostCallDelaysContextCalls) {
   other(Order::kOrderedHost, 0);
   other(Order::kContext, kContextA);
   stream(kContextB, kStreamX);
@@ -236,7 +236,7 @@ TEST_F(IssueQueueTest, AnOrderedHostCallOfAllContextsDelaysEveryContextsCalls) {
   EXPECT_THAT(drain(), ElementsAre(2));
 }
 
-TEST_F(IssueQueueTest, ABarrierHoldsEveryStreamAndContext) {
+TEST_F(IssueQueueTest, BarrierHoldsEveryStreamAndContext) {
   stream(kContextA, kStreamY);
   stream(kContextA, protocol::kStreamNull, kNonBlocking, kFlagBarrier);
   stream(kContextA, kStreamX);
@@ -261,7 +261,7 @@ TEST_F(IssueQueueTest, ABarrierHoldsEveryStreamAndContext) {
 
 // A free that was answered early. Later calls wait until all earlier work of its context has been
 // issued, but not until the free has returned.
-TEST_F(IssueQueueTest, AFreeHoldsEveryCallUntilItsMarkIsIssued) {
+TEST_F(IssueQueueTest, FreeHoldsAllCallsUntilItsMarkIsIssued) {
   stream(kContextB, kStreamY);
   stream(kContextA, kStreamX);
   other(Order::kOrderedHost, kContextA, 0, kFlagBarrier);
@@ -289,7 +289,7 @@ TEST_F(IssueQueueTest, AFreeHoldsEveryCallUntilItsMarkIsIssued) {
 }
 
 // Its mark comes behind the mark of the free before it, not behind the end of that free.
-TEST_F(IssueQueueTest, FreesInARowStallNoStream) {
+TEST_F(IssueQueueTest, ConsecutiveFreesStallNoStream) {
   other(Order::kOrderedHost, kContextA, 0, kFlagBarrier);
   other(Order::kOrderedHost, kContextA, 0, kFlagBarrier);
   stream(kContextA, kStreamX);
@@ -305,7 +305,7 @@ TEST_F(IssueQueueTest, FreesInARowStallNoStream) {
   EXPECT_THAT(drain(), ElementsAre(2));
 }
 
-TEST_F(IssueQueueTest, ABarrierOfAContextIsInTurnWithAllContexts) {
+TEST_F(IssueQueueTest, ContextBarrierIsOrderedWithAllContexts) {
   stream(kContextA, kStreamX);
   other(Order::kContext, kContextB, 0, kFlagBarrier);
   stream(kContextA, kStreamX);
@@ -320,7 +320,7 @@ TEST_F(IssueQueueTest, ABarrierOfAContextIsInTurnWithAllContexts) {
 }
 
 // A waiting thread makes no other call meanwhile, and no other thread knows of its call.
-TEST_F(IssueQueueTest, AContextCallThatItsClientAwaitsDelaysNobody) {
+TEST_F(IssueQueueTest, AwaitedContextCallDelaysNoOtherCall) {
   stream(kContextA, kStreamX);
   other(Order::kContext, kContextA, 0, kFlagFence);
   stream(kContextA, kStreamY);
@@ -332,7 +332,7 @@ TEST_F(IssueQueueTest, AContextCallThatItsClientAwaitsDelaysNobody) {
   EXPECT_THAT(drain(), ElementsAre(1, 2, 5));
 }
 
-TEST_F(IssueQueueTest, WhatPassesStreamsWaitsForItsLikeAndForContextCallsOnly) {
+TEST_F(IssueQueueTest, StreamPassingCallWaitsOnlyForSimilarAndContextCalls) {
   stream(kContextA, kStreamX);
   other(Order::kOrderedHost, kContextA);                         // A free.
   other(Order::kOrderedHost, kContextA, 0, kFlagPassesStreams);  // A load.
@@ -351,7 +351,7 @@ TEST_F(IssueQueueTest, WhatPassesStreamsWaitsForItsLikeAndForContextCallsOnly) {
   EXPECT_THAT(drain(), ElementsAre(1, 2, 6, 7, 8));
 }
 
-TEST_F(IssueQueueTest, AQuestionWaitsForWhatItIsToldAndNobodyForIt) {
+TEST_F(IssueQueueTest, QueryWaitsOnlyForGivenCalls) {
   stream(kContextA, kStreamX);
   IssueQueue::Item* barrier =
       queue_.push(header(Order::kStream, kContextA, kStreamY), kNonBlocking, nullptr);
@@ -366,7 +366,7 @@ TEST_F(IssueQueueTest, AQuestionWaitsForWhatItIsToldAndNobodyForIt) {
   EXPECT_THAT(drain(), ElementsAre(1, 4));
 }
 
-TEST_F(IssueQueueTest, TheLegacyStreamsWorkIsThatOfBlockingStreamsToo) {
+TEST_F(IssueQueueTest, LegacyWorkIncludesBlockingStreams) {
   EXPECT_FALSE(queue_.has_legacy_work(kContextA));
   stream(kContextA, kStreamX, kNonBlocking);
   EXPECT_FALSE(queue_.has_legacy_work(kContextA));
@@ -435,7 +435,7 @@ bool must_wait(const PlaceKey& later, const RecordHeader& later_call, const Plac
   return barrier || (!of_host && must_wait(mark, earlier_call, blocking));
 }
 
-TEST(IssueQueueProperty, IssuesEachCallExactlyWhenNothingThatItMustAwaitIsQueued) {
+TEST(IssueQueueProperty, IssuesCallsAsSoonAsOrderAllows) {
   std::mt19937 random(20240607);
   const auto pick = [&random](unsigned count) { return static_cast<unsigned>(random() % count); };
   const auto key_of = [](const IssueQueue::Item* item) {

@@ -61,7 +61,7 @@ class OutboxCopiesTest : public ::testing::Test {
   std::uint64_t said_ = 0;
 };
 
-TEST_F(OutboxCopiesTest, FewAreTakenAgainAndAgain) {
+TEST_F(OutboxCopiesTest, AcceptsFewCopiesBeforeEachReply) {
   for (const auto news : {protocol::ReplyKind::kReply, protocol::ReplyKind::kEventDone}) {
     for (int i = 0; i < 3; ++i) {
       EXPECT_TRUE(outbox_.takes_copy(kMost / 2));
@@ -71,7 +71,7 @@ TEST_F(OutboxCopiesTest, FewAreTakenAgainAndAgain) {
   }
 }
 
-TEST_F(OutboxCopiesTest, ManyAreNotAndNorAreTheFirstOfTheNextUntilTheyAreFew) {
+TEST_F(OutboxCopiesTest, RejectsManyCopiesUntilReplyWithoutCopies) {
   EXPECT_TRUE(outbox_.takes_copy(kMost));
   EXPECT_FALSE(outbox_.takes_copy(1));
   say(protocol::ReplyKind::kReply);
@@ -83,7 +83,7 @@ TEST_F(OutboxCopiesTest, ManyAreNotAndNorAreTheFirstOfTheNextUntilTheyAreFew) {
   EXPECT_TRUE(outbox_.takes_copy(1));
 }
 
-TEST_F(OutboxCopiesTest, NoneIsTakenWhileTheClientAcknowledgesNothing) {
+TEST_F(OutboxCopiesTest, RejectsCopiesWhileClientDoesNotAcknowledge) {
   for (std::size_t kept = 0; kept < kOutboxCopiesKeptBytesMax; kept += 128 << 10) {
     EXPECT_TRUE(outbox_.takes_copy(4));
     say(protocol::ReplyKind::kReply, 128 << 10);
@@ -93,7 +93,7 @@ TEST_F(OutboxCopiesTest, NoneIsTakenWhileTheClientAcknowledgesNothing) {
   EXPECT_TRUE(outbox_.takes_copy(4));
 }
 
-TEST(Outbox, AGoodbyeIsSentWhenItReturns) {
+TEST(Outbox, GoodbyeReturnsAfterItIsSent) {
   SlowConnection connection;
   Outbox outbox(connection, 30s);
   std::thread sending([&] { outbox.heartbeat(); });

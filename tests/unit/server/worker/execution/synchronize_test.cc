@@ -123,7 +123,7 @@ class BriefWaits : public Synchronize {
 
 // Waking a helper takes as long as the device's work here. (The device is done at the second look,
 // so that the thread does not give up the processor.)
-TEST_F(BriefWaits, TakeNoHelper) {
+TEST_F(BriefWaits, DecoderWaitsWithoutHelper) {
   make_event();
   const std::thread::id decoder = BriefDevice::decoder;
   EXPECT_EQ(waited("cuStreamSynchronize", Order::kStream, 0, 1), decoder);
@@ -132,21 +132,21 @@ TEST_F(BriefWaits, TakeNoHelper) {
 }
 
 // With many streams the worker cannot tell whether this context is done, until a wait for it.
-TEST_F(BriefWaits, NorDoTheyBehindABurstOfStreams) {
+TEST_F(BriefWaits, FirstWaitAfterStreamBurstUsesHelper) {
   for (std::uint32_t lane = 10; lane < 15; ++lane) client_.fill(&memory_, 3, 1, 0, lane);
   const std::thread::id decoder = BriefDevice::decoder;
   EXPECT_NE(waited("cuCtxSynchronize", Order::kLane, 0, 0), decoder);
   EXPECT_EQ(waited("cuCtxSynchronize", Order::kLane, 0, 0), decoder);
 }
 
-TEST_F(BriefWaits, AndOthersDo) {
+TEST_F(BriefWaits, LongWaitsUseHelper) {
   constexpr int kForEver = 1 << 30;
   const std::thread::id decoder = BriefDevice::decoder;
   EXPECT_NE(waited("cuStreamSynchronize", Order::kStream, 0, kForEver), decoder);
   EXPECT_NE(waited("cuCtxSynchronize", Order::kLane, 0, kForEver), decoder);
 }
 
-TEST_F(Synchronize, AStreamsWaitDelaysNobodyElse) {
+TEST_F(Synchronize, StreamWaitDelaysNoOtherCall) {
   client_.fill(&memory_, 3, 1, 0, 1);
   const std::uint64_t query = ask("cuStreamQuery", Order::kStream, 0, 1);
   RawClient::Item item = client_.item();
@@ -162,7 +162,7 @@ TEST_F(Synchronize, AStreamsWaitDelaysNobodyElse) {
   EXPECT_EQ(memory_, std::byte{3});
 }
 
-TEST_F(Synchronize, ACompletedEventIsToldWithTheAnswer) {
+TEST_F(Synchronize, ReportsCompletedEventBeforeReply) {
   make_event();
   const std::uint64_t record = record_event(1);
   ask("cuEventQuery", Order::kLane, kEvent, 1);
@@ -176,7 +176,7 @@ TEST_F(Synchronize, ACompletedEventIsToldWithTheAnswer) {
   EXPECT_EQ(client_.item().header.kind, ReplyKind::kReply);
 }
 
-TEST_F(Synchronize, ARecordThatSaysSoIsToldUnaskedAndNoOtherIs) {
+TEST_F(Synchronize, PushesOnlyRecordsWithTellFlag) {
   make_event();
   record_event(1);  // Only streams wait for this one.
   const std::uint64_t first = record_event(1, protocol::kFlagTell);
@@ -192,7 +192,7 @@ TEST_F(Synchronize, ARecordThatSaysSoIsToldUnaskedAndNoOtherIs) {
   }
 }
 
-TEST_F(Synchronize, ARecordThatNoOtherCallFollowsIsTold) {
+TEST_F(Synchronize, PushesRecordThatNoCallFollows) {
   make_event();
   const std::uint64_t record = record_event(1, protocol::kFlagTell);
   // The program's event and the worker's.
@@ -203,7 +203,7 @@ TEST_F(Synchronize, ARecordThatNoOtherCallFollowsIsTold) {
   EXPECT_EQ(told.header.call_sequence, record);
 }
 
-TEST_F(Synchronize, WhoWaitsForARecordThatFailsIsToldToAsk) {
+TEST_F(Synchronize, FailedRecordPushesEventWithError) {
   const std::uint64_t record = record_event(1, protocol::kFlagTell);  // The event does not exist.
   const RawClient::Item told = client_.item();
   EXPECT_EQ(told.header.kind, ReplyKind::kEventDone);
@@ -212,7 +212,7 @@ TEST_F(Synchronize, WhoWaitsForARecordThatFailsIsToldToAsk) {
   EXPECT_EQ(client_.item().header.kind, ReplyKind::kCallError);
 }
 
-TEST_F(Synchronize, AFaultBeforeTheRecordIsToldAtOnce) {
+TEST_F(Synchronize, DeviceFaultPushesEventWithError) {
   constexpr int kIllegalAddress = 700;
   make_event();
   const std::uint64_t record = record_event(1, protocol::kFlagTell);
@@ -229,9 +229,9 @@ TEST_F(Synchronize, AFaultBeforeTheRecordIsToldAtOnce) {
 }
 
 // A client without this feature would end the session at an unknown kind of item.
-class WithoutPushedCompletions : public Synchronize {
+class UnpushedCompletions : public Synchronize {
  protected:
-  WithoutPushedCompletions() : Synchronize(options()) {}
+  UnpushedCompletions() : Synchronize(options()) {}
   static WorkerOptions options() {
     WorkerOptions options = with_handlers();
     options.features &= ~protocol::feature_bit(protocol::Feature::kPushedCompletions);
@@ -239,7 +239,7 @@ class WithoutPushedCompletions : public Synchronize {
   }
 };
 
-TEST_F(WithoutPushedCompletions, OnlyAnswersCome) {
+TEST_F(UnpushedCompletions, SendsOnlyReplies) {
   make_event();
   record_event(1);
   ask("cuEventQuery", Order::kLane, kEvent, 1);
@@ -254,7 +254,7 @@ TEST_F(WithoutPushedCompletions, OnlyAnswersCome) {
   EXPECT_EQ(answer.header.call_sequence, wait);
 }
 
-TEST_F(Synchronize, NobodyIsParkedForACallThatNobodyAwaits) {
+TEST_F(Synchronize, WaitWithoutFenceReturnsInvalidValue) {
   RecordHeader header;
   header.opcode = driver_abi::find_row("cuCtxSynchronize")->opcode;
   header.form = Form::kRaw;
@@ -264,7 +264,7 @@ TEST_F(Synchronize, NobodyIsParkedForACallThatNobodyAwaits) {
   EXPECT_EQ(item.header.result, kErrorInvalidValue);
 }
 
-TEST(WorkerOutput, WhatIsPrintedComesBeforeTheReply) {
+TEST(WorkerOutput, PrintedTextPrecedesReply) {
   WorkerOptions options = with_handlers();
   options.capture_stdout = true;
   std::string text;

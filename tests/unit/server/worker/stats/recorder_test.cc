@@ -42,7 +42,7 @@ protocol::Recording in_pieces(Recorder& recorder, std::size_t piece_bytes) {
   return parsed.ok() ? *parsed : protocol::Recording();
 }
 
-TEST(WorkersRecorder, PiecesFitTogether) {
+TEST(WorkerRecorder, PiecesFitTogether) {
   Recorder recorder;
   for (std::uint64_t i = 1; i <= 100; ++i) recorder.add(issue(i));
   for (const char* name : {"one", "two", "one"}) recorder.add_kernel(run_of(50, name));
@@ -55,7 +55,7 @@ TEST(WorkersRecorder, PiecesFitTogether) {
   EXPECT_EQ(recording.events[102].subject, recording.events[100].subject);
 }
 
-TEST(WorkersRecorder, KeepsTheNewest) {
+TEST(WorkerRecorder, KeepsNewestEvents) {
   Recorder recorder;
   for (std::uint64_t i = 0; i < protocol::kRecordedEventsMax + 7; ++i) recorder.add(issue(i));
   const protocol::Recording recording = in_pieces(recorder, std::size_t{1} << 20);
@@ -65,7 +65,7 @@ TEST(WorkersRecorder, KeepsTheNewest) {
   EXPECT_EQ(recording.events.back().sequence, protocol::kRecordedEventsMax + 6);
 }
 
-TEST(WorkersRecorder, BeyondItsEndThereIsNothing) {
+TEST(WorkerRecorder, PieceBeyondEndIsEmpty) {
   Recorder recorder;
   std::uint64_t size = 0;
   EXPECT_FALSE(recorder.piece(0, 1000, &size).empty());
@@ -73,7 +73,7 @@ TEST(WorkersRecorder, BeyondItsEndThereIsNothing) {
   EXPECT_TRUE(recorder.piece(~std::uint64_t{0}, 1000, &size).empty());
 }
 
-TEST(WorkersRecorder, NamesBeyondTheirBoundAreLeftOut) {
+TEST(WorkerRecorder, LimitsNumberOfNames) {
   Recorder recorder;
   for (std::uint64_t i = 0; i < protocol::kRecordedNamesMax + 3; ++i) {
     recorder.add_kernel(run_of(1, ("k" + std::to_string(i)).c_str()));
