@@ -325,6 +325,7 @@ TEST(CallPathBulk, WorkerWaitingForOfferEndsWithClient) {
             0);
   world.end_session();
   EXPECT_FALSE(world.worker_end().ok());
+  EXPECT_NE(fetch_result, 0);  // The wait has ended with an error.
 }
 
 TEST(WorkerLifetime, WorkerEndsWithClient) {

@@ -179,8 +179,8 @@ TEST_F(OutgoingTransfersTest, TransferAwaitingCompletionDelaysOnlyItsLine) {
 }
 
 TEST_F(OutgoingTransfersTest, TightWindowServesOldestTransfer) {
-  add_later(1, {1, 0});
-  add_later(2, {2, 0});
+  add_later(1, {2, 0});
+  add_later(2, {1, 0});  // In the line that has the next turn.
   take_all_but(OutgoingTransfers::kTurnSlots + 1);
   EXPECT_TRUE(outgoing_.is_tight());
   EXPECT_EQ(send_next(), 1u);
