@@ -1,6 +1,5 @@
 # Dependencies: every library that gpurun uses, found once. tools/setup installs them.
 find_package(Threads REQUIRED)
-find_package(OpenSSL REQUIRED)
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(LIBFFI REQUIRED IMPORTED_TARGET libffi)
@@ -22,66 +21,20 @@ endfunction()
 gpurun_archive_of(lz4 LZ4)
 gpurun_archive_of(zstd ZSTD)
 # OpenSSL is linked in the same way, so that our copy stays separate from any copy that the program
-# loads.
-find_library(GPURUN_SSL_ARCHIVE libssl.a HINTS ${OPENSSL_LIBRARY_DIR})
-find_library(GPURUN_CRYPTO_ARCHIVE libcrypto.a HINTS ${OPENSSL_LIBRARY_DIR})
+# loads. tools/setup/openssl has built one. An older OpenSSL of this machine works, too: TLS is slower,
+# and links have no key exchange that outlives quantum computers.
+if(EXISTS "${GPURUN_DEPS_DIR}/lib/libcrypto.a")
+  set(OPENSSL_ROOT_DIR "${GPURUN_DEPS_DIR}")
+endif()
+set(OPENSSL_USE_STATIC_LIBS ON)
+find_package(OpenSSL 3.0 QUIET)
+if(NOT OPENSSL_FOUND)
+  set(OPENSSL_USE_STATIC_LIBS OFF)
+  find_package(OpenSSL 3.0 REQUIRED)
+endif()
+message(STATUS "OpenSSL ${OPENSSL_VERSION}: ${OPENSSL_CRYPTO_LIBRARY}")
 add_library(gpurun_openssl INTERFACE)
-if(GPURUN_SSL_ARCHIVE AND GPURUN_CRYPTO_ARCHIVE)
-  target_include_directories(gpurun_openssl SYSTEM INTERFACE ${OPENSSL_INCLUDE_DIR})
-  target_link_libraries(gpurun_openssl INTERFACE
-    ${GPURUN_SSL_ARCHIVE} ${GPURUN_CRYPTO_ARCHIVE} Threads::Threads ${CMAKE_DL_LIBS})
-  # The entry of OpenSSL's default provider. transport/tls/minimal_openssl_provider.cc makes a smaller one
-  # from it.
-  include(CheckCSourceCompiles)
-  set(CMAKE_REQUIRED_INCLUDES ${OPENSSL_INCLUDE_DIR})
-  set(CMAKE_REQUIRED_LIBRARIES ${GPURUN_CRYPTO_ARCHIVE} Threads::Threads ${CMAKE_DL_LIBS})
-  check_c_source_compiles("#include <openssl/core.h>
-    OSSL_provider_init_fn ossl_default_provider_init;
-    int main(void) { return ossl_default_provider_init(0, 0, 0, 0); }" GPURUN_OPENSSL_DEFAULT_PROVIDER)
-  unset(CMAKE_REQUIRED_INCLUDES)
-  unset(CMAKE_REQUIRED_LIBRARIES)
-  if(GPURUN_OPENSSL_DEFAULT_PROVIDER)
-    target_compile_definitions(gpurun_openssl INTERFACE GPURUN_OPENSSL_DEFAULT_PROVIDER)
-  endif()
-else()
-  target_link_libraries(gpurun_openssl INTERFACE OpenSSL::SSL)
-endif()
-# AES in 512-bit registers (transport/tls/aead_vaes512.cc), from Intel's library for IPsec. The archive
-# has these functions, but no header declares them. Without the archive, or with a later one that
-# lacks them, only OpenSSL's AES is used.
-option(GPURUN_IPSEC_MB "Seal and open TLS records with Intel's library for IPsec where it is quicker" ON)
-find_library(GPURUN_IPSEC_MB_ARCHIVE libIPSec_MB.a)
-if(GPURUN_IPSEC_MB AND GPURUN_IPSEC_MB_ARCHIVE)
-  include(CheckCSourceCompiles)
-  set(CMAKE_REQUIRED_LIBRARIES ${GPURUN_IPSEC_MB_ARCHIVE})
-  check_c_source_compiles("#include <intel-ipsec-mb.h>
-    #include <sys/platform/x86.h>
-    void aes_gcm_precomp_128_vaes_avx512(struct gcm_key_data *);
-    void aes_gcm_init_128_vaes_avx512(void);
-    void aes_gcm_enc_128_update_vaes_avx512(void);
-    void aes_gcm_dec_128_update_vaes_avx512(void);
-    void aes_gcm_enc_128_finalize_vaes_avx512(void);
-    void aes_gcm_dec_128_finalize_vaes_avx512(void);
-    int main(void) {
-      struct gcm_key_data key;
-      aes_keyexp_128_enc_avx512(&key, key.expanded_keys);
-      aes_gcm_precomp_128_vaes_avx512(&key);
-      aes_gcm_init_128_vaes_avx512();
-      aes_gcm_enc_128_update_vaes_avx512();
-      aes_gcm_dec_128_update_vaes_avx512();
-      aes_gcm_enc_128_finalize_vaes_avx512();
-      aes_gcm_dec_128_finalize_vaes_avx512();
-      return CPU_FEATURE_ACTIVE(VAES);
-    }" GPURUN_VAES512)
-  unset(CMAKE_REQUIRED_LIBRARIES)
-  if(GPURUN_VAES512)
-    add_library(gpurun_wide_aes INTERFACE)
-    target_link_libraries(gpurun_wide_aes INTERFACE ${GPURUN_IPSEC_MB_ARCHIVE})
-    target_compile_definitions(gpurun_wide_aes INTERFACE GPURUN_VAES512)
-  endif()
-else()
-  set(GPURUN_VAES512 OFF)
-endif()
+target_link_libraries(gpurun_openssl INTERFACE OpenSSL::SSL OpenSSL::Crypto Threads::Threads ${CMAKE_DL_LIBS})
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)

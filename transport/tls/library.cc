@@ -10,8 +10,6 @@
 #include <openssl/sslerr_legacy.h>
 #include <openssl/x509.h>
 
-#include "transport/tls/minimal_openssl_provider.h"
-
 namespace gpurun::transport::tls {
 namespace {
 
@@ -65,13 +63,11 @@ constexpr std::uint64_t kNoTables =
     OPENSSL_INIT_NO_ADD_ALL_CIPHERS | OPENSSL_INIT_NO_ADD_ALL_DIGESTS;
 
 Result<Library> make_library(AuthMode auth_mode) {
-  const bool few = kHasFewAlgorithms && auth_mode == AuthMode::kKey;
-  const std::uint64_t left_away = kNothing | (few ? kNoTables : 0);
+  const std::uint64_t left_away = kNothing | (auth_mode == AuthMode::kKey ? kNoTables : 0);
   Library made;
   if (OPENSSL_init_crypto(left_away, nullptr) != 1 || OPENSSL_init_ssl(left_away, nullptr) != 1 ||
       (made.context = OSSL_LIB_CTX_new()) == nullptr ||
-      !(few ? load_few_algorithms(made.context)
-            : OSSL_PROVIDER_load(made.context, "default") != nullptr) ||
+      OSSL_PROVIDER_load(made.context, "default") == nullptr ||
       (made.aes_128_gcm = EVP_CIPHER_fetch(made.context, "AES-128-GCM", nullptr)) == nullptr) {
     return does_not_start();
   }

@@ -19,9 +19,8 @@ typedef struct ssl_session_st SSL_SESSION;  // As <openssl/ssl.h> has it.
 
 namespace gpurun::transport::tls {
 
-// How an end of a connection is authenticated. For a key, OpenSSL starts with few algorithms
-// (minimal_openssl_provider.h), because a program's first CUDA call waits for that start. A
-// certificate may need any algorithm.
+// How an end of a connection is authenticated. For a key, OpenSSL starts without the tables that
+// only certificates need, because a program's first CUDA call waits for that start.
 enum class AuthMode { kKey, kCertificate };
 
 struct Library {

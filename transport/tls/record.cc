@@ -18,21 +18,12 @@ Status broken() {
 
 }  // namespace
 
-Result<std::unique_ptr<Protection>> Protection::create(const Secret& traffic_secret,
-                                                       std::unique_ptr<Aead> cipher) {
-  std::unique_ptr<Protection> made(new Protection(std::move(cipher)));
-  GPURUN_RETURN_IF_ERROR(made->set_key(traffic_secret));
-  return made;
-}
-
 Result<std::unique_ptr<Protection>> Protection::create(const Secret& traffic_secret, bool to_seal,
                                                        AuthMode auth_mode) {
-  Result<std::unique_ptr<Aead>> cipher = Aead::create(to_seal, auth_mode, AeadBy::kOpenssl);
+  Result<Aead> cipher = Aead::create(to_seal, auth_mode);
   if (!cipher.ok()) return cipher.status();
-  Result<std::unique_ptr<Protection>> made = create(traffic_secret, *std::move(cipher));
-  if (!made.ok()) return made.status();
-  (*made)->to_seal_ = to_seal;
-  (*made)->may_widen_ = has_vaes512();
+  std::unique_ptr<Protection> made(new Protection(*std::move(cipher)));
+  GPURUN_RETURN_IF_ERROR(made->set_key(traffic_secret));
   return made;
 }
 
@@ -42,24 +33,11 @@ Status Protection::set_key(const Secret& traffic_secret) {
   secret_ = traffic_secret;
   sequence_ = 0;
   expand_label(secret_, "iv", {}, mutable_bytes(base_nonce_.data(), base_nonce_.size()));
-  return use_key() ? Status() : broken();
-}
-
-bool Protection::use_key() noexcept {
   AeadKey key;
   expand_label(secret_, "key", {}, mutable_bytes(key.data(), key.size()));
-  const bool set = cipher_->set_key(key);
+  const bool set = cipher_.set_key(key);
   OPENSSL_cleanse(key.data(), key.size());
-  return set;
-}
-
-bool Protection::choose_cipher(std::size_t bytes) {
-  if (!may_widen_ || (bytes < kLargeBytes && sequence_ < kFewRecords)) return true;
-  may_widen_ = false;
-  Result<std::unique_ptr<Aead>> wide = Aead::create(to_seal_, AuthMode::kKey, AeadBy::kVaes512);
-  if (!wide.ok()) return true;  // Continues with the cipher that it has.
-  cipher_ = *std::move(wide);
-  return use_key();
+  return set ? Status() : broken();
 }
 
 Status Protection::update() { return set_key(next_traffic_secret(secret_)); }
@@ -69,7 +47,7 @@ bool Protection::begin_record(const std::byte* header) {
   for (unsigned i = 0; i < 8; ++i) {
     nonce[11 - i] ^= static_cast<std::uint8_t>(sequence_ >> (8 * i));
   }
-  return cipher_->begin(nonce, ByteView(header, kRecordHeaderBytes));
+  return cipher_.begin(nonce, ByteView(header, kRecordHeaderBytes));
 }
 
 Status Protection::seal(Content type, std::span<const ByteView> parts, std::byte* into) {
@@ -80,17 +58,17 @@ Status Protection::seal(Content type, std::span<const ByteView> parts, std::byte
       static_cast<std::uint8_t>(Content::kApplicationData), 3, 3,
       static_cast<std::uint8_t>(protected_bytes >> 8), static_cast<std::uint8_t>(protected_bytes)};
   std::memcpy(into, header.data(), header.size());
-  if (!choose_cipher(plain) || !begin_record(into)) return broken();
+  if (!begin_record(into)) return broken();
   std::byte* at = into + kRecordHeaderBytes;
   const auto put = [&](ByteView bytes) {
-    const bool passed = cipher_->pass(bytes, at);
+    const bool passed = cipher_.pass(bytes, at);
     at += bytes.size();
     return passed;
   };
   for (const ByteView part : parts) {
     if (!put(part)) return broken();
   }
-  if (!put(bytes_of(type)) || !cipher_->seal(at)) return broken();
+  if (!put(bytes_of(type)) || !cipher_.seal(at)) return broken();
   ++sequence_;
   return {};
 }
@@ -104,15 +82,15 @@ Result<Protection::Opened> Protection::open(ByteView record, MutableBytes first,
                   "party has sent it");
   };
   if (record.size() < kRecordHeaderBytes + 1 + kTagBytes) return altered();
-  if (!choose_cipher(record.size()) || !begin_record(record.data())) return broken();
+  if (!begin_record(record.data())) return broken();
   const ByteView sealed =
       record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - kTagBytes);
   Opened opened;
   opened.in_first = std::min(sealed.size(), first.size());
   opened.in_rest = sealed.size() - opened.in_first;
-  const bool good = cipher_->pass(sealed.first(opened.in_first), first.data()) &&
-                    cipher_->pass(sealed.subspan(opened.in_first), rest.data()) &&
-                    cipher_->check(record.data() + record.size() - kTagBytes);
+  const bool good = cipher_.pass(sealed.first(opened.in_first), first.data()) &&
+                    cipher_.pass(sealed.subspan(opened.in_first), rest.data()) &&
+                    cipher_.check(record.data() + record.size() - kTagBytes);
   if (!good) {
     std::fill_n(first.begin(), opened.in_first, std::byte{0});
     std::fill_n(rest.begin(), opened.in_rest, std::byte{0});

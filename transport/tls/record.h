@@ -31,17 +31,9 @@ constexpr std::size_t sealed_record_bytes(std::size_t plain) {
 // A direction's key, and the number of its next record.
 class Protection {
  public:
-  // Starts with OpenSSL's cipher, because its code is in memory since the handshake. The wide
-  // cipher has far more code, which would delay the start. It takes over, where there is one, at
-  // the first record of at least kLargeBytes, or after kFewRecords records of a key. `auth_mode` is
-  // the handshake's. kInternal: OpenSSL does not work.
+  // `auth_mode` is the handshake's. kInternal: OpenSSL does not work.
   static Result<std::unique_ptr<Protection>> create(const Secret& traffic_secret, bool to_seal,
                                                     AuthMode auth_mode = AuthMode::kKey);
-  // Uses `cipher` alone.
-  static Result<std::unique_ptr<Protection>> create(const Secret& traffic_secret,
-                                                    std::unique_ptr<Aead> cipher);
-  static constexpr std::uint64_t kFewRecords = 64;
-  static constexpr std::size_t kLargeBytes = 4096;
   ~Protection();
   Protection(const Protection&) = delete;
   Protection& operator=(const Protection&) = delete;
@@ -60,9 +52,6 @@ class Protection {
   };
   Result<Opened> open(ByteView record, MutableBytes first, MutableBytes rest);
 
-  // The implementation that the last record used.
-  AeadBy by() const noexcept { return cipher_->by(); }
-
   std::uint64_t sequence() const noexcept { return sequence_; }
   // Takes back the records that were sealed since `sequence`. Danger: only when no byte of them has
   // left this process. A key and a number must never protect two records that others see.
@@ -71,17 +60,12 @@ class Protection {
   Status update();
 
  private:
-  explicit Protection(std::unique_ptr<Aead> cipher) : cipher_(std::move(cipher)) {}
+  explicit Protection(Aead cipher) : cipher_(std::move(cipher)) {}
 
   Status set_key(const Secret& traffic_secret);
-  bool use_key() noexcept;
   bool begin_record(const std::byte* header);
-  // Call before a record of `bytes`.
-  bool choose_cipher(std::size_t bytes);
 
-  std::unique_ptr<Aead> cipher_;
-  bool to_seal_ = false;
-  bool may_widen_ = false;
+  Aead cipher_;
   Secret secret_{};
   AeadNonce base_nonce_{};
   std::uint64_t sequence_ = 0;
