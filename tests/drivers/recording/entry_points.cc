@@ -6,7 +6,7 @@
 #include "driver_abi/row.h"
 #include "tests/drivers/null/api.h"
 #include "tests/drivers/null/entry.h"
-#include "tests/drivers/recording/record.h"
+#include "tests/drivers/null/record.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-// Recording lines: reads the format of tests/drivers/recording/record.h.
+// Recording lines: reads the format of tests/drivers/null/record.h.
 #include "tests/parity/custom/recording.h"
 
 #include <algorithm>

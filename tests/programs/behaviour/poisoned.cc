@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "driver_test.h"
-#include "tests/drivers/refusing/refusals.h"
+#include "tests/drivers/changed/refusals.h"
 
 namespace {
 

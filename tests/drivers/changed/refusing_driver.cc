@@ -2,8 +2,8 @@
 // takes all functions that are not here from the device that it is linked with.
 //
 // A test asks in the same process (gpurun_test_refuse_host_nodes), or from another process as
-// tests/drivers/refusing/refusals.h says.
-#include "tests/drivers/refusing/refusals.h"
+// tests/drivers/changed/refusals.h says.
+#include "tests/drivers/changed/refusals.h"
 
 #include <dlfcn.h>
 

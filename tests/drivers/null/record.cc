@@ -1,5 +1,5 @@
 // Call: writes one call to the recording.
-#include "tests/drivers/recording/record.h"
+#include "tests/drivers/null/record.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include "tests/drivers/argument.h"
 #include "tests/drivers/null/api.h"
 #include "tests/drivers/null/entry.h"
-#include "tests/drivers/recording/opaque.h"
+#include "tests/drivers/null/opaque.h"
 
 namespace gpurun::recording {
 namespace {

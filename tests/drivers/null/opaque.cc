@@ -1,5 +1,5 @@
 // opaque_text(): one function for each type.
-#include "tests/drivers/recording/opaque.h"
+#include "tests/drivers/null/opaque.h"
 
 #include <cstring>
 #include <string_view>
