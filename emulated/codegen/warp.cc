@@ -4,6 +4,7 @@
 #include "emulated/codegen/function_builder.h"
 #include "emulated/codegen/variant_table.h"
 #include "emulated/codegen/warp_call.h"
+#include "emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 
