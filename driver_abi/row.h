@@ -1,9 +1,9 @@
 // Row: everything that the project knows about one entry point of CUDA's driver API.
 //
 // driver_abi/cuda_driver.toml is the source. driver_abi/apigen writes the rows into the build
-// folder. Client stubs, the generic wire codec, server dispatch, the proc-address map, the null and
-// recording devices, statistics names and docs/api-coverage.md all read this one description. So
-// each fact about a function has one place.
+// folder. Client stubs, the generic wire codec, server dispatch, the proc-address map, the null
+// device, statistics names and docs/api-coverage.md all read this one description. So each fact
+// about a function has one place.
 #pragma once
 
 #include <cstddef>

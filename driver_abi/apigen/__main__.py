@@ -75,8 +75,8 @@ def outputs(types, rows, implemented, null_functions):
         "emulated/api.h": emit_entries.emulated_header(rows),
         "emulated/api/entry_points.inc": emit_entries.emulated_entries(rows, implemented),
         "tests/drivers/null/api.h": emit_devices.api_header(rows),
-        "tests/drivers/null/entry_points.inc": emit_devices.entries(rows, null_functions, False),
-        "tests/drivers/recording/entry_points.inc": emit_devices.entries(rows, null_functions, True),
+        "tests/drivers/null/entry_points.inc": emit_devices.null_entries(rows, null_functions),
+        "tests/drivers/changed/entry_points.inc": emit_devices.changed_entries(rows),
     }
 
 

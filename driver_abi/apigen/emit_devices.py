@@ -1,4 +1,5 @@
-"""Writes the entry points of the null and the recording device (tests/drivers)."""
+"""Writes the entry points of the test drivers (tests/drivers): the null device and the changed
+device. A script may change what each of them does."""
 
 from emit_entries import BANNER, addresses, exported, values
 from emit_header import prototype
@@ -33,22 +34,38 @@ def arguments_of(row):
     return "  void* const arguments[] = {%s};" % places
 
 
-def entries(rows, implemented, recording):
-    lines = ["// The entry points of tests/drivers/%s/entry_points.cc." %
-             ("recording" if recording else "null"), BANNER]
+def scripted(row, namespace, work):
+    return ["  gpurun::%s::ScriptedCall call(row_of(%d), arguments);" % (namespace, row.opcode),
+            "  return call.is_answered() ? call.answer() : call.done(%s);" % work]
+
+
+def null_entry(row, by_hand):
+    if not by_hand:
+        work = "gpurun::null_device::generic(row_of(%d), arguments)" % row.opcode
+        return [exported(row), arguments_of(row), "  if (gpurun::null_device::is_scripted()) {",
+                *("  " + line for line in scripted(row, "null_device", work)), "  }",
+                "  return %s;" % work, "}", ""]
+    # In a function of its own, so that without a script no argument needs an address.
+    name = "scripted_" + row.symbol
+    work = "gpurun::null_device::api::%s(%s)" % (row.target.symbol, values(row))
+    return ["[[gnu::noinline]] static %s {" % prototype(row, name), arguments_of(row),
+            *scripted(row, "null_device", work), "}", exported(row),
+            "  return gpurun::null_device::is_scripted() ? %s(%s) : %s;" % (name, values(row), work),
+            "}", ""]
+
+
+def null_entries(rows, implemented):
+    lines = ["// The entry points of tests/drivers/null/entry_points.cc.", BANNER]
     for row in rows:
-        by_hand = row.target.symbol in implemented
-        answer = "gpurun::null_device::%s" % (
-            "api::%s(%s)" % (row.target.symbol, values(row)) if by_hand else
-            "generic(row_of(%d), arguments)" % row.opcode)
-        if not recording and by_hand:
-            lines += [exported(row), "  return %s;" % answer, "}", ""]
-            continue
-        lines += [exported(row), arguments_of(row)]
-        if recording:
-            lines += ["  gpurun::recording::Call call(row_of(%d), arguments);" % row.opcode,
-                      "  return call.done(%s);" % answer]
-        else:
-            lines.append("  return %s;" % answer)
-        lines += ["}", ""]
+        lines += null_entry(row, row.target.symbol in implemented)
     return "\n".join(lines + addresses(rows, "gpurun::null_device::api"))
+
+
+def changed_entries(rows):
+    lines = ["// The entry points of tests/drivers/changed/entry_points.cc.", BANNER]
+    for row in rows:
+        work = "gpurun::changed_device::emulated(%d, &::%s)(%s)" % (
+            row.opcode, row.symbol, values(row))
+        lines += [exported(row), arguments_of(row),
+                  *scripted(row, "changed_device", work), "}", ""]
+    return "\n".join(lines)

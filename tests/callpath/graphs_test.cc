@@ -49,8 +49,8 @@ struct Built {
 class Graphs : public ::testing::Test {
  protected:
   Graphs() {
-    auto* library = dlopen(REFUSING_DRIVER, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    refuse_ = reinterpret_cast<void (*)(int)>(dlsym(library, "gpurun_test_refuse_host_nodes"));
+    auto* library = dlopen(CHANGED_DEVICE, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    refuse_ = reinterpret_cast<decltype(refuse_)>(dlsym(library, "gpurun_test_refuse"));
     other_context_ = world_.retain_primary_context(1);
   }
 
@@ -173,16 +173,16 @@ class Graphs : public ::testing::Test {
     return memory == Bytes(kBytes, std::byte{value});
   }
 
-  static WorldOptions on_refusing_driver() {
+  static WorldOptions on_changed_device() {
     WorldOptions options;
-    options.driver = REFUSING_DRIVER;
+    options.driver = CHANGED_DEVICE;
     return options;
   }
 
   Gate gate_;  // Outlives the threads that block in it.
-  World world_{on_refusing_driver()};
+  World world_{on_changed_device()};
   Handle other_context_ = 0;
-  void (*refuse_)(int) = nullptr;
+  void (*refuse_)(const char* function, int code, int calls) = nullptr;
 };
 
 TEST_F(Graphs, ReplacedOperationIsFreedAfterItsLaunches) {
@@ -265,7 +265,7 @@ TEST_F(Graphs, ReusedDriverNodeGetsItsOwnHandle) {
   const Handle gone = make_graph();
   (void)add_child(gone);
   ASSERT_EQ(destroy("cuGraphDestroy", gone), 0);
-  reinterpret_cast<void (*)()>(dlsym(dlopen(REFUSING_DRIVER, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD),
+  reinterpret_cast<void (*)()>(dlsym(dlopen(CHANGED_DEVICE, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD),
                                      "gpurun_test_use_child_node_again"))();
   Handle node = add_child(make_graph());
   unsigned type = 0;
@@ -279,7 +279,7 @@ TEST_F(Graphs, PartlyRefusedChangeLeavesGraphUnchanged) {
   const std::uint64_t one = filled(1), two = filled(2);
   const Built built = build(0, one, first);
   const std::size_t of_graph = operations();
-  refuse_(1);
+  refuse_("cuGraphHostNodeSetParams", kOutOfMemory, 1);
   EXPECT_EQ(set_out(built, false, two, refused), kOutOfMemory);
   EXPECT_EQ(operations(), of_graph);
   const Handle exec = instantiate(built.graph);
@@ -293,7 +293,7 @@ TEST_F(Graphs, PartlySetExecutableFailsToLaunchUntilSetAgain) {
   Bytes first, refused, memory;
   const std::uint64_t one = filled(1), two = filled(2);
   const Built built = build(0, one, first);
-  refuse_(1);
+  refuse_("cuGraphExecHostNodeSetParams", kOutOfMemory, 1);
   EXPECT_EQ(set_out(built, true, two, refused), kOutOfMemory);
   EXPECT_EQ(launch(built.exec), kOutOfMemory);
   ASSERT_EQ(set_out(built, true, two, memory), 0);

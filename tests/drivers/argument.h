@@ -1,4 +1,4 @@
-// Arguments: reads the arguments of a call by its row, for the null and the recording device.
+// Arguments: reads the arguments of a call by its row, for the test drivers.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// Test devices: the null and the recording device keep the promises that benches and tests of the
-// call path rely on. Covers every symbol, distinct handles, working memory, kernels with their PTX
-// layout, and a recording that tells arguments apart. The test opens the libraries as a worker
-// opens a driver.
+// Test devices: the null device, also while it records, keeps the promises that benches and tests
+// of the call path rely on. Covers every symbol, distinct handles, working memory, kernels with
+// their PTX layout, and a recording that tells arguments apart. The test opens the libraries as a
+// worker opens a driver.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

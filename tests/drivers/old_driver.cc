@@ -1,29 +1,10 @@
-// Stub driver: a driver library with three functions only. The build defines what they do: INIT is
-// the result of cuInit, VERSION is the driver's, DEVICES is the number of its GPUs, and with
-// CRASHES cuInit does not return.
-#ifndef INIT
-#define INIT 0
-#endif
-#ifndef VERSION
-#define VERSION 13000
-#endif
-#ifndef DEVICES
-#define DEVICES 1
-#endif
-
+// Old driver: a driver for CUDA 12.2. It is no script of the null device, because a script cannot
+// remove a symbol: the worker refuses an old driver only if cuKernelGetParamInfo is absent
+// (server/driver/cuda_driver.cc).
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-EXPORTED int cuInit(unsigned) {
-#ifdef CRASHES
-  __builtin_trap();
-#endif
-  return INIT;
-}
+EXPORTED int cuInit(unsigned) { return 0; }
 EXPORTED int cuDriverGetVersion(int* version) {
-  *version = VERSION;
-  return 0;
-}
-EXPORTED int cuDeviceGetCount(int* count) {
-  *count = DEVICES;
+  *version = 12020;
   return 0;
 }

@@ -21,7 +21,7 @@ Handle mint_as(driver_abi::HandleKind kind) noexcept {
   return reinterpret_cast<Handle>(mint(kind));
 }
 
-// What generic() writes into outputs that are plain bytes: zeros, or (on the recording device) a
+// What generic() writes into outputs that are plain bytes: zeros or, in a device that records, a
 // pattern that differs by row and parameter.
 extern bool g_fill_with_pattern;
 

@@ -5,6 +5,7 @@
 #include "driver_abi/row.h"
 #include "tests/drivers/null/api.h"
 #include "tests/drivers/null/entry.h"
+#include "tests/drivers/null/scripted_call.h"
 
 namespace {
 

@@ -11,7 +11,6 @@
 
 #include "tests/drivers/argument.h"
 #include "tests/drivers/null/api.h"
-#include "tests/drivers/null/entry.h"
 #include "tests/drivers/null/opaque.h"
 
 namespace gpurun::recording {
@@ -24,7 +23,6 @@ using driver_abi::Shape;
 
 int recording_file() {
   static const int file = [] {
-    null_device::g_fill_with_pattern = true;
     const char* name = std::getenv("GPURUN_RECORDING_FILE");
     return name == nullptr ? -1 : open(name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   }();

@@ -1,5 +1,5 @@
-// Recording device: the null device, which writes each call to a file with its arguments before it
-// runs and its outputs after it.
+// Record: writes each call of the null device to a file, with its arguments before it runs and its
+// outputs after it. The rule `record` of a script asks for it (tests/drivers/script.h).
 //
 // GPURUN_RECORDING_FILE names the file. Without it nothing is written. Each call is one line:
 //   SYMBOL(name=value, ...) = CUresult name=value ...

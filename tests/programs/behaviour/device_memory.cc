@@ -10,7 +10,6 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/drivers/changed/elsewhere.h"
 #include "tests/support/cuda.h"
 
 namespace {
@@ -204,13 +203,17 @@ int count(int n, std::size_t bytes, int repeat) {
   return 0;
 }
 
-// Occupies the addresses at which the test driver places reservations (changed_driver.cc). Windows
-// then exist only where this process has these addresses free.
+// The addresses at which the test driver places reservations (tests/drivers/CMakeLists.txt). Under
+// ThreadSanitizer it uses the second one.
+constexpr std::uint64_t kElsewhereUsually = std::uint64_t{0x4400} << 32;
+constexpr std::uint64_t kElsewhereWatched = std::uint64_t{0x30} << 32;
+
+// Occupies these addresses. Windows then exist only where this process has them free.
 void occupy_elsewhere() {
 #ifdef GPURUN_TSAN  // ThreadSanitizer ends a program that maps anything at the first address.
-  const std::uint64_t places[] = {gpurun::kElsewhereWatched};
+  const std::uint64_t places[] = {kElsewhereWatched};
 #else
-  const std::uint64_t places[] = {gpurun::kElsewhereUsually, gpurun::kElsewhereWatched};
+  const std::uint64_t places[] = {kElsewhereUsually, kElsewhereWatched};
 #endif
   for (const std::uint64_t place : places) {
     void* const at = reinterpret_cast<void*>(place + 4096);
@@ -224,8 +227,7 @@ bool allocates_elsewhere() {
   CUdeviceptr memory = 0;
   MUST(cuMemAlloc(&memory, 4096));
   MUST(cuMemFree(memory));
-  return memory >> 32 == gpurun::kElsewhereUsually >> 32 ||
-         memory >> 32 == gpurun::kElsewhereWatched >> 32;
+  return memory >> 32 == kElsewhereUsually >> 32 || memory >> 32 == kElsewhereWatched >> 32;
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Driver API: poisoned handles of objects that were promised and could not be created. It needs a
-// server with a driver that refuses creations which the client has answered (refusing_driver.cc).
-// No local driver does that. Each use returns the failure. The end of such a handle succeeds, once,
-// and nothing else is affected. Then failures of ordinary calls: each thread gets one once.
-// Argument "at-once": the creation itself returns the failure, and nothing remains (GPURUN_SYNC=1).
+// server with a driver that refuses creations which the client has answered
+// (tests/drivers/changed). No local driver does that. Each use returns the failure. The end of such
+// a handle succeeds, once, and nothing else is affected. Then failures of ordinary calls: each
+// thread gets one once. Argument "at-once": the creation itself returns the failure, and nothing
+// remains (GPURUN_SYNC=1).
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -13,8 +14,6 @@
 #include "tests/drivers/changed/refusals.h"
 
 namespace {
-
-using gpurun::Refusable;
 
 // Codes that the calls below never return by themselves.
 constexpr CUresult kFailure = CUDA_ERROR_SYSTEM_NOT_READY;
@@ -29,7 +28,7 @@ const char kKernels[] = R"(.version 8.0
 CUdeviceptr g_memory = 0, g_told = 0;
 bool g_at_once = false;
 
-void refuse(Refusable function, unsigned calls = 1, CUresult code = kFailure) {
+void refuse(const char* function, unsigned calls = 1, CUresult code = kFailure) {
   MUST(cuCtxSynchronize());  // Earlier creations are not refused.
   MUST(cuMemsetD32(g_told, gpurun::refusal_value(function, code), calls));
   MUST(cuCtxSynchronize());
@@ -48,7 +47,7 @@ void tell() {
 // A creation that the server refuses. Returns false when the creation itself returned the failure,
 // and nothing remains to check.
 template <typename Handle, typename Create>
-bool poisoned(Refusable function, Handle* handle, Create create) {
+bool poisoned(const char* function, Handle* handle, Create create) {
   refuse(function);
   const Handle before = *handle;
   const CUresult result = create(handle);
@@ -67,7 +66,7 @@ void streams() {
   const CUevent event = Device::event();
   CUstream stream = nullptr;
   const auto create = [](CUstream* out) { return cuStreamCreate(out, CU_STREAM_NON_BLOCKING); };
-  if (poisoned(gpurun::kRefuseStreamCreate, &stream, create)) {
+  if (poisoned("cuStreamCreate", &stream, create)) {
     FAILS(cuStreamSynchronize(stream));
     tell();  // That call may have known it from the handle alone.
     FAILS(cuMemsetD8Async(g_memory, 1, 16, stream));
@@ -90,7 +89,7 @@ void streams() {
   MUST(cuCtxSynchronize());
   if (!g_at_once) {
     // The handle is used and destroyed before any query.
-    refuse(gpurun::kRefuseStreamCreate);
+    refuse("cuStreamCreate");
     MUST(create(&stream));
     CUresult used = CUDA_SUCCESS;
     for (int i = 0; i < 200; ++i) {
@@ -116,8 +115,7 @@ void events() {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   const CUevent good = Device::event();
   CUevent event = nullptr;
-  if (poisoned(gpurun::kRefuseEventCreate, &event,
-               [](CUevent* out) { return cuEventCreate(out, 0); })) {
+  if (poisoned("cuEventCreate", &event, [](CUevent* out) { return cuEventCreate(out, 0); })) {
     // The stream continues, whether or not the failure has arrived by now.
     const CUresult recorded = cuEventRecord(event, stream);
     EXPECT(recorded == CUDA_SUCCESS || recorded == kFailure);
@@ -152,7 +150,7 @@ void modules() {
   CUmodule known = nullptr, module = nullptr;
   CUfunction function = nullptr, again = nullptr;
   MUST(cuModuleLoadData(&known, kKernels));
-  if (poisoned(gpurun::kRefuseModuleLoadDataEx, &module,
+  if (poisoned("cuModuleLoadDataEx", &module,
                [](CUmodule* out) { return cuModuleLoadData(out, kKernels); })) {
     const CUresult named = cuModuleGetFunction(&function, module, "nothing");
     if (named == CUDA_SUCCESS) {
@@ -171,7 +169,7 @@ void modules() {
   MUST(cuCtxSynchronize());
 
   CUfunction bad = nullptr;
-  if (poisoned(gpurun::kRefuseModuleGetFunction, &bad,
+  if (poisoned("cuModuleGetFunction", &bad,
                [known](CUfunction* out) { return cuModuleGetFunction(out, known, "nothing"); })) {
     tell();
     FAILS(launch(bad));
@@ -195,7 +193,7 @@ void libraries() {
     return cuLibraryLoadData(out, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0);
   };
   MUST(load(&known));
-  if (poisoned(gpurun::kRefuseLibraryLoadData, &library, load)) {
+  if (poisoned("cuLibraryLoadData", &library, load)) {
     MUST(cuCtxSynchronize());
     if (cuLibraryGetKernel(&kernel, library, "nothing") == CUDA_SUCCESS) {
       FAILS(cuCtxSynchronize());
@@ -217,8 +215,7 @@ void graphs() {
   CUgraphNode node = nullptr, other = nullptr;
   CUgraphExec exec = nullptr;
   MUST(cuGraphCreate(&good, 0));
-  if (poisoned(gpurun::kRefuseGraphCreate, &graph,
-               [](CUgraph* out) { return cuGraphCreate(out, 0); })) {
+  if (poisoned("cuGraphCreate", &graph, [](CUgraph* out) { return cuGraphCreate(out, 0); })) {
     const CUresult added = cuGraphAddEmptyNode(&node, graph, nullptr, 0);
     EXPECT(added == CUDA_SUCCESS || added == kFailure);
     tell();
@@ -238,14 +235,13 @@ void graphs() {
   MUST(cuGraphDestroy(graph));
   EXPECT(cuGraphDestroy(graph) != CUDA_SUCCESS);
 
-  if (poisoned(gpurun::kRefuseGraphClone, &clone,
-               [good](CUgraph* out) { return cuGraphClone(out, good); })) {
+  if (poisoned("cuGraphClone", &clone, [good](CUgraph* out) { return cuGraphClone(out, good); })) {
     tell();
     FAILS(cuGraphInstantiate(&exec, clone, 0));
   }
   MUST(cuGraphDestroy(clone));
 
-  if (poisoned(gpurun::kRefuseGraphAddEmptyNode, &node,
+  if (poisoned("cuGraphAddEmptyNode", &node,
                [good](CUgraphNode* out) { return cuGraphAddEmptyNode(out, good, nullptr, 0); })) {
     tell();
     FAILS(cuGraphAddEmptyNode(&other, good, &node, 1));
@@ -328,7 +324,7 @@ void threads(CUcontext context, CUcontext elsewhere) {
   MUST(stranger(enter(elsewhere)));
 
   // The issuer first.
-  refuse(gpurun::kRefuseMemsetD8Async);
+  refuse("cuMemsetD8Async");
   MUST(issuer(fail));
   hears(issuer, kFailure);
   hears(stranger, CUDA_SUCCESS);
@@ -337,7 +333,7 @@ void threads(CUcontext context, CUcontext elsewhere) {
   MUST(cuCtxSynchronize());
 
   // Another thread first, at a fence that reads. The fence does its own work.
-  refuse(gpurun::kRefuseMemsetD8Async);
+  refuse("cuMemsetD8Async");
   MUST(cuMemsetD8(g_memory, 6, 16));
   EXPECT(cuCtxSynchronize() == kFailure);
   MUST(cuMemsetD8(g_memory, 6, 16));
@@ -353,8 +349,8 @@ void threads(CUcontext context, CUcontext elsewhere) {
   hears(stranger, CUDA_SUCCESS);
 
   // Two failures before a fence count as one, the first. A thread that begins now has missed none.
-  refuse(gpurun::kRefuseMemsetD8Async);
-  refuse(gpurun::kRefuseEventCreate, 1, kOtherFailure);
+  refuse("cuMemsetD8Async");
+  refuse("cuEventCreate", 1, kOtherFailure);
   MUST(issuer(fail));
   MUST(issuer([] {
     CUevent never;
@@ -371,7 +367,7 @@ void threads(CUcontext context, CUcontext elsewhere) {
   hears(late, CUDA_SUCCESS);
 
   // The issuing thread gets the failure in whichever context it is by then, and not again.
-  refuse(gpurun::kRefuseMemsetD8Async);
+  refuse("cuMemsetD8Async");
   MUST(issuer(fail));
   hears(others[0], kFailure);  // It is known by now.
   EXPECT(issuer(enter(elsewhere)) == kFailure);
@@ -381,7 +377,7 @@ void threads(CUcontext context, CUcontext elsewhere) {
   // A wait for an event returns it, too.
   EXPECT(cuCtxSynchronize() == kFailure);
   const CUevent event = Device::event();
-  refuse(gpurun::kRefuseMemsetD8Async);
+  refuse("cuMemsetD8Async");
   MUST(issuer([event] {
     MUST(fail());
     MUST(cuEventRecord(event, nullptr));

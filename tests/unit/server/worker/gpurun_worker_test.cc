@@ -217,7 +217,7 @@ TEST(GpurunWorker, RefusesDriverThatShowsExtraGpus) {
   ASSERT_TRUE(of_both.ok());
   Session other;
   ASSERT_TRUE((*of_both)->hand_over(other.order).ok());
-  const std::string otherwise = refusal_on(*other.log);  // This driver lacks everything else.
+  const std::string otherwise = refusal_on(*other.log);  // Its lease has both.
   EXPECT_EQ(otherwise.find("GPUs"), std::string::npos) << otherwise;
 }
 
