@@ -25,6 +25,9 @@ gpurun_archive_of(zstd ZSTD)
 # and links have no key exchange that outlives quantum computers.
 if(EXISTS "${GPURUN_DEPS_DIR}/lib/libcrypto.a")
   set(OPENSSL_ROOT_DIR "${GPURUN_DEPS_DIR}")
+  foreach(found OPENSSL_INCLUDE_DIR OPENSSL_SSL_LIBRARY OPENSSL_CRYPTO_LIBRARY)
+    unset(${found} CACHE)  # An earlier configuration may have found another one.
+  endforeach()
 endif()
 set(OPENSSL_USE_STATIC_LIBS ON)
 find_package(OpenSSL 3.0 QUIET)
