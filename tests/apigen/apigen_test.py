@@ -63,13 +63,13 @@ def golden(rows):
     return "\n".join(lines)
 
 
-class Golden(unittest.TestCase):
-    def test_six_rows_are_generated_as_ever(self):
+class GoldenOutput(unittest.TestCase):
+    def test_generated_rows_match_golden_output(self):
         with open(GOLDEN, encoding="utf-8") as stream:
             self.assertEqual(golden(load(SOURCE)).splitlines(), stream.read().splitlines())
 
 
-class Refusals(unittest.TestCase):
+class TableCheck(unittest.TestCase):
     """Each test puts one fault into the real table, and expects the build to name it."""
 
     def faults(self, symbol, **changes):
@@ -89,99 +89,99 @@ class Refusals(unittest.TestCase):
         self.assertNotEqual(changed, SOURCE[symbol]["parameters"])
         return self.faults(symbol, parameters=changed)
 
-    def test_the_table_itself_has_no_fault(self):
+    def test_check_accepts_real_table(self):
         self.assertEqual(check.check(TYPES, load(SOURCE), LOCK), [])
 
-    def test_async_with_an_output_that_the_client_cannot_know(self):
+    def test_check_rejects_async_row_with_unknowable_output_type(self):
         self.assertIn("cannot know the output type", self.faults("cuGraphNodeGetType",
                                                                  completion="async"))
 
-    def test_async_with_a_handle_that_only_the_server_can_make(self):
+    def test_check_rejects_async_row_with_server_made_handle(self):
         self.assertIn("cannot know the output pHandle_out",
                       self.faults("cuGraphConditionalHandleCreate", completion="async"))
 
-    def test_generated_with_an_opaque_parameter(self):
+    def test_check_rejects_generated_row_with_opaque_parameter(self):
         self.assertIn("generated row cannot pack",
                       self.faults("cuLaunchKernel", implementation=None))
 
-    def test_structure_with_handles_that_claims_to_be_flat(self):
+    def test_check_rejects_handle_structure_declared_flat(self):
         self.assertIn("holds pointers or handles",
                       self.parameters("cuGraphAddKernelNode_v2", "nodeParams | opaque",
                                       "nodeParams"))
 
-    def test_local_and_generated(self):
+    def test_check_rejects_generated_local_row(self):
         self.assertIn("hand-written", self.faults("cuGraphGetNodes", completion="local"))
 
-    def test_remembered_what_no_generated_fence_answers(self):
+    def test_check_rejects_remembered_row_without_generated_fence(self):
         for symbol in ("cuCtxSetCacheConfig", "cuEventQuery", "cuCtxGetFlags"):
             self.assertIn("no generated fence", self.faults(symbol, remembered=True))
 
-    def test_remembered_what_is_asked_with_a_list(self):
+    def test_check_rejects_remembered_row_with_list_parameter(self):
         self.assertIn("no plain input", self.faults("cuGraphGetNodes", remembered=True))
 
-    def test_refused_without_a_reason(self):
+    def test_check_rejects_refused_row_without_reason(self):
         self.assertIn("reason", self.faults("cuCheckpointProcessLock", reason=None))
 
-    def test_unknown_completion(self):
+    def test_check_rejects_unknown_completion(self):
         self.assertIn("is none of", self.faults("cuCheckpointProcessLock", completion="perhaps"))
 
-    def test_count_that_is_no_integer(self):
+    def test_check_rejects_non_integer_count(self):
         self.assertIn("no integer", self.parameters("cuMemPoolSetAccess", "count=count",
                                                     "count=pool"))
 
-    def test_count_that_is_no_parameter(self):
+    def test_check_rejects_count_of_unknown_parameter(self):
         self.assertIn("no parameter", self.parameters("cuMemPoolSetAccess", "count=count",
                                                       "count=length"))
 
-    def test_pointer_without_a_direction(self):
+    def test_check_rejects_pointer_without_direction(self):
         self.assertIn("in, out or inout", self.parameters("cuGraphNodeGetType", " | out", ""))
 
-    def test_output_through_const(self):
+    def test_check_rejects_output_through_const_pointer(self):
         self.assertIn("points to const", self.parameters("cuArrayCreate_v2", "pAllocateArray",
                                                          "pAllocateArray | out"))
 
-    def test_unknown_note(self):
+    def test_check_rejects_unknown_note(self):
         self.assertIn("unknown note", self.parameters("cuGraphNodeGetType", "| out", "| outward"))
 
-    def test_unknown_type(self):
+    def test_check_rejects_unknown_type(self):
         self.assertIn("unknown type", self.parameters("cuGraphNodeGetType", "CUgraphNodeType",
                                                       "CUgraphNodeSort"))
 
-    def test_stream_that_is_none(self):
+    def test_check_rejects_stream_that_is_not_a_stream_handle(self):
         self.assertIn("no such handle", self.faults("cuGraphLaunch", stream="hGraph"))
 
-    def test_context_of_what_brings_none(self):
+    def test_check_rejects_context_of_parameter_without_context(self):
         self.assertIn("brings no context", self.faults("cuStreamQuery", context_of="stream"))
         self.assertIn("brings no context", self.faults("cuMemsetD8Async", context_of="N"))
         self.assertIn("brings no context", self.faults("cuCheckpointProcessLock", context_of="pid"))
 
-    def test_alias_with_a_mind_of_its_own(self):
+    def test_check_rejects_alias_with_own_settings(self):
         self.assertIn("alias cannot say", self.faults("cuMemcpy_ptds", completion="async"))
 
-    def test_alias_of_an_alias(self):
+    def test_check_rejects_alias_of_alias(self):
         self.assertIn("no row of its own", self.faults("cuStreamDestroy", alias="cuMemcpy_ptds"))
 
-    def test_opcode_given_out_twice(self):
+    def test_check_rejects_duplicate_opcode(self):
         self.assertIn("had opcode", self.faults("cuArrayDestroy",
                                                 opcode=SOURCE["cuArrayGetPlane"]["opcode"]))
 
-    def test_rows_that_change_places(self):
+    def test_check_rejects_swapped_opcodes(self):
         source = copy.deepcopy(SOURCE)
         first, second = source["cuArrayDestroy"], source["cuArrayGetPlane"]
         first["opcode"], second["opcode"] = second["opcode"], first["opcode"]
         self.assertIn("cuArrayDestroy: had opcode",
                       "\n".join(check.check(TYPES, load(source), LOCK)))
 
-    def test_row_that_disappears(self):
+    def test_check_rejects_removed_row(self):
         source = {s: d for s, d in SOURCE.items() if s != "cuWaitExternalSemaphoresAsync_ptsz"}
         self.assertIn("cuWaitExternalSemaphoresAsync_ptsz: had opcode",
                       "\n".join(check.check(TYPES, load(source), LOCK)))
 
-    def test_two_rows_with_one_key(self):
+    def test_check_rejects_duplicate_key(self):
         self.assertIn("has the key of", self.faults("cuArrayDestroy",
                                                     key=SOURCE["cuArrayGetPlane"]["key"]))
 
-    def test_the_build_fails_with_the_fault_named(self):
+    def test_build_fails_and_names_fault(self):
         with tempfile.TemporaryDirectory() as folder:
             for name in ("cuda_types.toml", "opcodes.lock", "cuda_driver.toml"):
                 with open(os.path.join(TABLES, name), encoding="utf-8") as stream:
@@ -195,8 +195,8 @@ class Refusals(unittest.TestCase):
         self.assertIn("cuDeviceGetLuid: a reason belongs to refused rows", run.stderr)
 
 
-class Includes(unittest.TestCase):
-    def test_generated_files_include_nothing_of_the_folders_that_use_them(self):
+class GeneratedIncludes(unittest.TestCase):
+    def test_generated_files_include_only_driver_abi_headers(self):
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([sys.executable, "-B", os.path.join(TABLES, "apigen"), "--tables", TABLES,
                             "--out", folder], check=True, timeout=60)
@@ -212,7 +212,7 @@ class Includes(unittest.TestCase):
 
 
 class Table(unittest.TestCase):
-    def test_hash_tells_a_changed_row(self):
+    def test_hash_changes_with_row(self):
         plain = {row.symbol: row.hash(TYPES) for row in load(SOURCE)}
         self.assertEqual(len(set(plain.values())), len(plain))
         source = copy.deepcopy(SOURCE)
@@ -240,7 +240,7 @@ class Table(unittest.TestCase):
         self.assertEqual(removed, [])
 
     # The stub lacks the functions of graphics interoperation, which the driver itself exports.
-    def test_symbols_are_those_of_the_link_stub(self):
+    def test_table_symbols_match_link_stub(self):
         toolkit = int(os.environ.get("GPURUN_CUDA_H_VERSION") or 0)
         stub = os.environ.get("GPURUN_CUDA_STUB", "")
         if os.environ.get("GPURUN_CUDA_H_MATCHES") != "TRUE" or not os.path.isfile(stub):
@@ -256,7 +256,7 @@ class Table(unittest.TestCase):
             self.assertEqual(names, {row.symbol for row in load(SOURCE) if row.version <= toolkit and
                                      not GRAPHICS.match(row.symbol)})
 
-    def test_the_table_covers_its_own_version_and_nothing_beyond(self):
+    def test_newest_row_matches_cuda_version(self):
         newest = max(row.version for row in load(SOURCE))
         self.assertEqual(newest, int(TYPES.constants["CUDA_VERSION"]))
 

@@ -188,11 +188,11 @@ class Manual(unittest.TestCase):
             self.skipTest("cuda.h is newer than the table, which knows CUDA up to %s" % newest)
         self.rows = of_toolkit(load_rows())
 
-    def test_names_stand_where_the_prototypes_have_them(self):
+    def test_parameter_names_match_cuda_h_prototypes(self):
         prototypes = read_prototypes(self.folder, os.environ.get("GPURUN_COMPILER", "c++"))
         self.assertEqual(list(name_faults([r for r in self.rows if r.target is r], prototypes)), [])
 
-    def test_every_direction_is_what_the_manual_or_a_reader_says(self):
+    def test_directions_match_manual_or_reviewed_lists(self):
         by_text = []
         faults = list(direction_faults(self.rows, read_manual(self.folder), by_text))
         self.assertEqual(faults, [])

@@ -69,7 +69,7 @@ class WrongCallsTest(unittest.TestCase):
         self.assertTrue(any(row.function.endswith(("_ptsz", "_ptds")) for row in sourced))
         self.assertGreater(len([row for row in sourced if row.level == "kLost"]), 30)
 
-    def test_what_is_said_of_cuda_h_stands_there(self):
+    def test_quotations_match_cuda_h(self):
         path = os.path.join(INCLUDE, "cuda.h")
         if not os.path.exists(path):
             self.skipTest("no cuda.h of CUDA 13 on this machine")
@@ -85,7 +85,7 @@ class WrongCallsTest(unittest.TestCase):
                 wrong.append(name)
         self.assertEqual(wrong, [], "\n".join(wrong))
 
-    def test_a_false_source_is_noticed(self):
+    def test_header_search_rejects_false_source(self):
         path = os.path.join(INCLUDE, "cuda.h")
         if not os.path.exists(path):
             self.skipTest("no cuda.h of CUDA 13 on this machine")

@@ -42,23 +42,23 @@ def sessions():
     return found
 
 
-class Streams(unittest.TestCase):
-    def test_each_direction_has_its_own(self):
+class RawStreams(unittest.TestCase):
+    def test_each_direction_has_its_own_stream_counts(self):
         self.assertEqual(sessions().lanes(INTO), (1, 2))
         self.assertEqual(sessions().lanes(OUT), (1, 4, 8))
         self.assertEqual(Connections().lanes(OUT), (1,))
 
-    def test_the_fastest_of_them_is_the_bar(self):
+    def test_fastest_stream_sets_bar(self):
         for name, text in ((INTO, "1.00 of 0.95 of the stream x2"), (OUT, "0.25 of 0.95 of the stream x8")):
             row = Row(name, "GB/s", {"gpurun": one(2)}, RAW, sessions().lanes(name)).judge(of_stream(0.95))
             self.assertEqual((row.text, row.met), (text, name == INTO))
 
-    def test_all_are_measured_in_each_round(self):
+    def test_each_round_measures_all_stream_counts(self):
         machine, found = Asked(), sessions()
         found.raw(machine, 2)
         self.assertEqual(machine.words, [("streams", "1", "2", "4", "8")] * 2)
 
-    def test_they_are_rows(self):
+    def test_connection_counts_become_rows(self):
         rows = {row.name: row.columns for row in sessions().rows()}
         self.assertEqual(rows, {
             "connections of copies in, in the end": {"gpurun": one(1), "gpurun across": one(2)},

@@ -23,8 +23,8 @@ def echo(end):
             end.sendall(said)
 
 
-class Order(unittest.TestCase):
-    def test_an_answer_leaves_after_its_question_came(self):
+class LinkLog(unittest.TestCase):
+    def test_answer_leaves_after_request_arrives(self):
         # All on one processor, so that the receiver that a send wakes may run before the sender.
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:

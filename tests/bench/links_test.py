@@ -20,17 +20,17 @@ def allows(bar, took):
 
 
 class Links(unittest.TestCase):
-    def test_a_ping_pong_takes_the_delay_at_least(self):
+    def test_ping_pong_takes_at_least_link_delay(self):
         raw = links.raw_links((DELAY_MS,))
         self.assertGreaterEqual(raw[links.link_of(DELAY_MS)]["p50"], DELAY_MS)
 
-    def test_a_round_trip_may_take_what_a_ping_pong_takes(self):
+    def test_bar_allows_ping_pong_time_for_each_round_trip(self):
         for took, each in ((2.5, 2.5), (1.5, DELAY_MS)):
             bar = links.bounded(5, 4, DELAY_MS, {links.link_of(DELAY_MS): {"p50": took}})
             self.assertTrue(allows(bar, 5 + 4 * each), took)
             self.assertFalse(allows(bar, 5.01 + 4 * each), took)
 
-    def test_the_nominal_delay_is_judged_beside_it(self):
+    def test_row_reports_nominal_bar_beside_bar(self):
         bar = links.bounded(5, 4, DELAY_MS, {links.link_of(DELAY_MS): {"p50": 2.5}})
         for took, met, nominal_met in ((13, True, True), (14, True, False), (16, False, False)):
             row = Row("a row", "ms", {"gpurun": one(took)}).judge(bar).as_json()
@@ -40,7 +40,7 @@ class Links(unittest.TestCase):
                 "about": "", "stand": "", "rounds": 1, "raw": {}, "rows": [row]}}}))
             self.assertIn(f"<= 15 ms (nominal <= 13 ms: {'met' if nominal_met else 'not'})", lines)
 
-    def test_without_a_link_there_is_none(self):
+    def test_bar_without_link_has_no_nominal_bar(self):
         bar = links.bounded(5, 4, 0, {})
         self.assertIsNone(bar.nominal)
         self.assertTrue(allows(bar, 5))

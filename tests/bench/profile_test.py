@@ -32,7 +32,7 @@ def told(*words, path=None):
 
 
 class Repeated(unittest.TestCase):
-    def test_one_row_is_repeated_and_told(self):
+    def test_row_option_repeats_one_row(self):
         for group, row in (("fences", "copy out 4 B"), ("copies", "copy out 64 KiB, pageable, one by one"),
                            ("posted", "event record")):
             done = natively("--row", row, "0.05", group)
@@ -42,18 +42,18 @@ class Repeated(unittest.TestCase):
             self.assertEqual(list(results), [row])
             self.assertGreater(results[row]["samples"], 0)
 
-    def test_a_row_that_there_is_not(self):
+    def test_unknown_row_is_refused(self):
         done = natively("--row", "copy out 5 B", "0.05", "fences")
         self.assertEqual(done.returncode, 2)
         self.assertIn("no row 'copy out 5 B' of fences can be repeated", done.stderr)
 
-    def test_a_time_that_is_none(self):
+    def test_invalid_time_is_refused(self):
         for seconds in ("0", "-1", "soon", "1e9"):
             self.assertEqual(natively("--row", "copy out 4 B", seconds, "fences").returncode, 2, seconds)
 
 
-class Threads(unittest.TestCase):
-    def test_a_worker_s_threads_say_what_they_do(self):
+class WorkerThreads(unittest.TestCase):
+    def test_worker_threads_have_role_names(self):
         machine = Machine(1, True)
         with machine.server() as server:
             with subprocess.Popen(machine.gpurun(server, [CLIENT, "--row", "copy out 4 B", "600", "fences"]),
@@ -72,8 +72,8 @@ class Threads(unittest.TestCase):
                     client.terminate()
 
 
-class Neighbours(unittest.TestCase):
-    def test_whose_processes_are_a_neighbour_s(self):
+class NeighbourProcesses(unittest.TestCase):
+    def test_neighbours_returns_client_and_worker_of_neighbour(self):
         machine = Machine(1, True)
         with machine.server() as server, repeated.Repeated(
                 machine, server, 0.5, "copy out 4 B", ("waits", "beside")) as calling:
@@ -88,10 +88,10 @@ class Neighbours(unittest.TestCase):
         self.assertGreater(calling.told["samples"], 0)
 
 
-class Times(unittest.TestCase):
+class ReferenceTimes(unittest.TestCase):
     """The results that a profile compares with."""
 
-    def test_a_results_file_tells_of_the_placement_and_of_one_of_several(self):
+    def test_results_give_times_by_placement_and_unit_count(self):
         columns = {"gpurun": {"p50": 9000, "p99": 9000}, "gpurun across": {"p50": 4000, "p99": 6000}}
         rows = [{"row": "a fence", "unit": "ns", "columns": columns, "met": False},
                 {"row": "a loop", "unit": "ms", "columns": {"gpurun": report.one(30)}, "met": True}]
@@ -107,7 +107,7 @@ class Times(unittest.TestCase):
         self.assertEqual(results.told("copies", "a fence", "free", 1), [])
 
     @unittest.skipIf(shutil.which("perf") is None, "perf is not installed")
-    def test_a_row_s_times_with_and_without_stand_above_its_profile(self):
+    def test_profile_prints_row_times_with_and_without_profiling(self):
         done = told("--rows", f"fences:copy out 4 B;sessions:{sessions.BESIDE}", "--seconds", "0.5")
         if "perf record" in done.stderr:
             self.skipTest(done.stderr)
@@ -119,30 +119,30 @@ class Times(unittest.TestCase):
         self.assertIn("the neighbour's worker, gpurun-bulk-in: ", done.stdout)
 
 
-class Wrong(unittest.TestCase):
-    def test_no_perf(self):
+class ProfilerErrors(unittest.TestCase):
+    def test_missing_perf_is_reported(self):
         done = told("--rows", "fences:copy out 4 B", path="/nonexistent")
         self.assertEqual(done.returncode, 2)
         self.assertIn("perf is not installed (Debian: linux-perf)", done.stderr)
 
-    def test_no_such_row(self):
+    def test_row_without_group_is_refused(self):
         done = told("--rows", "copy out 4 B")
         self.assertEqual(done.returncode, 2)
         self.assertIn("copy out 4 B: no GROUP:ROW", done.stderr)
 
-    def test_no_such_file(self):
+    def test_missing_results_file_is_reported(self):
         done = told("--unmet", "/nonexistent/bench.json")
         self.assertEqual(done.returncode, 2)
         self.assertIn("/nonexistent/bench.json", done.stderr)
         self.assertNotIn("Traceback", done.stderr)
 
     @unittest.skipIf(shutil.which("perf") is None, "perf is not installed")
-    def test_a_row_that_cannot_be_repeated_is_told_and_the_next_one_profiled(self):
+    def test_unrepeatable_rows_are_reported_and_skipped(self):
         done = told("--rows", "fences:smallest synchronous call: copy out 4 B;mnist:what there is not", "--seconds", "0.1")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.count("not profiled: it is no call of one thread, start or loop of its own"), 2)
 
-    def test_no_such_time(self):
+    def test_seconds_out_of_range_are_refused(self):
         self.assertIn("from 0.1 to 60", told("--rows", "a:b", "--seconds", "0").stderr)
 
 

@@ -92,12 +92,12 @@ class Smoke(unittest.TestCase):
     def rows(self, group):
         return {row["row"]: row for row in self.groups[group]["rows"]}
 
-    def test_every_group_has_been_measured(self):
+    def test_run_measures_every_group(self):
         for name in GROUPS:
             if name not in NEEDS_MORE or f"{name} is left out: " not in self.said:
                 self.assertIn(name, self.groups)
 
-    def test_every_row_is_numbers_and_stands_in_the_table(self):
+    def test_rows_have_finite_numbers_and_appear_in_table(self):
         for name, group in self.groups.items():
             self.assertTrue(group["rows"], name)
             for row in group["rows"]:
@@ -118,7 +118,7 @@ class Smoke(unittest.TestCase):
             for name in names:
                 self.assertIsNotNone(self.rows(group)[name]["met"], name)
 
-    def test_no_row_with_a_bar_is_lost(self):
+    def test_expected_rows_have_bars(self):
         for group in self.groups:
             with self.subTest(group=group):
                 rows = self.groups[group]["rows"]
@@ -131,7 +131,7 @@ class Smoke(unittest.TestCase):
                     delayed = row["row"].endswith(" ms RTT") and not row["row"].endswith(" 0 ms RTT")
                     self.assertEqual("nominal_met" in row, delayed, row)
 
-    def test_baselines_are_of_the_same_run(self):
+    def test_run_measures_baselines(self):
         for group, baselines in (("fences", ("raw 64-byte ping-pong", "raw 64-byte ping-pong, awake",
                                              "raw futex ping-pong")),
                                  ("copies", ("raw stream x1", "raw stream x1, Reno", "memcpy 64 MiB")),
@@ -142,13 +142,13 @@ class Smoke(unittest.TestCase):
             for name in baselines:
                 self.assertGreater(self.groups[group]["raw"][name]["p50"], 0, name)
 
-    def test_connections_of_copies_are_told_and_have_their_streams(self):
+    def test_connection_counts_have_raw_streams(self):
         for group, way in itertools.product(("copies", "tls"), ("in", "out")):
             for moment in ("in the end", "at most"):
                 counted = self.rows(group)[f"connections of copies {way}, {moment}"]["columns"]["gpurun"]["p99"]
                 self.assertIn(f"raw stream x{counted:.0f}", self.groups[group]["raw"])
 
-    def test_another_way_of_forwarding_has_its_column(self):
+    def test_under_option_fills_other_column(self):
         """Any command in front of the same client. This one selects the null device itself."""
         leads = "env LD_LIBRARY_PATH=" + shlex.quote(os.path.dirname(world.DRIVERS["null"]))
         with tempfile.TemporaryDirectory() as folder:

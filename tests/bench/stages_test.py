@@ -61,7 +61,7 @@ gpurun-send  101/104  [001]
 
 
 class Stages(unittest.TestCase):
-    def test_each_sample_has_its_stage(self):
+    def test_stage_of_classifies_each_sample(self):
         samples = list(stages.read(SAID.splitlines()))
         self.assertEqual([stages.stage_of(sample) for sample in samples],
                          ["recvmsg: the kernel's copy", "copies in the process", "sendmsg: wake-ups", "idle",
@@ -70,7 +70,7 @@ class Stages(unittest.TestCase):
         self.assertEqual((samples[2].comm, samples[2].pid, samples[2].tid, samples[2].cpu),
                          ("Sleeper of two words", 201, 201, 1))
 
-    def test_shares_are_of_one_processor(self):
+    def test_shares_are_fractions_of_one_processor(self):
         profile = stages.Profile(stages.read(SAID.splitlines()), seconds=2, hertz=10,
                                  role_of=lambda sample: {101: "client", 201: "worker"}[sample.pid])
         self.assertEqual(profile.share(5), 0.25)
@@ -80,11 +80,11 @@ class Stages(unittest.TestCase):
         self.assertIn("  client, gpurun-bulk-in: 10 % (recvmsg: the kernel's copy 5, copies in the process 5)", lines)
         self.assertEqual(len(lines), 5)
 
-    def test_little_is_left_out(self):
+    def test_lines_omit_small_shares(self):
         profile = stages.Profile(stages.read(SAID.splitlines()), 2, 10, lambda sample: "any")
         self.assertEqual(len(list(profile.lines(least=0.2))), 3)
 
-    def test_times_are_told_for_each_of_several(self):
+    def test_lines_give_time_for_each_unit(self):
         profile = stages.Profile(stages.read(SAID.splitlines()), 2, 10, lambda sample: "any")
         self.assertIn("  any, gpurun-bulk-in: 50 ms (recvmsg: the kernel's copy 25, copies in the process 25)",
                       list(profile.lines(unit=2000, unit_name="ms", units=4)))

@@ -23,26 +23,26 @@ def page(*lines):
 
 
 class Parser(unittest.TestCase):
-    def test_requests_belong_to_the_next_block(self):
+    def test_comment_applies_to_next_block(self):
         first, second = page("text", "<!-- on server, exit 2 -->", "<!-- prints: a, b | input: c -->", "```sh", "false", "```",
                              "```toml", "x = 1", "```", "    ```sh", "true", "    ```")
         self.assertEqual((first.host, first.status, first.prints, first.inputs, first.text),
                          ("server", 2, ["a, b"], ["c"], "false\n"))
         self.assertEqual((second.host, second.status, second.prints, second.text), ("client", 0, [], "true\n"))
 
-    def test_a_page_that_cannot_be_read_whole_is_refused(self):
+    def test_parser_rejects_malformed_page(self):
         for lines in (("```", "ls", "```"), ("```sh", "ls"), ("<!-- on server -->", "text"),
                       ("<!-- on servers -->", "```sh", "ls", "```"), ("<!-- not run: -->", "```sh", "ls", "```"),
                       ("<!-- prints: a -->", "```text", "a", "```")):
             with self.assertRaises(markdown_blocks.PageError, msg=lines):
                 page(*lines)
 
-    def test_other_comments_are_the_authors(self):
+    def test_parser_ignores_other_comments(self):
         self.assertEqual(len(page("<!-- a note -->", "```sh", "true", "```")), 1)
 
 
 class Pages(unittest.TestCase):
-    def test_no_commands_are_left_out(self):
+    def test_every_command_block_is_run_or_marked_not_run(self):
         every = ["README.md", *sorted(glob.glob("docs/*.md", root_dir=ARGUMENTS.root))]
         self.assertLess(len(ARGUMENTS.pages), len(every))
         for name in every:
@@ -58,7 +58,7 @@ class Runner(unittest.TestCase):
         if lacking:
             self.skipTest(f"two hosts need {lacking}")
 
-    def test_what_is_wrong_is_found(self):
+    def test_runner_reports_each_kind_of_failure(self):
         with two_hosts.TwoHosts(ARGUMENTS.build, {}) as hosts:
             for lines, wrong in (
                     (("```sh", "false", "true", "```"), "exit status 1, not 0"),
@@ -71,7 +71,7 @@ class Runner(unittest.TestCase):
                 self.assertIsNotNone(found, lines)
                 self.assertIn(wrong, found)
 
-    def test_the_hosts_are_two(self):
+    def test_client_and_server_are_separate_hosts(self):
         with two_hosts.TwoHosts(ARGUMENTS.build, {}) as hosts:
             for lines in (
                     ("<!-- prints: laptop -->", "```sh", "hostname", "```"),

@@ -201,19 +201,19 @@ class HostileCode(unittest.TestCase):
         self.assertTrue(stranger.neighbour_ends_well())
 
     @unittest.skipUnless(os.geteuid() == 0 and world.can_lend_users(), "needs root")
-    def test_a_user_of_its_own_and_the_strict_list(self):
+    def test_separate_user_and_strict_list_confine_worker(self):
         with Stranger() as stranger:
             self.assertEqual(stranger.parts(), "network files user system-calls")
             self.try_all(stranger, 0)
 
     @unittest.skipUnless(os.geteuid() == 0 and world.can_lend_users(), "needs root")
-    def test_a_user_of_its_own_and_the_list_for_any_driver(self):
+    def test_separate_user_and_general_list_confine_worker(self):
         with Stranger(strict=False) as stranger:
             self.assertEqual(stranger.parts(), "network user some-system-calls")
             self.try_all(stranger, 1)
 
     @unittest.skipUnless(os.geteuid() == 0 and world.can_lend_users(), "needs root")
-    def test_as_the_shipped_unit_has_it_nothing_is_missing(self):
+    def test_shipped_unit_capabilities_allow_full_confinement(self):
         capable = ["setpriv", "--bounding-set", "-all,+setuid,+setgid,+kill", "--"]
         if subprocess.run([*capable, "unshare", "--user", "true"], capture_output=True,
                           timeout=world.SECONDS).returncode != 0:
@@ -225,12 +225,12 @@ class HostileCode(unittest.TestCase):
                              {0})
             self.try_all(stranger, 0)
 
-    def test_without_root_a_namespace_and_the_strict_list(self):
+    def test_user_namespace_and_strict_list_confine_worker(self):
         with Stranger("--worker-uids", "none") as stranger:
             self.assertEqual(stranger.parts(), "user-namespace network files system-calls")
             self.try_all(stranger, 0)
 
-    def test_where_there_is_no_namespace_of_users_it_is_said(self):
+    def test_missing_user_namespaces_are_reported(self):
         refusing = ["unshare", "--user", "--map-root-user", "--", "sh", "-c",
                     'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"', "sh"]
         if subprocess.run([*refusing, "true"], capture_output=True,
@@ -248,13 +248,13 @@ class HostileCode(unittest.TestCase):
             self.assertIn("workers run as the daemon's user", listed.stdout)
             self.assertTrue(stranger.neighbour_ends_well())
 
-    def test_memory_threads_descriptors_and_words_have_limits(self):
+    def test_worker_memory_threads_descriptors_and_log_are_limited(self):
         users = () if world.can_lend_users() and os.geteuid() == 0 else ("--worker-uids", "none")
         with Stranger("--worker-memory", str(MEMORY_MIB << 20), *users) as stranger:
             self.limits(stranger)
 
     @unittest.skipUnless(os.geteuid() == 0 and world.can_lend_users(), "needs root")
-    def test_what_a_worker_has_started_ends_with_it_and_nothing_else_of_its_number(self):
+    def test_children_end_with_worker_and_other_processes_survive(self):
         first, last = 2_000_000_300, 2_000_000_303
         # Like another daemon's workers, which do not know of this daemon's claims.
         others = [subprocess.Popen(["sleep", "1000"], user=uid, group=uid, extra_groups=[])
@@ -273,7 +273,7 @@ class HostileCode(unittest.TestCase):
                 other.kill()
                 other.wait(world.SECONDS)
 
-    def test_the_deeds_are_real_where_nothing_confines(self):
+    def test_malicious_actions_succeed_without_confinement(self):
         with Stranger("--worker-uids", "none", "--confinement", "none") as stranger:
             self.assertEqual(stranger.parts(), "nothing")
             for deed, wanted in DEEDS.items():

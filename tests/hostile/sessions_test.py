@@ -45,7 +45,7 @@ class HostileSessions(unittest.TestCase):
             timeout=12 * world.SECONDS)
         return done, [line.split(": ", 2) for line in done.stdout.splitlines()]
 
-    def test_each_harms_nobody_but_itself(self):
+    def test_hostile_sessions_harm_only_themselves(self):
         daemon = self.server.process
         self.attack("noise_where_a_frame_is_due")  # What is made once is there after that.
         until(lambda: len(self.server.workers()) == 1, "the stranger's workers end")

@@ -33,24 +33,24 @@ class WithoutNetwork(unittest.TestCase):
         self.assertRegex(done.stdout, rf"(?m)^skipped: {what}.* could not be fetched: .*([Rr]efused|[Cc]ould not connect)")
         self.assertEqual(done.stderr, "")
 
-    def test_libraries_of_pypi(self):
+    def test_pypi_library_fetch_is_skipped(self):
         done = self.fetch("nvidia_library.py", self.folder, "nvidia-cuda-nvrtc==13.0.88", "90")
         self.assert_skipped(done, "nvidia-cuda-nvrtc==13.0.88 .PyPI.")
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("ready")], [])
 
-    def test_an_environment_of_pypi(self):
+    def test_pypi_environment_fetch_is_skipped(self):
         done = self.fetch("environment.py", self.folder, "tinygrad==0.14.0", "numpy==2.4.6")
         self.assert_skipped(done, "tinygrad==0.14.0 numpy==2.4.6 .PyPI.")
         self.assertFalse(os.path.exists(os.path.join(self.folder, "ready")))
 
-    def test_what_is_large_is_not_fetched_unasked(self):
+    def test_large_download_requires_opt_in(self):
         del self.env["GPURUN_LARGE_DOWNLOADS"]
         done = self.fetch("torch/torch_table.py", self.folder)
         self.assertEqual(done.returncode, 77, done.stderr)
         self.assertIn("skipped: PyTorch (3 GB) is fetched only with GPURUN_LARGE_DOWNLOADS=1", done.stdout)
         self.assertFalse(os.path.exists(self.folder))
 
-    def test_the_samples(self):
+    def test_cuda_samples_fetch_is_skipped(self):
         samples = os.path.join(HERE, "cuda_samples/samples.json")
         done = self.fetch("cuda_samples/fetch.py", "nvcc", self.folder, samples)
         self.assert_skipped(done, "nvidia-cuda-samples .Debian's contrib.")
@@ -59,7 +59,7 @@ class WithoutNetwork(unittest.TestCase):
         self.assertIn("skipped: the samples are not in", done.stdout)
 
 
-class Pages(unittest.TestCase):
+class ResultPages(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
@@ -81,7 +81,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(lines[1:], ["heading", "all right"])
         return lines[0]
 
-    def test_what_a_page_vouches_for(self):
+    def test_page_names_commit_date_and_machine(self):
         machine = rf", \d{{4}}-\d\d-\d\d, {os.cpu_count()} cores$"
         self.git("init", "-q")
         self.git("add", "both_ways.py")

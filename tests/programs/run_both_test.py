@@ -47,14 +47,14 @@ class RunBoth(unittest.TestCase):
         self.assertEqual(done.stderr, "")
         return "\n".join(wrong)
 
-    def test_order_matters_unless_said_otherwise(self):
+    def test_order_matters_without_any_order_option(self):
         other = ["start", "block 2", "block 0", "block 1", "end"]
         self.assertEqual(self.complaint(LINES), "")
         self.assertIn("differs from line 2: native ['block 0'], forwarded ['block 2']", self.complaint(other))
         self.assertEqual(self.complaint(other, "--any-order", "^block"), "")
         self.assertIn("differs from line 2", self.complaint(other, "--any-order", "^another"))
 
-    def test_in_any_order_each_line_must_be_there(self):
+    def test_any_order_option_requires_same_lines(self):
         for forwarded, line in ((["start", "block 1", "block 0", "end"], 4),  # One is missing.
                                 (["start", "block 2", "block 1", "block 1", "block 0", "end"], 4),
                                 (["start", "block 1", "block 0", "block 1", "end"], 4),
@@ -65,7 +65,7 @@ class RunBoth(unittest.TestCase):
             self.assertIn(f"differs from line {line}:", self.complaint(forwarded, "--any-order", "^block"),
                           forwarded)
 
-    def test_what_is_ignored_need_not_be_there(self):
+    def test_ignore_option_excludes_matching_lines(self):
         forwarded = ["start", "block 1", "time 3", "block 0", "block 2", "end"]
         options = ["--any-order", "^block", "--ignore", "^time"]
         self.assertEqual(self.complaint(forwarded, *options), "")

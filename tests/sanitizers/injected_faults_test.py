@@ -34,8 +34,8 @@ def run(flaw=None):
                           timeout=SECONDS, stdin=subprocess.DEVNULL)
 
 
-class PlantedFlaws(unittest.TestCase):
-    def test_without_a_flaw_nothing_is_reported(self):
+class InjectedFaults(unittest.TestCase):
+    def test_run_without_fault_reports_nothing(self):
         done = run()
         self.assertEqual((done.returncode, done.stdout), (0, "PASSED\n"), done.stderr)
 
@@ -49,16 +49,16 @@ class PlantedFlaws(unittest.TestCase):
                 self.assertRegex(done.stdout, words)
                 self.assertIn("injected_fault", done.stdout)
 
-    def test_a_flaw_in_the_client_is_reported_by_the_program(self):
+    def test_program_reports_client_library_fault(self):
         self.expect("client", os.path.basename(PROGRAM))
 
-    def test_a_flaw_in_the_worker_is_reported_by_the_worker(self):
+    def test_worker_reports_its_fault(self):
         self.expect("worker", "gpurun-worker")
 
-    def test_a_flaw_in_the_daemon_is_reported_by_it(self):
+    def test_daemon_reports_its_fault(self):
         self.expect("daemon", "gpurund")
 
-    def test_a_flaw_in_gpurun_is_reported_by_it(self):
+    def test_gpurun_reports_its_fault(self):
         self.expect("gpurun", "gpurun")
 
 

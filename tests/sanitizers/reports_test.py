@@ -13,16 +13,16 @@ UNSEEN = ("==7==Unable to get registers from thread 9.\n",
 
 
 class Finding(unittest.TestCase):
-    def test_a_report_is_one(self):
+    def test_finding_returns_each_kind_of_report(self):
         for text in (LEAK, RACE, "file.cc:7:3: runtime error: signed integer overflow\n"):
             self.assertEqual(reports.finding(text), text)
 
-    def test_leaks_are_none_where_a_thread_was_not_seen(self):
+    def test_finding_ignores_leaks_when_thread_is_unseen(self):
         for line in UNSEEN:
             self.assertEqual(reports.finding(line), "")
             self.assertEqual(reports.finding(line + LEAK), "")
 
-    def test_all_else_is_one_there_too(self):
+    def test_finding_keeps_other_reports_when_thread_is_unseen(self):
         for line in UNSEEN:
             for text in (RACE, "==7==ERROR: AddressSanitizer: heap-use-after-free\n",
                          "file.cc:7:3: runtime error: signed integer overflow\n"):

@@ -87,7 +87,7 @@ class Elsewhere(unittest.TestCase):
                               capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=8 * world.SECONDS)
 
-    def test_a_program_runs_where_nothing_of_the_server_is(self):
+    def test_program_runs_without_server_files(self):
         alone = self.client("--", "true")
         self.assertEqual(alone.returncode, 125)
         self.assertIn("gpurund is missing", alone.stderr)

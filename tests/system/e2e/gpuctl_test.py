@@ -20,7 +20,7 @@ def gpuctl(*words, env=None, **options):
 
 
 class List(unittest.TestCase):
-    def test_gpus_are_free_then_held_then_free(self):
+    def test_list_shows_free_and_leased_gpus(self):
         with world.Gpurund() as server:
             free = gpuctl("list", *server.options())
             self.assertEqual((free.returncode, free.stderr), (0, ""))
@@ -38,7 +38,7 @@ class List(unittest.TestCase):
             waiting.communicate(timeout=world.SECONDS)
             self.assertIn("free", gpuctl("list", *server.options()).stdout)
 
-    def test_json_tells_what_the_daemon_holds(self):
+    def test_json_list_reports_daemon_state(self):
         def held(server):
             done = gpuctl("list", "--json", *server.options())
             self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -68,7 +68,7 @@ class List(unittest.TestCase):
             run.communicate(timeout=world.SECONDS)
             until(lambda: held(server) == before, "all is as before")
 
-    def test_what_a_client_calls_itself_is_bounded_and_escaped(self):
+    def test_list_bounds_and_escapes_program_name(self):
         with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
             hostile = "\x1b[2J\n" + "\u202e" * 100 + "\\"
             hostile = os.path.join(folder, hostile[:80])
@@ -87,7 +87,7 @@ class List(unittest.TestCase):
             run.kill()
             run.communicate(timeout=world.SECONDS)
 
-    def test_a_server_that_does_not_answer_does_not_hide_the_others(self):
+    def test_list_shows_other_servers_beside_unreachable_server(self):
         with world.Gpurund() as server:
             done = gpuctl("list", "-l", f"127.0.0.1:1,{server.address}", "--secret-file",
                           server.secret_file)
@@ -98,7 +98,7 @@ class List(unittest.TestCase):
             self.assertEqual(wrong.returncode, 125)
             self.assertIn("--secret-file", wrong.stderr)
 
-    def test_wrong_words(self):
+    def test_gpuctl_refuses_wrong_arguments(self):
         for words, named in (([], "subcommand"), (["unknown"], "subcommand"), (["list", "-x"], "-x"),
                              (["list", "-l", "a:b"], "a:b"), (["list", "extra"], "extra"),
                              (["list", "-l", "a", "-s", "b"], "-l excludes -s"),
@@ -107,13 +107,13 @@ class List(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (2, ""), words)
             self.assertRegex(done.stderr, rf"^gpuctl: [^\n]*{named}[^\n]*\n$")
 
-    def test_words_that_ask_for_text(self):
+    def test_help_and_version_print_text(self):
         for words in (["--help"], ["list", "--help"], ["--version"]):
             done = gpuctl(*words)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("gpuctl", done.stdout)
 
-    def test_a_secret_that_the_server_refuses(self):
+    def test_gpuctl_names_refused_secret(self):
         with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "other")
             with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
@@ -128,7 +128,7 @@ class List(unittest.TestCase):
 
 
 class Report(unittest.TestCase):
-    def test_it_holds_what_is_needed_and_no_secret(self):
+    def test_report_has_needed_facts_and_no_secret(self):
         env = environment(GPURUN_SECRET="dont-tell", NVIDIA_API_KEY="dont-tell",
                           AWS_SECRET_ACCESS_KEY="dont-tell", CUDA_VISIBLE_DEVICES="0")
         with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:

@@ -56,14 +56,14 @@ class Signals(unittest.TestCase):
         rest, errors = run.communicate(timeout=world.SECONDS)
         self.assertEqual((rest, errors, run.returncode), ("SIGTERM\n", "", 3))
 
-    def test_a_program_that_dies_of_the_signal_takes_gpurun_along(self):
+    def test_gpurun_dies_of_same_signal_as_program(self):
         run = start("--", "sh", "-c", "echo ready; exec sleep 1000")
         run.stdout.readline()
         run.send_signal(signal.SIGTERM)
         run.communicate(timeout=world.SECONDS)
         self.assertEqual(run.returncode, -signal.SIGTERM)
 
-    def test_ignored_and_blocked_signals_are_the_programs_as_before(self):
+    def test_program_inherits_ignored_and_blocked_signals(self):
         command = ["nohup", world.GPURUN, "--", "sh", "-c", "grep -E 'SigIgn|SigBlk' /proc/self/status"]
         with_us = subprocess.run(command, env=environment(), capture_output=True, text=True,
                                  stdin=subprocess.DEVNULL, timeout=world.SECONDS).stdout
@@ -112,7 +112,7 @@ class Terminal(unittest.TestCase):
         self.assertEqual(self.ended(pid), -signal.SIGINT)
         os.close(terminal)
 
-    def test_the_program_reads_the_terminal(self):
+    def test_program_reads_terminal(self):
         pid, terminal = self.run_on_terminal("--", "sh", "-c", 'read word; echo "got $word"')
         read_until(terminal, b"1 GPU")
         os.write(terminal, b"this\n")
@@ -120,7 +120,7 @@ class Terminal(unittest.TestCase):
         self.assertEqual(self.ended(pid), 0)
         os.close(terminal)
 
-    def test_control_z_and_fg_in_a_shell(self):
+    def test_shell_stops_and_continues_program(self):
         pid, terminal = pty.fork()
         if pid == 0:
             os.execvpe("bash", ["bash", "--norc", "--noediting", "-i"], environment(PS1="next> "))
@@ -139,7 +139,7 @@ class Terminal(unittest.TestCase):
         self.assertEqual(self.ended(pid), 0)
         os.close(terminal)
 
-    def test_control_z_where_nobody_could_continue(self):
+    def test_control_z_has_no_effect_without_job_control(self):
         # As in a container with gpurun as its first process: the terminal's stop has no effect
         # there.
         pid, terminal = self.run_on_terminal("--", "sh", "-c", "echo ready; read word; exit 4")
@@ -149,7 +149,7 @@ class Terminal(unittest.TestCase):
         self.assertEqual(self.ended(pid), 4)
         os.close(terminal)
 
-    def test_one_line_on_a_terminal_and_none_when_quiet(self):
+    def test_terminal_shows_one_line_unless_quiet(self):
         for words, lines in (([], 1), (["-q"], 0)):
             pid, terminal = self.run_on_terminal(*words, "--", "echo", "done")
             seen = read_until(terminal, b"done")
@@ -166,7 +166,7 @@ class Terminal(unittest.TestCase):
 class Descendants(unittest.TestCase):
     """The lease lasts as long as any descendant of the program. The status is the program's."""
 
-    def test_a_background_process_keeps_lease_and_server(self):
+    def test_background_process_keeps_lease_and_server(self):
         reading, writing = os.pipe()
         os.set_inheritable(reading, True)
         run = start("--", "sh", "-c",
@@ -184,7 +184,7 @@ class Descendants(unittest.TestCase):
         self.assertEqual((rest, errors, run.returncode), ("on\n", "", 6))
         self.assertFalse(alive(server))
 
-    def test_a_process_that_left_its_session_counts_too(self):
+    def test_process_in_other_session_keeps_run_alive(self):
         run = start("--", "sh", "-c", "setsid sh -c 'echo $$; exec sleep 1000' & wait")
         daemon = int(run.stdout.readline())
         os.kill(world.children(run.pid)[-1], signal.SIGKILL)
@@ -194,7 +194,7 @@ class Descendants(unittest.TestCase):
         run.communicate(timeout=world.SECONDS)
         self.assertEqual(run.returncode, -signal.SIGKILL)
 
-    def test_a_signal_ends_the_waiting_for_what_was_left_behind(self):
+    def test_signal_ends_wait_for_background_processes(self):
         run = start("--", "sh", "-c", "sleep 1000 > /dev/null 2>&1 & echo $!; exit 2")
         sleeper = int(run.stdout.readline())
         until(lambda: sleeper in world.children(run.pid), "gpurun adopts it")
@@ -204,8 +204,8 @@ class Descendants(unittest.TestCase):
         os.kill(sleeper, signal.SIGKILL)
 
 
-class Deaths(unittest.TestCase):
-    def test_a_killed_gpurun_leaves_nothing(self):
+class ProcessDeaths(unittest.TestCase):
+    def test_killed_gpurun_leaves_nothing(self):
         folder = tempfile.TemporaryDirectory()  # Other tests leave files in the machine's own folder.
         self.addCleanup(folder.cleanup)
         before = {name for name in os.listdir("/dev/shm") if "gpurun" in name}
@@ -222,7 +222,7 @@ class Deaths(unittest.TestCase):
         files = [name for name in os.listdir(folder.name) if not name.startswith("tsan.rodata.")]
         self.assertEqual((files, after - before), ([], set()))
 
-    def test_a_gpurun_killed_at_any_moment_leaves_nothing(self):
+    def test_gpurun_killed_at_any_moment_leaves_no_children(self):
         for milliseconds in range(0, 24, 2):
             run = start("--", "sleep", "1000")
             select.select([], [], [], milliseconds / 1000)
@@ -232,7 +232,7 @@ class Deaths(unittest.TestCase):
             for pid in below:
                 until(lambda pid=pid: not alive(pid), "its children end")
 
-    def test_a_killed_private_server_is_said_and_the_program_goes_on(self):
+    def test_killed_private_server_is_reported_and_program_continues(self):
         reading, writing = os.pipe()
         run = subprocess.Popen([world.GPURUN, "--", "sh", "-c", "echo ready; read word; exit 9"],
                                stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -248,17 +248,17 @@ class Deaths(unittest.TestCase):
         self.assertEqual(run.returncode, 9)
 
 
-class Servers(unittest.TestCase):
+class SharedServers(unittest.TestCase):
     """Runs that share a server: leases are exclusive, and a run waits only when told to."""
 
-    def test_a_run_on_a_named_server(self):
+    def test_run_uses_named_server(self):
         with world.Gpurund() as server:
             done = gpurun(*server.options(), "--", "sh", "-c", 'cat "$GPURUN_SESSION"')
             self.assertIn(f"server {server.address}\n", done.stdout)
             by_variable = environment(GPURUN_SECRET_FILE=server.secret_file)
             self.assertEqual(gpurun("-l", server.address, "--", "true", env=by_variable).returncode, 0)
 
-    def test_the_second_run_is_refused_or_waits(self):
+    def test_second_run_is_refused_or_waits(self):
         with world.Gpurund() as server:
             first = start(*server.options(), "--", "sh", "-c", "echo ready; exec sleep 1000")
             first.stdout.readline()
@@ -283,13 +283,13 @@ class Servers(unittest.TestCase):
             self.assertEqual(third.communicate(timeout=world.SECONDS), ("", ""))
             self.assertEqual(quiet.communicate(timeout=world.SECONDS), ("", ""))
 
-    def test_more_gpus_than_there_are(self):
+    def test_server_refuses_more_gpus_than_it_has(self):
         with world.Gpurund() as server:
             done = gpurun("-n", "64", "--timeout", "1h", *server.options(), "--", "true")
         self.assertEqual(done.returncode, 125)
         self.assertRegex(done.stderr, "64 GPUs wanted")
 
-    def test_the_servers_death_is_said(self):
+    def test_gpurun_reports_server_death(self):
         with world.Gpurund() as server:
             reading, writing = os.pipe()
             run = subprocess.Popen(
@@ -304,7 +304,7 @@ class Servers(unittest.TestCase):
             run.communicate(timeout=world.SECONDS)
             self.assertEqual(run.returncode, 9)
 
-    def test_no_server_wrong_secret_and_something_else(self):
+    def test_gpurun_reports_missing_server_and_unusable_secret(self):
         done = gpurun("-l", "127.0.0.1:1", "--", "true")
         self.assertEqual(done.returncode, 125)
         self.assertIn("no server at 127.0.0.1:1", done.stderr)
@@ -316,13 +316,13 @@ class Servers(unittest.TestCase):
             done = gpurun(*server.options(), "--", "true")
             self.assertIn("chmod 600", done.stderr)
 
-    def test_the_first_of_several_servers_with_a_free_gpu_serves(self):
+    def test_run_uses_first_server_with_free_gpu(self):
         with world.Gpurund() as server:
             words = ["-l", f"127.0.0.1:1,{server.address}", "--secret-file", server.secret_file]
             done = gpurun(*words, "--", "sh", "-c", 'cat "$GPURUN_SESSION"')
             self.assertIn(f"server {server.address}\n", done.stdout)
 
-    def test_a_file_of_servers(self):
+    def test_run_reads_servers_from_file(self):
         with world.Gpurund() as server:
             path = os.path.join(server.folder.name, "servers")
             with open(path, "w", encoding="utf-8") as file:

@@ -17,7 +17,7 @@ class ExitStatus(unittest.TestCase):
     """gpurun passes the program's exit status on. Its own failures have distinct statuses, as in
     env(1)."""
 
-    def test_the_programs_status_passes_through(self):
+    def test_program_status_passes_through(self):
         for status in (0, 1, 7, 124, 125, 126, 127, 128, 255):
             done = gpurun("--", "sh", "-c", f"exit {status}")
             self.assertEqual((done.returncode, done.stderr), (status, ""))
@@ -34,7 +34,7 @@ class ExitStatus(unittest.TestCase):
                                   capture_output=True, timeout=world.SECONDS)
         self.assertEqual((done.stdout, done.stderr), (b"line\0with a nul\n", b""))
 
-    def test_not_found_and_not_executable(self):
+    def test_missing_or_non_executable_program_has_own_status(self):
         done = gpurun("--", "no-such-program")
         self.assertEqual(done.returncode, 127)
         self.assertIn("no-such-program", done.stderr)
@@ -42,7 +42,7 @@ class ExitStatus(unittest.TestCase):
         self.assertEqual(gpurun("--", "/etc/passwd").returncode, 126)
         self.assertEqual(gpurun("--", "/etc").returncode, 126)
 
-    def test_a_missing_interpreter_is_named(self):
+    def test_message_names_missing_interpreter(self):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "script")
             with open(script, "w", encoding="utf-8") as file:
@@ -52,7 +52,7 @@ class ExitStatus(unittest.TestCase):
         self.assertEqual(done.returncode, 127)
         self.assertIn("interpreter", done.stderr)
 
-    def test_a_script_without_a_first_line_runs_as_in_a_shell(self):
+    def test_script_without_interpreter_line_runs_in_shell(self):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "script")
             with open(script, "w", encoding="utf-8") as file:
@@ -61,7 +61,7 @@ class ExitStatus(unittest.TestCase):
             done = gpurun("--", script, "word")
         self.assertEqual((done.returncode, done.stdout), (5, f"{script} word\n"))
 
-    def test_wrong_usage_says_which_word(self):
+    def test_usage_error_names_wrong_word(self):
         for words, named in ((["-n", "none", "--", "true"], "none"), (["-n", "0", "true"], "-n"),
                              (["--nonsense", "--", "true"], "--nonsense"), ([], "no program"),
                              (["-l", "host:port", "true"], "port"), (["-p", "0.5", "true"], "-p"),
@@ -71,7 +71,7 @@ class ExitStatus(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (125, ""), words)
             self.assertIn(named, done.stderr)
 
-    def test_an_unknown_log_level_is_named_before_anything_starts(self):
+    def test_unknown_log_level_is_refused_before_start(self):
         for words in ([], ["-l", "127.0.0.1:1"]):
             done = gpurun(*words, "--", "echo", "ran", env=environment(GPURUN_LOG="bogus"))
             self.assertEqual((done.returncode, done.stdout), (125, ""))
@@ -91,7 +91,7 @@ class Environment(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
 
-    def test_ours_come_first_and_theirs_stay(self):
+    def test_library_paths_precede_user_paths(self):
         there = world.ARGS.client_dir
         env = environment(LD_LIBRARY_PATH="/a:/b", LD_PRELOAD="libm.so.6")
         seen = self.variables(env)
@@ -101,11 +101,11 @@ class Environment(unittest.TestCase):
         self.assertEqual(seen["LD_LIBRARY_PATH"], there)
         self.assertEqual(seen["LD_PRELOAD"], f"{there}/libcuda.so.1")
 
-    def test_the_library_is_loaded_in_descendants_too(self):
+    def test_descendants_load_library(self):
         done = gpurun("--", "sh", "-c", "cat /proc/self/maps")
         self.assertIn(os.path.join(world.ARGS.client_dir, "libcuda.so.1"), done.stdout)
 
-    def test_tool_chains_are_told_of_an_emulated_device_only(self):
+    def test_emulated_device_sets_toolchain_variables(self):
         self.assertNotIn("CUPY_COMPILE_WITH_PTX", self.variables(environment()))
         if not os.path.exists(world.DRIVERS["emulated"]):
             self.skipTest("no emulated device in this build")
@@ -121,24 +121,24 @@ class Environment(unittest.TestCase):
         self.assertNotIn(stand_in, self.variables(
             environment(GPURUN_NVJITLINK="off", **emulated))["LD_PRELOAD"].split(":"))
 
-    def test_a_users_setting_is_never_overridden(self):
+    def test_option_does_not_override_user_variable(self):
         self.assertEqual(self.variables(environment(), "--stats")["GPURUN_STATS"], "1")
         seen = self.variables(environment(GPURUN_STATS="0"), "--stats")
         self.assertEqual(seen["GPURUN_STATS"], "0")
         self.assertNotIn("GPURUN_STATS", self.variables(environment()))
 
-    def test_the_session_file_is_readable_by_name_and_holds_a_server(self):
+    def test_session_file_names_server(self):
         done = gpurun("--", "sh", "-c", 'cat "$GPURUN_SESSION"')
         self.assertRegex(done.stdout, r"(?m)^server 127\.0\.0\.1:\d+$")
 
-    def test_a_run_within_a_run_has_a_lease_of_its_own(self):
+    def test_nested_run_has_its_own_session_file(self):
         inner = f'{world.GPURUN} -- sh -c \'echo $GPURUN_SESSION\''
         done = gpurun("--", "sh", "-c", f'echo $GPURUN_SESSION; {inner}')
         self.assertEqual(done.returncode, 0, done.stderr)
         outer_file, inner_file = done.stdout.split()
         self.assertNotEqual(outer_file, inner_file)
 
-    def test_the_programs_descriptors_are_its_own(self):
+    def test_program_inherits_no_gpurun_descriptors(self):
         done = gpurun("--", "ls", "/proc/self/fd")
         self.assertEqual(done.stdout.split(), ["0", "1", "2", "3"])  # 3 is the folder.
 
@@ -147,7 +147,7 @@ class CannotBePreloaded(unittest.TestCase):
     """Where our library cannot be loaded, gpurun gives the user the reason before it starts
     anything."""
 
-    def test_a_static_program(self):
+    def test_static_program_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             program = os.path.join(folder, "static")
             source = os.path.join(folder, "static.c")
@@ -158,7 +158,7 @@ class CannotBePreloaded(unittest.TestCase):
         self.assertEqual(done.returncode, 125)
         self.assertIn("statically linked", done.stderr)
 
-    def test_a_setuid_program(self):
+    def test_setuid_program_is_refused(self):
         if os.getuid() != 0:
             self.skipTest("only root can make a program setuid to another user")
         with tempfile.TemporaryDirectory() as folder:
@@ -171,7 +171,7 @@ class CannotBePreloaded(unittest.TestCase):
         self.assertEqual(done.returncode, 125)
         self.assertIn("setuid", done.stderr)
 
-    def test_sudo(self):
+    def test_sudo_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             program = os.path.join(folder, "sudo")
             os.symlink("/bin/true", program)
@@ -180,7 +180,7 @@ class CannotBePreloaded(unittest.TestCase):
                 self.assertEqual(done.returncode, 125)
                 self.assertIn("sudo gpurun", done.stderr)
 
-    def test_file_capabilities(self):
+    def test_program_with_file_capabilities_is_refused(self):
         setcap = shutil.which("setcap", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
         if os.geteuid() != 0 or setcap is None or not world.can_be(65534):
             self.skipTest("needs root, setcap, and another user")
@@ -203,7 +203,7 @@ class CannotBePreloaded(unittest.TestCase):
         done = subprocess.run(["cc", *options, "-o", program, source], capture_output=True)
         return program if done.returncode == 0 else None
 
-    def test_other_c_libraries_processors_and_sanitizers(self):
+    def test_foreign_libc_processor_and_sanitizer_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             musl = self.compiled(folder, "musl", "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1")
             programs = {musl: "uses the musl C library"}
@@ -228,13 +228,13 @@ class CannotBePreloaded(unittest.TestCase):
                     self.assertEqual((done.returncode, done.stdout), (125, ""), (before, program))
                     self.assertRegex(done.stderr, f"^gpurun: [^\n]*{said}[^\n]*\n$")
 
-    def test_an_environment_that_is_dropped(self):
+    def test_env_i_is_refused(self):
         for words in (["env", "-i"], ["nice", "env", "-", "PATH=/bin"]):
             done = gpurun("--", *words, "true")
             self.assertEqual((done.returncode, done.stdout), (125, ""))
             self.assertRegex(done.stderr, "^gpurun: env -i drops .*write it before gpurun: [^\n]*\n$")
 
-    def test_without_the_client_library(self):
+    def test_missing_client_library_is_reported(self):
         done = gpurun("--", "true", env=environment(GPURUN_CLIENT_DIR="/no/such/folder"))
         self.assertEqual(done.returncode, 125)
         self.assertIn("/no/such/folder/libcuda.so.1", done.stderr)

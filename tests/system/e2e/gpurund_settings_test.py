@@ -13,7 +13,7 @@ from world import environment, gpurun  # noqa: E402
 from gpu_program import GpuProgram  # noqa: E402
 
 
-class File(unittest.TestCase):
+class Settings(unittest.TestCase):
     """A mistake in the file is shown with its line, and never ignored."""
 
     def start_with(self, text, *words):
@@ -26,7 +26,7 @@ class File(unittest.TestCase):
                                   stdin=subprocess.DEVNULL)
         return done.returncode, done.stderr
 
-    def test_mistakes_are_named_with_their_line(self):
+    def test_mistakes_are_reported_with_line(self):
         for text, line, named in (
                 ('listen = "127.0.0.1:0"\n\nlisten_on = "x"\n', 3, "'listen_on' is unknown"),
                 ('\ninsecure-plaintext = "yes"\n', 2, "true or false"),
@@ -94,13 +94,13 @@ class File(unittest.TestCase):
             self.assertIn(f"gpurund.toml:{line}: " if line else "gpurund.toml: ", errors)
             self.assertIn(named, errors)
 
-    def test_texts_and_comments_may_be_in_any_language(self):
+    def test_strings_and_comments_accept_unicode(self):
         status, errors = self.start_with('\ufeff# \u00e4\u3042' + "." * 70 + '\nlisten = "127.0.0.1:0"\n'
                                          'driver = "/\u00e4/\\"\u0416/\u3042"  # \u00e4\n')
         self.assertEqual(status, 1)
         self.assertIn('/\u00e4/"\u0416/\u3042', errors)
 
-    def test_a_secret_of_another_user_is_not_believed(self):
+    def test_secret_file_of_other_user_is_refused(self):
         """The owner of the file could change it, and become the operator."""
         if os.geteuid() != 0:
             self.skipTest("needs root, to make another user's file")
@@ -113,7 +113,7 @@ class File(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("secret belongs to user 4711", errors)
 
-    def test_a_missing_file_is_an_error(self):
+    def test_missing_or_irregular_file_is_refused(self):
         done = subprocess.run([world.GPURUND, "--config", "/no/such/file"], capture_output=True,
                               text=True, timeout=world.SECONDS, env=environment())
         self.assertEqual(done.returncode, 2)
@@ -123,19 +123,19 @@ class File(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("/: the configuration must be a regular file", done.stderr)
 
-    def test_a_server_without_devices_is_an_error_of_its_file(self):
+    def test_zero_emulated_devices_are_refused_with_line(self):
         status, errors = self.start_with('listen = "127.0.0.1:0"\n[emulated]\nmemory = "1GiB"\ndevices = 0\n')
         self.assertEqual(status, 2)
         self.assertRegex(errors, r"\.toml:4: [^\n]*devices[^\n]* must be a number from 1 to 16")
 
-    def test_the_command_line_stands_over_the_file(self):
+    def test_command_line_overrides_file(self):
         status, errors = self.start_with('listen = "127.0.0.1:0"\ndriver = "/from/the/file"\n',
                                          "--driver", "/from/the/words")
         self.assertEqual(status, 1)
         self.assertIn("/from/the/words", errors)
         self.assertNotIn("/from/the/file", errors)
 
-    def test_unknown_words_for_driver_log_and_uids(self):
+    def test_unknown_option_values_are_refused(self):
         for words, named in ((["--driver", "fast"], "neither real"), (["--log", "loud"], "loud"),
                              (["--driver", "/d", "--confinement", "some"], "'some'; it may be full or none"),
                              (["--worker-uids", "5-"], "FIRST-LAST")):
@@ -143,7 +143,7 @@ class File(unittest.TestCase):
             self.assertEqual(status, 2)
             self.assertIn(named, errors)
 
-    def test_wrong_words_end_with_one_status_and_one_line(self):
+    def test_wrong_options_exit_with_one_status_and_line(self):
         for words, named in ((["extra"], "extra"), (["--no-such"], "--no-such"), (["--listen"], "--listen"),
                              (["--cache-bytes", "12parsecs"], "parsecs"), (["--config"], "--config"),
                              (["--secret-fd", "x"], "--secret-fd"),
@@ -155,14 +155,14 @@ class File(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (2, ""), words)
             self.assertRegex(done.stderr, rf"^[^\n]*gpurund\b[^\n]*{named}[^\n]*\n$")
 
-    def test_words_that_ask_for_text(self):
+    def test_help_and_version_print_text(self):
         for word in ("--help", "--version"):
             done = subprocess.run([world.GPURUND, word], capture_output=True, text=True,
                                   timeout=world.SECONDS, env=environment(), stdin=subprocess.DEVNULL)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("gpurund", done.stdout)
 
-    def test_sizes_and_emulated_devices_reach_the_daemon(self):
+    def test_sizes_and_emulated_settings_reach_worker(self):
         """The command line of workers, and the variable in their environment."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "gpurund.toml")
@@ -186,7 +186,7 @@ class File(unittest.TestCase):
                 program.go_on()
             self.assertIn("may have 3072 MiB of memory", server.errors)
 
-    def test_one_line_says_that_it_is_ready(self):
+    def test_ready_line_names_address_devices_and_encryption(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "stdout")
             for words, said in (((), "for this machine only, not encrypted"), (("--tls",), "TLS 1.3 only"),
@@ -205,7 +205,7 @@ class File(unittest.TestCase):
                 self.assertRegex(line, r": \d+ GPUs? \(.+\) of /\S+libcuda\.so\.1; ")
                 self.assertTrue(line.endswith(said), line)
 
-    def test_the_file_reaches_the_daemon(self):
+    def test_log_level_of_file_reaches_daemon(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "gpurund.toml")
             with open(path, "w", encoding="utf-8") as file:

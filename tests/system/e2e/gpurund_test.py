@@ -54,7 +54,7 @@ def why_not(words):
     return "" if done.returncode == 0 else f"needs mounts, and this build for root: {done.stderr}"
 
 
-class Unit(unittest.TestCase):
+class SystemdUnit(unittest.TestCase):
     """The shipped unit leaves the daemon all that it needs. PrivateTmp is not repeated here: /tmp
     is read-only instead, which is stricter."""
 
@@ -77,12 +77,12 @@ class Unit(unittest.TestCase):
                              env=environment(CACHE_DIRECTORY="/var/cache/gpurun",
                                              STATE_DIRECTORY="/var/lib/gpurun"))
 
-    def test_the_installed_settings_bound_each_user(self):
+    def test_installed_settings_bound_each_user(self):
         with open(os.path.join(self.source, "gpurund.toml"), "rb") as file:
             bounds = tomllib.load(file)["every-user"]
         self.assertEqual((bounds["max-leases"], bounds["max-sessions"]), (32, 256))
 
-    def test_a_worker_attaches_to_a_daemon_that_may_write_what_the_unit_lets_it(self):
+    def test_program_runs_under_restrictions_of_unit(self):
         self.assertEqual(self.unit["ProtectSystem"], "strict")
         folders = [(f"/var/cache/{self.unit['CacheDirectory']}", self.unit["CacheDirectoryMode"]),
                    (f"/var/lib/{self.unit['StateDirectory']}", self.unit["StateDirectoryMode"])]
@@ -105,13 +105,13 @@ class Unit(unittest.TestCase):
             self.assertEqual(program.run.returncode, 0)
         self.assertEqual(server.errors, "")
 
-    def test_no_place_for_the_claims_is_an_error_at_the_start(self):
+    def test_missing_claims_folder_stops_start(self):
         with self.start(("/var/cache/gpurun", "0700")) as server:
             self.assertEqual(server.address, "")
             self.assertNotEqual(server.process.wait(world.SECONDS), 0)
         self.assertRegex(server.errors, r'/run/gpurun: .*worker-uids = "none"')
 
-    def test_users_that_a_container_lacks_are_an_error_that_names_the_setting(self):
+    def test_unmapped_worker_users_stop_start_and_name_setting(self):
         container = ["unshare", "--user", "--map-root-user", "--"]
         if subprocess.run([*container, "true"], capture_output=True,
                           timeout=world.SECONDS).returncode != 0:
@@ -128,10 +128,10 @@ class Unit(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
-class Limits(unittest.TestCase):
+class DaemonProcess(unittest.TestCase):
     """Many clients and their shared memory need more descriptors than a shell's 1,024."""
 
-    def test_it_takes_the_descriptors_that_it_may_have(self):
+    def test_daemon_raises_descriptor_limit_to_hard_limit(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
         try:
@@ -140,7 +140,7 @@ class Limits(unittest.TestCase):
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    def test_its_memory_is_its_own(self):
+    def test_daemon_memory_is_unreadable_for_its_user(self):
         """A server holds secrets. Another process of its user cannot read them, and a core does not
         contain them."""
         uid = 2_000_000_400
@@ -181,7 +181,7 @@ class Limits(unittest.TestCase):
 
 
 class ServiceManager(unittest.TestCase):
-    def test_it_is_told_of_readiness_and_end(self):
+    def test_daemon_notifies_readiness_and_stop(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "notify")
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
@@ -195,7 +195,7 @@ class ServiceManager(unittest.TestCase):
                     self.assertEqual(notify.recv(4096), b"STOPPING=1")
                     self.assertEqual(server.process.wait(world.SECONDS), 0)
 
-    def test_a_stop_ends_leases_and_workers(self):
+    def test_stop_ends_leases_and_workers(self):
         with world.Gpurund() as server:
             program = GpuProgram(server)
             workers = server.workers()
@@ -239,7 +239,7 @@ class RunSecret(unittest.TestCase):
     def file_of(self, server):
         return os.path.join(self.runtime, "gpurun", f"{server.port()}.secret")
 
-    def test_its_user_needs_no_words(self):
+    def test_owner_needs_no_option(self):
         with self.serve() as server:
             path = self.file_of(server)
             self.assertEqual(os.stat(path).st_mode & 0o7777, 0o600)
@@ -256,7 +256,7 @@ class RunSecret(unittest.TestCase):
         said = [line for line in server.errors.splitlines() if "what else confines them" not in line]
         self.assertEqual(said, [])
 
-    def test_others_are_refused_and_told_why(self):
+    def test_other_users_are_refused_with_reason(self):
         with self.serve() as server, tempfile.TemporaryDirectory() as elsewhere:
             other = {**self.env, "XDG_RUNTIME_DIR": elsewhere}
             without = {name: value for name, value in self.env.items() if name != "XDG_RUNTIME_DIR"}
@@ -268,14 +268,14 @@ class RunSecret(unittest.TestCase):
                 done = gpurun("-l", server.address, "--", "true", env=self.env)
                 self.assertRegex(done.stderr, r"wants a token, and none was found.*/run/gpurun/\d+\.secret")
 
-    def test_a_file_that_others_may_read_is_not_used(self):
+    def test_readable_secret_file_is_refused(self):
         with self.serve() as server:
             os.chmod(self.file_of(server), 0o640)
             done = self.use(server)
             self.assertEqual(done.returncode, 125)
             self.assertIn("others may read", done.stderr)
 
-    def test_what_a_killed_daemon_left_is_worth_nothing(self):
+    def test_secret_of_killed_daemon_is_refused(self):
         with self.serve() as server:
             server.process.kill()
             server.process.wait(world.SECONDS)
@@ -287,7 +287,7 @@ class RunSecret(unittest.TestCase):
             os.rename(left + ".kept", self.file_of(server))
             self.assertIn("the secret is wrong", self.use(server).stderr)
 
-    def test_no_place_for_it_is_an_error_at_the_start(self):
+    def test_missing_runtime_folder_stops_start(self):
         env = {name: value for name, value in self.env.items() if name != "XDG_RUNTIME_DIR"}
         with world.Gpurund(with_secret=False, before=self.user, env=env) as server:
             self.assertEqual(server.address, "")
@@ -296,7 +296,7 @@ class RunSecret(unittest.TestCase):
 
 
 class Workers(unittest.TestCase):
-    def test_a_worker_runs_as_a_user_of_its_own(self):
+    def test_worker_runs_as_separate_user_without_privileges(self):
         first = 2_000_000_100
         if os.getuid() != 0 or not can_be(first):
             self.skipTest("needs root in a user namespace that knows the worker's users")
@@ -318,7 +318,7 @@ class Workers(unittest.TestCase):
         self.assertEqual(len(seen), 2)
         self.assertLessEqual(seen, set(range(first, first + 10)))
 
-    def test_two_daemons_with_claims_of_their_own_end_no_workers_of_each_other(self):
+    def test_daemons_with_separate_claims_keep_workers_of_each_other(self):
         uid = 2_000_000_200
         apart = ["unshare", "--mount", "--", "sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh"]
         if os.getuid() != 0 or not can_be(uid) or subprocess.run([*apart, "true"], capture_output=True,
@@ -337,7 +337,7 @@ class Workers(unittest.TestCase):
                 until(lambda server=other: not server.workers(), "its worker ends")
                 self.assertEqual(held.go_on(), ("", ""))
 
-    def test_a_worker_ends_with_a_killed_daemon(self):
+    def test_worker_ends_with_killed_daemon(self):
         for words in ((), ("--worker-uids", "none"),
                       ("--worker-uids", "none", "--confinement", "none")):
             with self.subTest(words=words), world.Gpurund(*words) as server:
@@ -348,7 +348,7 @@ class Workers(unittest.TestCase):
                 program.go_on()
                 self.assertEqual(program.run.returncode, DEVICE_UNAVAILABLE)
 
-    def test_a_worker_gets_only_named_variables(self):
+    def test_worker_gets_only_named_variables(self):
         env = environment(SECRET_OF_THE_OPERATOR="x", GPURUN_SECRET_FILE="/secret", LD_PRELOAD="libm.so.6",
                           GPURUN_LOG="error")
         with world.Gpurund(env=env) as server:
@@ -362,7 +362,7 @@ class Workers(unittest.TestCase):
             self.assertIn("GPURUN_LOG", names)
             program.go_on()
 
-    def test_a_workers_death_is_told_and_the_lease_lives_on(self):
+    def test_worker_death_is_reported_and_keeps_lease(self):
         with world.Gpurund(env=environment(**world.crash_kills())) as server:
             program = GpuProgram(server)
             (worker,) = server.workers()
@@ -374,7 +374,7 @@ class Workers(unittest.TestCase):
             self.assertEqual(program.run.returncode, DEVICE_UNAVAILABLE)
         self.assertRegex(server.errors, "worker ended with signal 11")
 
-    def test_one_run_may_follow_the_other_at_once(self):
+    def test_runs_can_follow_each_other_at_once(self):
         with world.Gpurund() as server:
             for _ in range(10):
                 done = gpurun(*server.options(), "--", world.ARGS.client, "once")

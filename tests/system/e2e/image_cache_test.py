@@ -45,7 +45,7 @@ def is_whole(path):
     return re.fullmatch("[0-9a-f]{64}", os.path.basename(path)) is not None
 
 
-class Cache(unittest.TestCase):
+class ImageCache(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -74,16 +74,16 @@ class Cache(unittest.TestCase):
             self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)
         self.assertIn("does not match its name", server.errors)
 
-    def test_an_image_is_sent_once(self):
+    def test_server_receives_image_once(self):
         self.check_sent_once("--worker-uids", "none")
 
-    def test_an_image_is_sent_once_to_workers_with_users_of_their_own(self):
+    def test_server_receives_image_once_with_separate_worker_users(self):
         first = 2_000_000_400
         if os.getuid() != 0 or not can_be(first):
             self.skipTest("needs root in a user namespace that knows the worker's users")
         self.check_sent_once("--worker-uids", f"{first}-{first + 9}")
 
-    def test_users_do_not_learn_what_others_have_sent(self):
+    def test_users_do_not_share_cached_images(self):
         with self.server() as server:
             self.assertGreater(bytes_sent(server), IMAGE_BYTES)
             for user in ("anna", "ben"):
@@ -95,7 +95,7 @@ class Cache(unittest.TestCase):
                 await_image(self.cache, os.path.join("users", user))
                 self.assertLess(bytes_sent(server, "--token-file", token), ALL_ELSE_BYTES)
 
-    def test_a_client_that_keeps_what_it_learns_sends_it_once(self):
+    def test_client_with_cache_sends_image_once(self):
         """The first time it sends the image without a query, because a query would be a wait of its
         own."""
         with self.server() as server, tempfile.TemporaryDirectory() as kept:
@@ -105,19 +105,19 @@ class Cache(unittest.TestCase):
             self.assertLess(bytes_sent(server, **keeping), ALL_ELSE_BYTES)
             self.assertLess(bytes_sent(server), ALL_ELSE_BYTES)  # This client queries.
 
-    def test_without_a_cache_each_process_sends_it(self):
+    def test_each_process_sends_image_without_server_cache(self):
         for cache, words in (("none", []), (self.cache, ["--cache-bytes", "100KiB"])):
             with world.Gpurund(*words, cache=cache) as server:
                 for _ in range(2):
                     self.assertGreater(bytes_sent(server), IMAGE_BYTES)
 
-    def test_a_folder_that_cannot_be_used_is_an_error_when_it_was_named(self):
+    def test_unusable_named_folder_stops_server(self):
         os.makedirs(os.path.join(self.cache, "images", "default"), mode=0o755)
         with self.server() as server:
             self.assertEqual(server.address, "")
         self.assertIn("mode 0700", server.errors)
 
-    def test_else_the_server_goes_on_without_it(self):
+    def test_unusable_default_folder_does_not_stop_server(self):
         base = os.path.dirname(self.cache)
         os.makedirs(os.path.join(base, "gpurun", "images", "default"), mode=0o755)
         with world.Gpurund(cache=None, env=environment(XDG_CACHE_HOME=base,
@@ -125,7 +125,7 @@ class Cache(unittest.TestCase):
             self.assertGreater(bytes_sent(server), IMAGE_BYTES)
         self.assertIn("mode 0700", server.errors)
 
-    def test_the_service_managers_folder_is_the_default(self):
+    def test_cache_directory_variable_sets_default_folder(self):
         with world.Gpurund(cache=None, env=environment(CACHE_DIRECTORY=self.cache)) as server:
             self.assertGreater(bytes_sent(server), IMAGE_BYTES)
             await_image(self.cache)

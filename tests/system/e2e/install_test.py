@@ -33,7 +33,7 @@ class Install(unittest.TestCase):
                                    timeout=world.SECONDS)
             self.assertIn("gpurun - run a CUDA program on GPUs of another machine", shown.stdout)
 
-    def test_an_installed_and_moved_tree_runs(self):
+    def test_moved_install_tree_runs(self):
         with tempfile.TemporaryDirectory() as folder:
             first, second = os.path.join(folder, "first"), os.path.join(folder, "second")
             done = subprocess.run(["cmake", "--install", world.ARGS.build, "--prefix", first],

@@ -61,7 +61,7 @@ class Login(unittest.TestCase):
         with open(server.tokens_file + ".fingerprint", encoding="utf-8") as file:
             return file.read().strip()
 
-    def test_then_no_option_is_needed(self):
+    def test_login_makes_options_unnecessary(self):
         server = self.serve()
         token = self.token(server)
         done = self.log_in(server, token)
@@ -83,7 +83,7 @@ class Login(unittest.TestCase):
             done = self.run_program(world.GPURUN, *words, "--", world.ARGS.client, "once")
             self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_a_refused_token_leaves_nothing(self):
+    def test_refused_token_leaves_no_files(self):
         server, other = self.serve(), self.serve()
         done = self.log_in(server, self.token(other))
         self.assertEqual((done.returncode, done.stdout), (125, ""))
@@ -93,7 +93,7 @@ class Login(unittest.TestCase):
         self.assertRegex(done.stderr, "^gpurun: stdin: ")
         self.assertEqual(self.kept(), {})
 
-    def test_the_key_is_confirmed_and_pinned(self):
+    def test_login_confirms_and_pins_key(self):
         server = self.serve("--tls")
         token, key = self.token(server), self.key(server)
         done = self.log_in(server, token, "--tls")
@@ -116,7 +116,7 @@ class Login(unittest.TestCase):
         self.assertEqual(done.returncode, 125)
         self.assertIn("another key than it did before", done.stderr)
 
-    def test_a_pinned_key_means_tls_from_then_on(self):
+    def test_pinned_key_requires_tls(self):
         """Also within this machine, as behind `ssh -L`, and without an option from the user."""
         server, plain = self.serve("--tls"), self.serve()
         with Relay(server.port()) as relay:
@@ -159,7 +159,7 @@ class Login(unittest.TestCase):
             done = self.log_in(relay, self.token(plain))
             self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def test_only_a_key_that_the_user_confirmed_is_pinned(self):
+    def test_only_confirmed_key_is_pinned(self):
         """A key that was only recorded at the first contact does not bind the next server of this
         machine at that port."""
         server, plain = self.serve("--tls"), self.serve()
@@ -184,7 +184,7 @@ class Login(unittest.TestCase):
             self.assertEqual([name for name in os.listdir(self.config) if ".new" in name], [])
 
     @unittest.skipIf(shutil.which("openssl") is None, "there is no openssl command")
-    def test_a_key_that_an_authority_vouched_for_is_pinned_too(self):
+    def test_login_pins_key_verified_by_authority(self):
         certificate, key = (os.path.join(self.folder, name) for name in ("certificate", "key"))
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                         "-keyout", key, "-out", certificate, "-subj", "/CN=here", "-days", "2",
@@ -203,7 +203,7 @@ class Login(unittest.TestCase):
             self.assertEqual(done.returncode, 125)
             self.assertIn("shows another key than it did before", done.stderr)
 
-    def test_a_token_that_names_the_key_needs_no_question(self):
+    def test_token_with_fingerprint_skips_confirmation(self):
         server = self.serve("--tls")
         key = self.key(server)
         token = self.token(server, "--server-fingerprint", key)
@@ -215,7 +215,7 @@ class Login(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (125, ""))
         self.assertIn("the token is for another server", done.stderr)
 
-    def test_a_token_for_another_key_is_not_shown(self):
+    def test_token_with_other_fingerprint_is_refused(self):
         server = self.serve("--tls")
         token = self.token(server, "--server-fingerprint", "sha256:" + "1" * 64)
         done = self.log_in(server, token, "--tls", "--fingerprint", self.key(server))
@@ -243,7 +243,7 @@ class Login(unittest.TestCase):
         os.close(terminal)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen.decode()
 
-    def test_a_terminal_is_asked_and_does_not_show_the_token(self):
+    def test_terminal_login_prompts_and_hides_token(self):
         server = self.serve("--tls")
         token, key = self.token(server), self.key(server)
         words = ("login", server.address, "--tls")
@@ -257,13 +257,13 @@ class Login(unittest.TestCase):
         self.assertNotIn(token.split("_")[2], seen)
         self.assertEqual(self.kept()[f"tokens/{server.address}"], token)
 
-    def test_ctrl_c_at_the_prompt_leaves_the_terminal_as_it_was(self):
+    def test_ctrl_c_at_prompt_stores_nothing(self):
         server = self.serve()
         status, seen = self.on_a_terminal(("login", server.address), [(b"Token for", b"\x03")])
         self.assertEqual(status, -2, seen)
         self.assertEqual(self.kept(), {})
 
-    def test_wrong_words(self):
+    def test_login_refuses_wrong_arguments(self):
         for words, said in (((), "server is required"), (("gpurun1_" + "0" * 90,), "a token is in the place of"), (("a", "gpurun1_" + "0" * 90), "gpurun1_.hidden"), (("a", "b"), "login: "), (("::1",), "in brackets"),
                             (("a", "--fingreprint", "x"), "did you mean --fingerprint"),
                             (("a", "--fingerprint", "x"), "fingerprint: ")):
@@ -276,7 +276,7 @@ class Login(unittest.TestCase):
             self.assertRegex(done.stderr, r"^gpurun: login comes before its options: [^\n]* gpurun -- login\n$")
         self.assertIn("HOST[:PORT]", self.run_program(world.GPURUN, "login", "--help").stdout)
 
-    def test_a_broken_file_is_named_with_its_line(self):
+    def test_broken_servers_file_is_reported_with_line(self):
         os.makedirs(self.config)
         path = os.path.join(self.config, "servers")
         with open(path, "w", encoding="utf-8") as file:

@@ -14,7 +14,7 @@ import world  # noqa: E402
 from world import environment, gpurun  # noqa: E402
 
 
-class Escapes(unittest.TestCase):
+class EscapingCommands(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -28,7 +28,7 @@ class Escapes(unittest.TestCase):
             file.write("#!/bin/sh\necho started\n")
         os.chmod(path, 0o755)
 
-    def test_each_is_warned_of_by_name(self):
+    def test_gpurun_warns_about_each_escaping_command(self):
         with world.Gpurund() as server:
             for name in ("tmux", "screen", "ssh", "docker", "podman", "systemd-run", "srun", "at"):
                 self.stand_in(name)
@@ -59,7 +59,7 @@ class UnusedGpu(unittest.TestCase):
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0, seen)
         return seen.decode()
 
-    def test_it_is_said_on_a_terminal(self):
+    def test_terminal_run_reports_unused_gpu(self):
         said = "no process of this run has used the GPU"
         with world.Gpurund() as server:
             self.assertIn(said, self.on_a_terminal(*server.options(), "--", "true"))
@@ -71,7 +71,7 @@ class UnusedGpu(unittest.TestCase):
             self.assertEqual(gpurun(*server.options(), "--", "true").stderr, "")
 
 
-class Words(unittest.TestCase):
+class Suggestions(unittest.TestCase):
     def said(self, program, *words):
         done = subprocess.run([program, *words], env=environment(), capture_output=True, text=True,
                               timeout=world.SECONDS, stdin=subprocess.DEVNULL)
@@ -79,13 +79,13 @@ class Words(unittest.TestCase):
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         return done.stderr
 
-    def test_what_replaces_other_programs_subcommands(self):
+    def test_gpurun_suggests_replacement_for_foreign_subcommand(self):
         for words, instead in ((("list_gpus",), "gpuctl list"), (("smi",), "gpuctl list"),
                                (("run", "-n", "1", "--", "true"), "gpurun -n 1 -- PROGRAM"),
                                (("logn", "host"), "did you mean gpurun login")):
             self.assertIn(instead, self.said(world.GPURUN, *words))
 
-    def test_misspelt_words(self):
+    def test_tools_suggest_correction_for_misspelt_word(self):
         for program, words, meant in (
                 (world.GPURUN, ("--devise", "emulated", "--", "true"), "--device"),
                 (world.GPURUN, ("--tokenfile", "x", "--", "true"), "--token-file"),

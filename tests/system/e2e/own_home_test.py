@@ -14,7 +14,7 @@ RUN_BOTH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../progr
 KERNELS = os.path.join(world.HOME, ".cache/gpurun-kernels")
 
 
-class OwnHome(unittest.TestCase):
+class TestHome(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
@@ -30,7 +30,7 @@ class OwnHome(unittest.TestCase):
         """A new image in each run of this test, which no cache can contain."""
         return str(1000 + int.from_bytes(os.urandom(2), "little"))
 
-    def test_programs_of_run_both(self):
+    def test_run_both_stores_kernels_in_test_home(self):
         before = self.kept()
         self.addCleanup(os.remove, os.path.join(world.ARGS.build, "exercised/own_home.json"))
         done = subprocess.run(
@@ -41,7 +41,7 @@ class OwnHome(unittest.TestCase):
         self.assertEqual(os.listdir(self.users), [])
         self.assertNotEqual(self.kept(), before, done.stdout + done.stderr)
 
-    def test_gpurun_as_tests_start_it(self):
+    def test_gpurun_of_tests_leaves_user_home_empty(self):
         done = world.gpurun("--", world.ARGS.client, "load", "9",
                             env=world.environment(GPURUN_CACHE=None))
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -15,7 +15,7 @@ from tls_ends import fingerprint_of, NO_FINGERPRINT, Plain, Server, TlsRuns  # n
 
 
 class ServerKey(TlsRuns, unittest.TestCase):
-    def test_a_server_is_remembered_and_its_change_is_an_error(self):
+    def test_client_remembers_key_and_refuses_changed_key(self):
         with Server() as server:
             with Relay(server.port()) as relay:
                 first = self.run_program(server, address=relay.address)
@@ -36,7 +36,7 @@ class ServerKey(TlsRuns, unittest.TestCase):
             os.chmod(path, 0o666)
             self.assertIn("cannot be believed", self.run_program(server).stderr)
 
-    def test_a_told_fingerprint_and_authorities_decide_alone(self):
+    def test_fingerprint_or_authority_overrides_known_servers(self):
         with Server() as server:
             right = fingerprint_of(server.state.name)
             done = self.run_program(server, "--server-fingerprint", right)
@@ -55,7 +55,7 @@ class ServerKey(TlsRuns, unittest.TestCase):
             self.assertIn("no certificates of authorities", done.stderr)
             self.assertFalse(server.workers())
 
-    def test_a_key_that_is_named_means_tls_also_within_this_machine(self):
+    def test_expected_key_requires_tls_on_local_address(self):
         """`ssh -L` makes an address of this machine that may lead to any server."""
         with Server() as server, Plain() as plain:
             right = fingerprint_of(server.state.name)
@@ -95,7 +95,7 @@ class ServerKey(TlsRuns, unittest.TestCase):
                 os.remove(token)
             self.assertFalse(plain.workers())
 
-    def test_a_key_that_is_named_and_plaintext_contradict_each_other(self):
+    def test_expected_key_conflicts_with_plaintext_option(self):
         with Server() as server:
             for words, changes in (
                     (("--insecure-plaintext",), {}), ((), {"GPURUN_INSECURE_PLAINTEXT": "1"}),
@@ -107,7 +107,7 @@ class ServerKey(TlsRuns, unittest.TestCase):
                     self.assertIn("the server's key is named", done.stderr)
                     self.assertIn("leave out --insecure-plaintext", done.stderr)
 
-    def test_the_first_meeting_is_told_also_to_who_asked_for_silence(self):
+    def test_first_contact_prints_key_despite_quiet_option(self):
         with Server() as server:
             first = self.run_program(server, "-q")
             self.assertEqual(first.returncode, 0, first.stderr)
@@ -132,7 +132,7 @@ class ServerKey(TlsRuns, unittest.TestCase):
         os.chmod(key, 0o600)
         return certificate, key
 
-    def test_a_certificate_that_an_authority_signed_for_the_host_is_believed(self):
+    def test_client_trusts_authority_signed_certificate_for_host(self):
         if shutil.which("openssl") is None:
             self.skipTest("there is no openssl command")
         authority, stranger = self.sign("authority", ""), self.sign("stranger", "")
@@ -156,7 +156,7 @@ class ServerKey(TlsRuns, unittest.TestCase):
                     self.assertFalse(server.workers())
         self.assertFalse(os.path.exists(os.path.join(self.home.name, "gpurun")), "nobody is met")
 
-    def test_a_token_that_names_its_server_is_shown_to_no_other(self):
+    def test_token_with_fingerprint_works_only_at_its_server(self):
         with Server() as server, Server() as other:
             token = os.path.join(self.home.name, "token")
             made = subprocess.run(
@@ -173,7 +173,7 @@ class ServerKey(TlsRuns, unittest.TestCase):
             self.assertIn("not the expected key", done.stderr)
             self.assertFalse(os.path.exists(os.path.join(self.home.name, "gpurun")), "nobody is met")
 
-    def test_who_makes_a_token_is_told_the_key_of_the_server(self):
+    def test_token_create_prints_server_key(self):
         with Server() as server, Plain() as plain:
             right = fingerprint_of(server.state.name)
             for one, words, status, told in (

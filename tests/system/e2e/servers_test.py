@@ -58,7 +58,7 @@ class SeveralServers(unittest.TestCase):
     def waits(self, *servers):
         until(lambda: all(world.holdings(server)["waiting"] == 1 for server in servers), "it waits")
 
-    def test_all_are_waited_for_and_the_first_that_is_free_wins(self):
+    def test_run_waits_for_all_servers_and_takes_first_free(self):
         first, second = self.serve(), self.serve()
         self.hold(first)
         holder = self.hold(second)
@@ -73,7 +73,7 @@ class SeveralServers(unittest.TestCase):
     def waits_nowhere(self, server):
         until(lambda: world.holdings(server)["waiting"] == 0, "the request was given up")
 
-    def test_a_hopeless_server_is_skipped_in_one_line(self):
+    def test_unusable_server_is_skipped_with_one_line(self):
         busy, stranger = self.serve(), self.serve(secret="a secret of another one")
         nowhere = f"127.0.0.1:{unused_port()}"
         holder = self.hold(busy)
@@ -85,7 +85,7 @@ class SeveralServers(unittest.TestCase):
         self.assertRegex(errors, rf"^gpurun: skipped: server {stranger.address}: the secret is wrong[^\n]*\n"
                                  rf"gpurun: skipped: no server at {nowhere}: [^\n]*\n$")
 
-    def test_a_server_with_too_few_gpus_is_skipped(self):
+    def test_server_with_too_few_gpus_is_skipped(self):
         emulated = world.DRIVERS["emulated"]
         if not os.path.exists(emulated):
             self.skipTest("this build has no emulated device")
@@ -105,7 +105,7 @@ class SeveralServers(unittest.TestCase):
         self.assertEqual((status, said), (0, "ran\n"), errors)
         self.assertRegex(errors, "^gpurun: skipped: [^\n]* 2 GPUs wanted[^\n]*\n$")
 
-    def test_one_that_dies_meanwhile_leaves_the_others(self):
+    def test_run_keeps_waiting_after_one_server_dies(self):
         first, second = self.serve(), self.serve()
         self.hold(first)
         holder = self.hold(second)
@@ -120,14 +120,14 @@ class SeveralServers(unittest.TestCase):
         self.end(holder)
         self.assertEqual(self.finish(run), (0, "ran\n", ""))
 
-    def test_all_hopeless_ends_at_once(self):
+    def test_run_ends_at_once_when_all_servers_are_unusable(self):
         stranger, other = (self.serve(secret="a secret of another one") for _ in range(2))
         status, said, errors = self.finish(self.start(stranger, other))
         self.assertEqual((status, said), (125, ""))
         self.assertRegex(errors, rf"^gpurun: server {stranger.address}: [^\n]*; "
                                  rf"server {other.address}: [^\n]*\n$")
 
-    def test_none_in_time(self):
+    def test_run_times_out_when_no_gpu_becomes_free(self):
         first, second = self.serve(), self.serve()
         self.hold(first)
         self.hold(second)
@@ -136,7 +136,7 @@ class SeveralServers(unittest.TestCase):
         self.assertRegex(errors, f"server {first.address}: its GPU is not free within the time to wait")
         self.assertRegex(errors, f"server {second.address}: its GPU is not free within the time to wait")
 
-    def test_a_slow_connect_is_said(self):
+    def test_slow_connect_is_reported(self):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             name = "127.0.0.1:%d" % listener.getsockname()[1]
             run = self.start(name)
@@ -147,7 +147,7 @@ class SeveralServers(unittest.TestCase):
             self.assertEqual(self.finish(run)[:2], (125, ""))
 
 
-class Precedence(unittest.TestCase):
+class ServerPrecedence(unittest.TestCase):
     def test_named_servers_override_the_default_ones(self):
         with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "servers")
@@ -163,8 +163,8 @@ class Precedence(unittest.TestCase):
             self.assertRegex(done.stderr, f"no server at {gone}: .* The servers are those of GPURUN_SERVERS")
 
 
-class NoToken(unittest.TestCase):
-    def test_a_user_without_a_token_is_told_what_the_server_wants(self):
+class MissingToken(unittest.TestCase):
+    def test_message_lists_places_of_missing_token(self):
         with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
             env = environment(XDG_CONFIG_HOME=folder, XDG_RUNTIME_DIR=folder)
             for program in ((world.GPURUN, "-l", server.address, "--", "true"),

@@ -22,7 +22,7 @@ class SeveralGpus(unittest.TestCase):
         return gpurun("-q", "-n", str(count), *words, *server.options(), "--", PROGRAM, str(count),
                       env=with_cache_of_its_own(server))
 
-    def test_two_are_seen_and_work_and_one_is_one(self):
+    def test_program_sees_and_uses_leased_number_of_gpus(self):
         with world.Gpurund(env=environment(**TWO)) as server:
             both = self.lease(server, 2, "--timeout", "20s")
             self.assertEqual(both.returncode, 0, both.stdout + both.stderr)
@@ -35,14 +35,14 @@ class SeveralGpus(unittest.TestCase):
             self.assertEqual(one.returncode, 0, one.stdout + one.stderr)
             self.assertEqual(one.stdout.splitlines()[0], "devices: 1")
 
-    def test_three_of_two_are_refused_and_nothing_runs(self):
+    def test_lease_beyond_server_gpus_is_refused(self):
         with world.Gpurund(env=environment(**TWO)) as server:
             done = self.lease(server, 3, "--timeout", "1h")
             self.assertEqual(done.returncode, 125)
             self.assertIn("3 GPUs wanted; this server has 2", done.stderr)
             self.assertEqual(done.stdout, "")
 
-    def test_two_runs_of_one_each_at_once_and_a_third_is_refused(self):
+    def test_two_runs_share_server_and_third_is_refused(self):
         with world.Gpurund(env=environment(**TWO)) as server:
             holders = []
             try:

@@ -35,7 +35,7 @@ class Sharing(unittest.TestCase):
                               env=environment(), capture_output=True, text=True, timeout=60)
         return done.stdout
 
-    def test_a_handle_is_good_in_its_run_only(self):
+    def test_other_run_cannot_open_handle(self):
         giver, handle = self.giver(PROGRAM, IMAGE, "give")
         self.assertRegex(handle, "^[0-9a-f]{128}\n$")
         self.assertEqual(self.taken(handle), REFUSED)
@@ -43,7 +43,7 @@ class Sharing(unittest.TestCase):
         giver.communicate()
         self.assertEqual(giver.returncode, 0)
 
-    def test_another_process_of_the_run_finds_the_memory_while_its_maker_lives(self):
+    def test_process_of_same_run_opens_handle_while_exporter_lives(self):
         script = ('"$0" "$1" give < "$2" > "$3" & exec 4> "$2"; read handle < "$3";'
                   'echo "$handle" | "$0" "$1" take 4>&-; exec 4>&-; wait; echo "$handle" | "$0" "$1" take')
         hold, said = (os.path.join(self.server.folder.name, name) for name in ("hold", "said"))

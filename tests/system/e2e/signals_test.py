@@ -57,7 +57,7 @@ class Configured:
 
 
 class Reload(unittest.TestCase):
-    def test_bounds_change_and_what_runs_goes_on(self):
+    def test_reload_changes_bounds_and_keeps_runs(self):
         configured = Configured(self, 'log = "info"\n')
         anna = configured.user("anna")
         program = GpuProgram(configured.server)
@@ -72,7 +72,7 @@ class Reload(unittest.TestCase):
         self.assertEqual(program.run.returncode, 0)
         self.assertEqual(gpurun(*anna, "--", "true").returncode, 0)
 
-    def test_what_takes_a_restart_is_named_until_it_is_undone(self):
+    def test_reload_names_settings_that_need_restart(self):
         configured = Configured(self, 'worker-memory = "4GiB"\n')
         changed = ('listen = "127.0.0.2:1"\nworker-memory = "5GiB"\ncache-bytes = 5\n'
                    'spare-workers = 0\n[emulated]\ndevices = 3\n')
@@ -87,7 +87,7 @@ class Reload(unittest.TestCase):
         self.assertIn("changed: log\n", lines)
         self.assertEqual(gpurun(*configured.server.options(), "--", "true").returncode, 0)
 
-    def test_a_file_with_errors_changes_nothing(self):
+    def test_reload_ignores_file_with_errors(self):
         configured = Configured(self, "")
         anna = configured.user("anna")
         bounds = "[user.anna]\nmax-gpus = 0\n"
@@ -106,7 +106,7 @@ class Reload(unittest.TestCase):
         configured.server.process.send_signal(signal.SIGHUP)
         until(lambda: gpurun(*anna, "--", "true").returncode == 125, "the bound is heeded")
 
-    def test_the_operators_secret_is_read_again(self):
+    def test_reload_reads_operator_secret(self):
         configured = Configured(self, 'log = "info"\n')
         server = configured.server
         old = os.path.join(configured.folder, "old")
@@ -121,7 +121,7 @@ class Reload(unittest.TestCase):
         configured.reload("others may read it")
         self.assertEqual(gpurun("-l", server.address, "--secret-file", old, "--", "true").returncode, 125)
 
-    def test_a_fifo_in_place_of_a_file_holds_nothing_up(self):
+    def test_reload_does_not_block_on_fifo(self):
         """Opening a FIFO waits for its writer, and would block the daemon's loop."""
         configured = Configured(self, 'log = "info"\n')
         server = configured.server
@@ -137,7 +137,7 @@ class Reload(unittest.TestCase):
         configured.reload(f"TLS: {fifo} is no file")
         self.assertEqual(gpurun(*server.options(), "--", "true").returncode, 0)
 
-    def test_a_lock_on_the_tokens_does_not_delay_the_end(self):
+    def test_tokens_lock_does_not_delay_stop(self):
         """Another process, such as gpuctl on a slow disk, holds the lock while gpurund ends."""
         configured = Configured(self, 'log = "info"\n')
         self.assertEqual(gpurun(*configured.user("anna"), "--", "true").returncode, 0)
@@ -158,7 +158,7 @@ class Reload(unittest.TestCase):
                                timeout=world.SECONDS)
         return paths, shown.stdout.strip()
 
-    def test_new_connections_meet_the_new_certificate_and_sessions_go_on(self):
+    def test_reload_changes_certificate_and_keeps_sessions(self):
         if shutil.which("openssl") is None:
             self.skipTest("there is no openssl command")
         with tempfile.TemporaryDirectory() as folder:
@@ -182,15 +182,15 @@ class Reload(unittest.TestCase):
             done = gpurun("--tls", "--server-fingerprint", second, *server.options(), "--", "true")
             self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_without_a_file_nothing_changes(self):
+    def test_reload_without_file_changes_nothing(self):
         with world.Gpurund("--log", "info") as server:
             server.process.send_signal(signal.SIGHUP)
             until(lambda: "read again; changed: nothing" in server.log(), "it says so")
             self.assertEqual(gpurun(*server.options(), "--", "true").returncode, 0)
 
 
-class Others(unittest.TestCase):
-    def test_signals_that_mean_nothing_end_nobody(self):
+class OtherSignals(unittest.TestCase):
+    def test_unused_signals_end_no_process(self):
         """As systemctl kill signals all processes of a unit."""
         with world.Gpurund("--log", "info") as server:
             program = GpuProgram(server)
@@ -207,7 +207,7 @@ class Others(unittest.TestCase):
             self.assertEqual(program.go_on(), ("", ""))
             self.assertEqual(program.run.returncode, 0)
 
-    def test_a_worker_is_out_of_reach_of_the_terminal(self):
+    def test_worker_ignores_terminal_signals(self):
         with world.Gpurund() as server:
             program = GpuProgram(server)
             (worker,) = server.workers()
@@ -219,7 +219,7 @@ class Others(unittest.TestCase):
 
 
 class Stop(unittest.TestCase):
-    def test_each_client_is_told_once_that_the_operator_stopped_it(self):
+    def test_each_client_reports_operator_stop_once(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
             with self.subTest(number=number), world.Gpurund() as server:
                 program = GpuProgram(server)
@@ -235,7 +235,7 @@ class Stop(unittest.TestCase):
                 self.assertEqual(waiting.returncode, 125)
                 self.assertEqual(errors.count(STOPPED), 1, errors)
 
-    def test_a_program_without_a_process_on_the_gpu_hears_it_from_gpurun(self):
+    def test_gpurun_reports_stop_for_program_without_gpu_process(self):
         with world.Gpurund() as server:
             reading, writing = os.pipe()
             run = subprocess.Popen([world.GPURUN, *server.options(), "--", "sh", "-c", "echo ready; read w"],
@@ -250,7 +250,7 @@ class Stop(unittest.TestCase):
                                    "fail from now on\n")
             self.assertEqual(run.communicate(timeout=world.SECONDS)[1], "")
 
-    def test_a_client_that_does_not_read_holds_up_no_stop(self):
+    def test_unresponsive_client_does_not_delay_stop(self):
         with world.Gpurund() as server:
             run = start(*server.options(), "--", "sh", "-c", "echo ready; exec sleep 1000")
             run.stdout.readline()

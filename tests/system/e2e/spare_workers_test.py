@@ -58,10 +58,10 @@ def waiting(server, count=1):
     return server.spares()
 
 
-class Looking(unittest.TestCase):
+class SpareDetection(unittest.TestCase):
     """The helpers of these tests: they classify a process correctly right after its exec."""
 
-    def test_a_worker_that_has_just_been_executed_is_known(self):
+    def test_is_spare_detects_worker_right_after_exec(self):
         reading, writing = os.pipe()
         for _ in range(200):
             pid = os.fork()
@@ -85,7 +85,7 @@ class Looking(unittest.TestCase):
 
 
 class SpareWorkers(unittest.TestCase):
-    def test_a_session_gets_the_one_that_waits_and_another_follows(self):
+    def test_session_takes_spare_and_next_spare_starts(self):
         for level in LEVELS:
             for security in ((), ("--tls",)):
                 words = ("--spare-workers", "1", "--spare-level", level, *security)
@@ -101,7 +101,7 @@ class SpareWorkers(unittest.TestCase):
                         served.update(spares)
                     self.assertEqual(len(served), 3, "none serves twice")
 
-    def test_a_further_process_of_a_lease_gets_one_too(self):
+    def test_further_process_of_lease_takes_spare(self):
         with world.Gpurund() as server:
             (first,) = waiting(server)
             # A shell gives its background processes an empty input, which would end this one.
@@ -123,7 +123,7 @@ class SpareWorkers(unittest.TestCase):
             both.communicate(timeout=world.SECONDS)
             until(lambda: not alive(second), "the second session has had it")
 
-    def test_one_that_a_lease_has_not_used_goes_with_it(self):
+    def test_unused_spare_ends_with_its_lease(self):
         for level in LEVELS:
             with self.subTest(level=level), world.Gpurund("--spare-level", level) as server:
                 (spare,) = waiting(server)
@@ -132,7 +132,7 @@ class SpareWorkers(unittest.TestCase):
                 until(lambda pid=spare: not alive(pid), "it goes with the lease")
                 self.assertNotIn(spare, waiting(server))
 
-    def test_one_that_dies_while_it_waits_is_no_loss(self):
+    def test_death_of_waiting_spare_is_harmless(self):
         for level in LEVELS:
             with self.subTest(level=level), world.Gpurund("--spare-level", level) as server:
                 for spare in waiting(server):
@@ -142,7 +142,7 @@ class SpareWorkers(unittest.TestCase):
                 waiting(server)
                 self.assertRegex(server.log(), r"a spare worker ended: signal 9 \(Killed\); the next one")
 
-    def test_one_that_dies_between_lease_and_session_is_no_loss(self):
+    def test_spare_death_between_lease_and_session_is_harmless(self):
         for level in LEVELS:
             with self.subTest(level=level), world.Gpurund("--spare-level", level) as server:
                 (spare,) = waiting(server)
@@ -156,7 +156,7 @@ class SpareWorkers(unittest.TestCase):
                 until(lambda: not alive(spare), "it has died")
                 self.assertEqual(program.end(), (0, "", ""))
 
-    def test_a_broken_driver_makes_no_loop(self):
+    def test_broken_driver_backs_off_spare_restarts(self):
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
             driver = os.path.join(folder, "libcuda.so.1")
@@ -182,7 +182,7 @@ class SpareWorkers(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 waiting(server)
 
-    def test_they_end_with_their_daemon_however_it_ends(self):
+    def test_spares_end_with_daemon(self):
         for words in ((), ("--spare-level", "initialised"), ("--worker-uids", "none"),
                       ("--worker-uids", "none", "--confinement", "none")):
             for end in (signal.SIGKILL, signal.SIGTERM):
@@ -192,7 +192,7 @@ class SpareWorkers(unittest.TestCase):
                     server.process.send_signal(end)
                     until(lambda pids=spares: not any(map(alive, pids)), "they end")
 
-    def test_they_keep_no_file_system_mounted(self):
+    def test_spares_keep_no_file_system_mounted(self):
         with tempfile.TemporaryDirectory() as folder:
             apart = ["unshare", "--mount", "--propagation", "shared", "sh", "-c",
                      f'mount -t tmpfs gpurun-test "{folder}" && exec "$@"', "sh"]
@@ -210,7 +210,7 @@ class SpareWorkers(unittest.TestCase):
                 self.assertFalse(has_mounted(spare, folder))
                 self.assertEqual(Program(server).end(), (0, "", ""))
 
-    def test_there_are_none_where_none_are_wanted(self):
+    def test_zero_spare_workers_starts_no_spares(self):
         with world.Gpurund("--spare-workers", "0") as server:
             program = Program(server)
             (worker,) = server.workers()
@@ -219,7 +219,7 @@ class SpareWorkers(unittest.TestCase):
             self.assertEqual(holds(server, "spare_workers"), 0)
             self.assertEqual(program.end(), (0, "", ""))
 
-    def test_a_private_server_has_none(self):
+    def test_private_server_has_no_spares(self):
         private = subprocess.Popen([world.GPURUN, "-q", "--", world.ARGS.client, "wait"],
                                    env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
@@ -232,13 +232,13 @@ class SpareWorkers(unittest.TestCase):
         self.assertFalse({"--spare", "--taken"} & words_of(workers[0]), "it was started for its lease")
         private.communicate("\n", timeout=world.SECONDS)
 
-    def test_gpuctl_tells_how_many_wait(self):
+    def test_gpuctl_list_counts_spares(self):
         with world.Gpurund("--spare-workers", "2") as server:
             waiting(server, 2)
             until(lambda: holds(server, "spare_workers") == 2, "they are listed")
             self.assertEqual(holds(server, "workers"), 0)
 
-    def test_settings_that_make_no_sense_are_errors_at_the_start(self):
+    def test_invalid_spare_options_stop_server(self):
         for words, said in ((("--spare-workers", "65"), "spare-workers is 65; it may be 0 to 64"),
                             (("--spare-workers", "-1"), "spare-workers"),
                             (("--spare-level", "context"),
@@ -249,7 +249,7 @@ class SpareWorkers(unittest.TestCase):
                     self.assertEqual(server.process.wait(world.SECONDS), WRONG_USAGE)
                 self.assertIn(said, server.errors)
 
-    def test_the_file_says_how_many_and_of_which_level(self):
+    def test_file_sets_spare_count_and_level(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "gpurund.toml")
             uids = "" if world.can_lend_users() else 'worker-uids = "none"\n'

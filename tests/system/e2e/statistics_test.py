@@ -22,7 +22,7 @@ def by_name(functions):
     return {each["name"]: each for each in functions}
 
 
-class Counted(unittest.TestCase):
+class StatsOption(unittest.TestCase):
     def measured(self, *words, **changes):
         with world.Gpurund() as server:
             done = world.measured(server, [PROGRAM, *words], **changes)
@@ -30,7 +30,7 @@ class Counted(unittest.TestCase):
         self.assertEqual(len(done.statistics), 1)
         return done.statistics[0]
 
-    def test_known_calls(self):
+    def test_counts_are_exact_for_known_calls(self):
         told = self.measured(str(ROUNDS))
         client, worker = by_name(told["functions"]), by_name(told["worker"]["functions"])
         for name, calls, fences in (("cuLaunchKernel", 2 * ROUNDS, 0), ("cuMemcpyDtoH_v2", ROUNDS, ROUNDS),
@@ -60,7 +60,7 @@ class Counted(unittest.TestCase):
         self.assertGreater(worker["cuLaunchKernel"]["driver_us"], 0)
         self.assertEqual(sum(sent.values()), told["calls"])
 
-    def test_batches_arrive_as_they_were_sent(self):
+    def test_worker_receives_batches_as_sent(self):
         told = self.measured(str(ROUNDS))
         sent, came = told["batches"], told["worker"]["batches"]
         # The worker's last batch is the query for its numbers, which the program does not count.
@@ -74,18 +74,18 @@ class Counted(unittest.TestCase):
         self.assertEqual(sum(replies["by_items"]), replies["frames"])
         self.assertGreaterEqual(replies["items"], sum(each["fences"] for each in told["functions"]))
 
-    def test_round_trips_count_the_question_about_the_numbers(self):
+    def test_round_trips_include_statistics_query(self):
         told = self.measured(str(ROUNDS))
         fences = sum(each["fences"] for each in told["functions"])
         self.assertEqual(told["report_round_trips"], 1)
         self.assertEqual(told["blocking_round_trips"], fences + told["attach_round_trips"] + 1)
 
-    def test_without_it_nothing_is_said(self):
+    def test_run_without_stats_prints_nothing(self):
         with world.Gpurund() as server:
             done = gpurun(*server.options(), "--", PROGRAM, "3")
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "done\n", ""))
 
-    def test_table(self):
+    def test_stats_table_lists_calls_batches_and_round_trips(self):
         with world.Gpurund() as server:
             done = gpurun("--stats", *server.options(), "--", PROGRAM, "3")
         self.assertEqual((done.returncode, done.stdout), (0, "done\n"))
@@ -98,7 +98,7 @@ class Counted(unittest.TestCase):
 
     # The lease outlives the program here, because the daemon kills the worker at the end of the
     # lease.
-    def test_of_a_program_that_is_killed_the_worker_says_its_own(self):
+    def test_worker_logs_counts_of_program_without_statistics(self):
         numbers = re.compile(r"info: the worker of a process that has left no statistics counted "
                              r"\d+ calls in \d+ batches"
                              r"(; \w+: \d+ calls, \d+ us in the driver, \d+ us queued)+\n")
@@ -115,7 +115,7 @@ class Counted(unittest.TestCase):
                 _, errors = run.communicate("\n", timeout=world.SECONDS)
                 self.assertNotIn("gpurun", errors)
 
-    def test_the_last_words_of_a_program_that_is_killed_are_not_hidden(self):
+    def test_last_output_of_killed_program_stays_visible(self):
         """A private server logs to the terminal. After the program's output comes one short line
         with --stats, and none without."""
         words = ["sh", "-c", '"$0" 4 killed; echo last words >&2; echo over; read line', PROGRAM]

@@ -45,7 +45,7 @@ print("both work")
 
 
 class Tls(TlsRuns, unittest.TestCase):
-    def test_nothing_that_passes_can_be_read(self):
+    def test_tls_hides_traffic(self):
         program = [world.ARGS.client, "load", "3000"]
         for server_kind, tls, readable in ((Plain, (), True), (Server, ("--tls",), False)):
             with server_kind() as server, Relay(server.port()) as relay:
@@ -59,7 +59,7 @@ class Tls(TlsRuns, unittest.TestCase):
                     self.assertEqual(sum(FIRST_WORD in said for said in relay.heard),
                                      len(relay.heard) - 1, "each but the link names its session")
 
-    def test_a_link_costs_no_round_trip_but_that_of_the_handshake(self):
+    def test_tls_adds_no_round_trip_to_control_link(self):
         with Server() as tls, Plain() as plain:
             for server, words in ((tls, ("--tls",)), (plain, ())):
                 turns = []
@@ -85,7 +85,7 @@ class Tls(TlsRuns, unittest.TestCase):
                     self.assertEqual(turns, [True, False, True, False], words)
                 os.remove(token)
 
-    def test_an_attach_costs_a_round_trip_more(self):
+    def test_tls_attach_takes_one_more_round_trip(self):
         with Plain() as plain, Server() as server:
             for one, tls, trips in ((plain, (), 2), (server, ("--tls",), 3)):
                 with tempfile.NamedTemporaryFile() as statistics:
@@ -96,7 +96,7 @@ class Tls(TlsRuns, unittest.TestCase):
                     said = json.loads(statistics.read().decode().splitlines()[-1])
                 self.assertEqual(said["attach_round_trips"], trips)
 
-    def test_a_program_is_told_why_its_ticket_opens_nothing(self):
+    def test_program_reports_why_ticket_is_refused(self):
         for field, sentence in (("lease", "the lease is over, or that server never granted it"),
                                 ("ticket", "the lease is over, or that server never granted it"),
                                 ("session", "the ticket is not proved"),
@@ -112,7 +112,7 @@ class Tls(TlsRuns, unittest.TestCase):
                 self.assert_open_for_honest(server)
                 self.assertRegex(audited(server), ' session.started .* from="tls 1.3 over tcp ')
 
-    def test_what_alters_a_hello_hits_the_byte_that_it_means_however_it_comes(self):
+    def test_altered_hellos_changes_intended_byte_in_any_fragmentation(self):
         name = FIRST_WORD + b"L" * 16 + b"T" * 16 + b"S" * 16
         inside = b"\x01\x00\x00\x99" + name + b"\x00" * 4 + b"\x00\x21\x20" + b"B" * 32
         hello = b"\x16\x03\x01" + len(inside).to_bytes(2, "big") + inside
@@ -132,7 +132,7 @@ class Tls(TlsRuns, unittest.TestCase):
                     self.assertEqual(passed, expected, (field, cut))
             self.assertEqual(change(1, False, 0, hello), hello, "the server's words pass")
 
-    def test_who_speaks_otherwise_is_told_so(self):
+    def test_tls_mismatch_is_reported(self):
         with Server() as server, Plain() as plain:
             done = self.run_program(server, tls=())
             self.assertEqual(done.returncode, 125)
@@ -162,7 +162,7 @@ class Tls(TlsRuns, unittest.TestCase):
                 context.wrap_socket(to)
             self.assert_open_for_honest(server)
 
-    def test_a_man_in_the_middle_cannot_pass_on_the_proof(self):
+    def test_man_in_the_middle_cannot_relay_proof(self):
         with Server() as server, tempfile.TemporaryDirectory() as state:
             fingerprint_of(state)  # Makes a certificate for it.
             near_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -190,7 +190,7 @@ class Tls(TlsRuns, unittest.TestCase):
             self.assertGreaterEqual(len(seen), 3, "and the answers to the hello and to the request")
             self.assertFalse(server.workers())
 
-    def test_an_altered_record_ends_its_session_with_one_clear_error(self):
+    def test_altered_record_ends_session_with_one_error(self):
         for from_client in (True, False):
             armed = threading.Event()
 
@@ -210,7 +210,7 @@ class Tls(TlsRuns, unittest.TestCase):
                 until(lambda server=server: not server.workers(), "the worker ends")
                 self.assert_open_for_honest(server)
 
-    def test_a_hello_said_again_opens_nothing(self):
+    def test_replayed_hello_is_refused(self):
         with Server() as server:
             with Relay(server.port()) as relay:
                 holder = Holder(server, relay.address, self.home.name)
@@ -236,7 +236,7 @@ class Tls(TlsRuns, unittest.TestCase):
             altered = hello[:place] + bytes((hello[place] ^ 1,)) + hello[place + 1:]
             self.assertEqual(answer(server, altered), alert(expected), offset)
 
-    def test_the_ticket_of_another_lease_opens_nothing(self):
+    def test_ticket_of_other_lease_is_refused(self):
         driver = world.DRIVERS["emulated"]
         if not os.path.exists(driver):
             self.skipTest("one lease at a time: this build has no emulated device")
@@ -273,7 +273,7 @@ class Tls(TlsRuns, unittest.TestCase):
             self.assertIn(told or "", done.stderr)
             until(lambda: len(server.workers()) == 2, "only the holders have workers")
 
-    def test_garbage_at_every_phase_keeps_nobody_out(self):
+    def test_garbage_does_not_lock_clients_out(self):
         with Server() as server:
             with Relay(server.port()) as relay:
                 self.assertEqual(self.run_program(server, address=relay.address).returncode, 0)
@@ -302,7 +302,7 @@ class Tls(TlsRuns, unittest.TestCase):
             self.assertFalse(server.workers())
             self.assert_open_for_honest(server)
 
-    def test_strangers_who_never_finish_keep_nobody_out(self):
+    def test_unfinished_handshakes_do_not_lock_clients_out(self):
         with Server(changes={"GPURUN_LOG": "info"}) as server:
             with Relay(server.port()) as relay:
                 self.assertEqual(self.run_program(server, address=relay.address).returncode, 0)
@@ -322,7 +322,7 @@ class Tls(TlsRuns, unittest.TestCase):
                 for stranger in strangers:
                     stranger.close()
 
-    def test_a_server_that_dies_in_the_handshake_is_an_error_with_a_sentence(self):
+    def test_reset_during_handshake_reports_error(self):
         with Server() as server:
             def cut(number, from_client, _offset, data):
                 if number > 0 and not from_client:
@@ -335,7 +335,7 @@ class Tls(TlsRuns, unittest.TestCase):
             until(lambda: not server.workers(), "the worker ends")
             self.assert_open_for_honest(server)
 
-    def test_a_program_with_an_openssl_of_its_own(self):
+    def test_program_can_use_its_own_openssl(self):
         if world.ARGS.sanitizer == "thread":
             self.skipTest("a library with ThreadSanitizer enters no Python without it")
         with Server() as server:

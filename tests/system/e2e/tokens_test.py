@@ -20,7 +20,7 @@ DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 TOKEN = re.compile(r"gpurun1_([0-9a-f]{12})_[0-9a-f]{64}_[0-9a-f]{8}\n")
 
 
-class Users(unittest.TestCase):
+class UserTokens(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -66,7 +66,7 @@ class Users(unittest.TestCase):
         self.assertEqual(run.stdout.readline(), "ready\n")
         return run
 
-    def test_a_user_needs_no_word_once_the_token_lies_in_its_place(self):
+    def test_user_needs_no_option_with_stored_token(self):
         with world.Gpurund() as server:
             refused = self.run_as_user(server)
             self.assertEqual(refused.returncode, 125)
@@ -94,7 +94,7 @@ class Users(unittest.TestCase):
             with open(server.audit_file, encoding="utf-8") as file:
                 self.assertRegex(file.read(), rf'lease.granted user=anna token={name} from="tcp ')
 
-    def test_the_table_shows_tokens_and_never_their_secrets(self):
+    def test_list_shows_tokens_without_secrets(self):
         with world.Gpurund() as server:
             anna, line = self.make(server, "anna", "--note", "her laptop")
             ben, other = self.make(server, "ben@example.org", "--expires", "1h")
@@ -116,7 +116,7 @@ class Users(unittest.TestCase):
                 self.assertNotIn(secret, shown)
             self.assertEqual(os.stat(server.tokens_file).st_mode & 0o7777, 0o600)
 
-    def test_the_audit_log_says_who_made_and_who_revoked_a_token(self):
+    def test_audit_log_names_creator_and_revoker_of_token(self):
         with open("/proc/self/loginuid", encoding="ascii") as file:
             login = int(file.read())
         if login != 2 ** 32 - 1:
@@ -140,7 +140,7 @@ class Users(unittest.TestCase):
             told = json.loads(self.operate(server, "list", "--json").stdout)
             self.assertEqual((told["by"], told["ended_by"]), (own, who))
 
-    def test_revoking_ends_what_runs_unless_it_is_spared(self):
+    def test_revoke_ends_runs_without_keep_running_option(self):
         with world.Gpurund() as server:
             name, line = self.make(server, "anna")
             self.keep(line)
@@ -179,7 +179,7 @@ class Users(unittest.TestCase):
             self.assertEqual(world.holdings(server)["leases"], 0)
         self.assertNotIn("worker ended", server.errors)
 
-    def test_tokens_are_made_and_revoked_while_no_server_runs(self):
+    def test_tokens_can_change_while_server_is_stopped(self):
         with world.Gpurund() as server:
             address, tokens = server.address, server.tokens_file
             server.process.terminate()
@@ -194,7 +194,7 @@ class Users(unittest.TestCase):
                 self.assertIn(f"token {second} of user anna was revoked", self.run_as_user(again).stderr)
         self.assertNotEqual(first, second)
 
-    def test_bounds_are_told_by_their_names(self):
+    def test_refusal_names_exceeded_bound(self):
         config = os.path.join(self.folder, "gpurund.toml")
         with open(config, "w", encoding="utf-8") as file:
             file.write("[every-user]\nmax-leases = 5\n[user.anna]\nmax-gpus = 0\n")
@@ -210,7 +210,7 @@ class Users(unittest.TestCase):
             self.keep(self.make(server, "ben")[1])
             self.assertEqual(self.run_as_user(server).returncode, 0)
 
-    def test_a_token_is_kept_as_secrets_are(self):
+    def test_token_file_must_be_private_and_token_is_never_shown(self):
         with world.Gpurund() as server:
             _, line = self.make(server, "anna")
             path = self.keep(line, mode=0o644)
@@ -242,7 +242,7 @@ class Users(unittest.TestCase):
                 shown = seen.stdout + report.stdout + file.read()
         self.assertNotIn(line.split("_")[2], shown + server.errors)
 
-    def test_an_operators_mistakes_change_nothing(self):
+    def test_wrong_token_commands_change_nothing(self):
         with world.Gpurund() as server:
             self.make(server, "anna")
             with open(server.tokens_file, encoding="utf-8") as file:
@@ -272,7 +272,7 @@ class Users(unittest.TestCase):
             self.assertIn("others may read it", refused.stderr)
             self.assertEqual(self.operate(server, "list", status=125).stdout, "")
 
-    def test_strangers_who_take_all_places_do_not_keep_a_user_out(self):
+    def test_silent_connections_do_not_lock_user_out(self):
         with world.Gpurund() as server:
             self.keep(self.make(server, "anna")[1])
             address = ("127.0.0.1", server.port())
@@ -282,14 +282,14 @@ class Users(unittest.TestCase):
                 each.close()
 
 
-class TokensOfNobody(unittest.TestCase):
+class UnusedTokensFile(unittest.TestCase):
     def create(self, *words):
         with tempfile.TemporaryDirectory() as folder:
             return subprocess.run([world.GPUCTL, "token", "create", "anna", *words],
                                   env=environment(STATE_DIRECTORY=folder), capture_output=True, text=True,
                                   timeout=world.SECONDS, check=True).stderr
 
-    def test_a_token_that_no_server_reads_is_warned_of(self):
+    def test_create_warns_when_no_server_reads_token(self):
         warning = "warning: no gpurund that runs on this machine uses "
         self.assertIn(warning, self.create())
         with world.Gpurund() as server:

@@ -75,8 +75,8 @@ def nanoseconds(microseconds):
     return round(1000 * microseconds)
 
 
-class Launches(Case):
-    def test_are_those_of_the_devices_own_log(self):
+class TracedLaunches(Case):
+    def test_traced_launches_match_device_log(self):
         self.assertEqual(self.run_traced(PROGRAM, str(ROUNDS)), "")
         timeline, log = self.timeline(), self.logged()
         self.assertEqual(sorted(each.name for each in log), sorted(NAMES * ROUNDS))
@@ -104,7 +104,7 @@ class Launches(Case):
                         for each in slices(timeline, category) if each["name"] == "cuLaunchKernel"}
                 self.assertEqual(made, numbers)
 
-    def test_flow_from_the_program_to_the_device(self):
+    def test_flows_link_program_worker_and_device(self):
         self.run_traced(PROGRAM, str(ROUNDS))
         timeline = self.timeline()
         begun, passed, ended = (flows(timeline, phase) for phase in "stf")
@@ -130,7 +130,7 @@ class Launches(Case):
         self.assertEqual((facts["dropped_of_the_program"], facts["dropped_of_the_worker"]), (0, 0))
         self.assertEqual(facts["worker"], "recorded")
 
-    def test_of_processes_stand_side_by_side(self):
+    def test_trace_separates_processes(self):
         self.run_traced("sh", "-c", '"$0" 2 & "$0" 3; wait', PROGRAM, stdout="done\ndone\n")
         timeline = self.timeline()
         self.assertEqual(len(timeline["otherData"]["processes"]), 2)
@@ -138,10 +138,10 @@ class Launches(Case):
         self.assertEqual(sorted(counts.values()), [4, 6])
 
 
-class WithoutTimes(Case):
+class NullDeviceTraces(Case):
     driver = "null"
 
-    def test_a_driver_that_does_not_tell_leaves_the_devices_rows_out(self):
+    def test_trace_omits_kernel_rows_without_driver_times(self):
         self.run_traced(PROGRAM, "3")
         timeline = self.timeline()
         self.assertEqual(slices(timeline, "kernel"), [])
@@ -153,7 +153,7 @@ class WithoutTimes(Case):
             self.assertEqual([kernel for _, kernel in launches], NAMES * 3)
         self.assertEqual(len(flows(timeline, "f")), len(flows(timeline, "s")))  # They end in the worker.
 
-    def test_statistics_beside_it_count_the_programs_own(self):
+    def test_stats_with_trace_count_only_program_calls(self):
         done = gpurun("--stats", "--trace", self.traces, *self.server.options(), "--", PROGRAM, "3")
         self.assertRegex(done.stderr, r"\ncuLaunchKernel +6 +0 ")
         self.assertNotIn("(other)", done.stderr)
@@ -162,7 +162,7 @@ class WithoutTimes(Case):
         elsewhere = 1 if world.ARGS.sanitizer == "thread" else 0
         self.assertIn(len(slices(self.timeline(), "fence")) - 3, (4, 4 + elsewhere))
 
-    def test_what_cannot_be_written_costs_the_run_nothing(self):
+    def test_unwritable_trace_does_not_fail_run(self):
         said = self.run_traced("sh", "-c", 'rmdir "$0" && exec "$1" 3', self.traces, PROGRAM)
         self.assertRegex(said, r"^gpurun: warning: no trace is left of this process: /.*\n$")
         if world.ARGS.sanitizer == "thread":
@@ -172,13 +172,13 @@ class WithoutTimes(Case):
         self.assertEqual((done.returncode, done.stdout), (0, "done\n"))
         self.assertIn("larger than files of this process may be", done.stderr)
 
-    def test_a_program_that_dies_leaves_none(self):
+    def test_killed_program_leaves_no_trace(self):
         self.assertEqual(self.run_traced(PROGRAM, "3", "killed", status=-signal.SIGKILL, stdout=""), "")
         done = gpuctl("trace", self.traces)
         self.assertEqual((done.returncode, done.stdout), (125, ""))
         self.assertIn("no trace is in it", done.stderr)
 
-    def test_files_are_the_users_own_and_only_where_one_was_asked_for(self):
+    def test_trace_files_are_private_and_written_only_on_request(self):
         self.run_traced(PROGRAM, "1")
         (file,) = glob.glob(os.path.join(self.traces, "*"))
         self.assertRegex(os.path.basename(file), r"^statistics_client\.\d+\.gpurun-trace$")
@@ -224,7 +224,7 @@ class WithoutTimes(Case):
         self.assertEqual(done.returncode, 125)
         self.assertIn("this is a link, and is not followed", done.stderr)
 
-    def test_wrong_words(self):
+    def test_trace_refuses_wrong_arguments(self):
         for word in ("/dev/null", "/dev/null/x", "/proc/1/no/such", ""):
             with self.subTest(word=word):
                 done = gpurun("--trace", word, *self.server.options(), "--", "true")

@@ -22,17 +22,17 @@ class Transports(unittest.TestCase):
         (statistics,) = done.statistics
         return statistics["transport"]
 
-    def test_within_a_machine_memory_is_shared(self):
+    def test_local_server_uses_shared_memory(self):
         with world.Gpurund() as server:
             self.assertEqual(self.over(server), "shared memory, not encrypted")
             self.assertEqual(self.over(server, GPURUN_TRANSPORTS="shm"), "shared memory, not encrypted")
 
-    def test_the_user_decides(self):
+    def test_variable_selects_transport(self):
         with world.Gpurund() as server:
             for allowed in ("tcp", "tcp,shm"):
                 self.assertEqual(self.over(server, GPURUN_TRANSPORTS=allowed), "TCP, not encrypted")
 
-    def test_what_stands_in_between_is_not_gone_round(self):
+    def test_relay_rules_out_shared_memory(self):
         with world.Gpurund() as server, world.DelayedLink(server.port(), 0.001) as link:
             self.assertRegex(self.over(server, address=link.address),
                              r"TCP, not encrypted \(no shared memory: .* is reached through something else\)")
@@ -40,26 +40,26 @@ class Transports(unittest.TestCase):
             self.assertNotEqual(done.status, 0)
             self.assertRegex(done.stderr, r"GPURUN_TRANSPORTS allows shared memory only, and there is none")
 
-    def test_whoever_encrypts_means_to(self):
+    def test_tls_option_rules_out_shared_memory(self):
         with world.Gpurund("--tls") as server:
             self.assertEqual(self.over(server, words=["--tls"]),
                              "TCP, encrypted by TLS (no shared memory: the session is encrypted)")
 
     # A process that may not write a file of that size may not create shared memory of it either.
-    def test_without_memory_it_goes_by_the_socket(self):
+    def test_file_size_limit_falls_back_to_local_socket(self):
         with world.Gpurund() as server:
             limited = ["sh", "-c", 'ulimit -f 100; exec "$0" "$@"', PROGRAM, ROUNDS]
             self.assertRegex(self.over(server, command=limited),
                              r"a local socket, not encrypted \(no shared memory: .*ulimit -f")
 
-    def test_a_wrong_word_is_refused_at_once(self):
+    def test_unknown_transport_is_refused(self):
         with world.Gpurund() as server:
             done = world.gpurun(*server.options(), "--", PROGRAM, ROUNDS,
                                 env=world.environment(GPURUN_TRANSPORTS="rdma"))
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("GPURUN_TRANSPORTS is 'rdma': 'rdma' is no transport; it may be shm, tcp", done.stderr)
 
-    def test_the_table_tells(self):
+    def test_stats_table_names_transport(self):
         with world.Gpurund() as server:
             done = world.gpurun("--stats", *server.options(), "--", PROGRAM, ROUNDS)
         self.assertRegex(done.stderr, re.compile("^over shared memory, not encrypted$", re.M))

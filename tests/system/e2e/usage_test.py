@@ -19,35 +19,35 @@ from world import alive, environment, gpurun, until  # noqa: E402
 DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 
 
-class WrongWords(unittest.TestCase):
+class WrongOptions(unittest.TestCase):
     def refused(self, words, said, status=125, **changes):
         done = gpurun(*words, "--", "echo", "ran", env=environment(**changes))
         self.assertEqual((done.returncode, done.stdout), (status, ""), (words, done.stderr))
         self.assertRegex(done.stderr, rf"^gpurun: [^\n]*{said}[^\n]*\n$")
 
-    def test_numbers_of_gpus(self):
+    def test_gpu_count_must_be_1_to_64(self):
         for number in ("0", "65", "99", "-1", "", "1.5", "two", " 1", "1e3", "4294967297"):
             self.refused(["-n", number], rf"-n: '{number}' is no number of GPUs from 1 to 64")
 
-    def test_more_gpus_than_a_private_server_has(self):
+    def test_private_server_refuses_more_gpus_than_it_has(self):
         self.refused(["-n", "2"], "2 GPUs wanted.*private server.*-l or -s")
 
-    def test_a_value_that_is_missing(self):
+    def test_missing_option_value_is_refused(self):
         for option in ("-n", "-l", "-s", "--timeout", "--device", "--secret-file"):
             done = gpurun(option)
             self.assertEqual(done.returncode, 125)
             self.assertEqual(done.stderr,
                              f"gpurun: {option} needs a value; gpurun --help shows which\n")
 
-    def test_a_value_that_is_given_twice(self):
+    def test_repeated_option_is_refused(self):
         self.refused(["-n", "1", "-n", "1"], "-n is given more than once")
         self.refused(["-l", "a", "-l", "b"], "-l is given more than once")
 
-    def test_secret_files(self):
+    def test_unusable_secret_file_is_refused(self):
         self.refused(["--secret-file", "/no/such"], "/no/such: No such file")
         self.refused(["--secret-file", "/etc"], "/etc is a folder")
 
-    def test_a_token_or_secret_in_place_of_its_file_is_not_shown(self):
+    def test_token_or_secret_given_as_file_name_is_hidden(self):
         digits = "3f786850e387550f" * 4
         token, secret = f"gpurun1_0123456789ab_{digits}_01234567", "c0ffee0ddba11beef0" * 3
         for words, said, changes in (
@@ -92,7 +92,7 @@ class WrongWords(unittest.TestCase):
         self.assertIn("CUDA_SECRET_FILE=(hidden)", report.stdout)
         self.assertIn("NCCL_TOKEN_FILE=(hidden)", report.stdout)
 
-    def test_a_secret_that_the_server_refuses(self):
+    def test_message_names_refused_secret(self):
         with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "other")
             with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
@@ -104,16 +104,16 @@ class WrongWords(unittest.TestCase):
             self.refused(["-l", server.address], "wants a token, and none was found: ",
                          XDG_RUNTIME_DIR=folder)
 
-    def test_help_says_where_the_program_stands(self):
+    def test_help_shows_place_of_program(self):
         self.assertIn("gpurun [OPTIONS] [--] PROGRAM [ARGUMENT...]", gpurun("--help").stdout)
 
-    def test_options_of_another_version_or_of_another_program(self):
+    def test_unknown_and_future_options_are_refused(self):
         self.refused(["--fast"], "there is no option --fast; gpurun --help")
         self.refused(["-x"], "there is no option -x; gpurun --help")
         for word in ("-p", "-p0.5", "-m", "--filter", "--transport", "--transport=rdma"):
             self.refused([word], r"-\w+ does not exist yet in this version")
 
-    def test_addresses(self):
+    def test_invalid_or_unreachable_addresses_are_refused(self):
         for address, said in (("::1", r"in brackets, \[::1\]"), ("[::1", "is no .IPv6."),
                               ("[::1]x", "is no .IPv6."), ("host:", "no port after the colon"),
                               ("host:0", "1 to 65535"), ("host:65536", "1 to 65535"),
@@ -122,7 +122,7 @@ class WrongWords(unittest.TestCase):
         self.refused(["-l", "x" * 64 + ".invalid"], "cannot find host 'x+.invalid'.*is the name right")
         self.refused(["-l", "[::1]:1"], r"no server at \[::1\]:1: .*is gpurund running there")
 
-    def test_files_of_servers(self):
+    def test_invalid_servers_files_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             def file(name, content):
                 path = os.path.join(folder, name)
@@ -152,13 +152,13 @@ class WrongWords(unittest.TestCase):
                 self.assertEqual(done.returncode, 125, done.stderr)
                 self.assertRegex(done.stderr, "-s: cannot read .*others: Permission denied")
 
-    def test_durations(self):
+    def test_invalid_durations_are_refused(self):
         for text in ("5", "-1s", "1y", "soon", "1.5s"):
             self.refused(["--timeout", text], rf"--timeout: '{text}' is no duration; write one like 30s")
         for text in ("721h", "31d"):
             self.refused(["--timeout", text], "more than 30 days")
 
-    def test_devices(self):
+    def test_invalid_device_options_are_refused(self):
         self.refused(["--device", "fast"], "neither real nor emulated")
         self.refused(["--device", "real", "-l", "127.0.0.1"], "the server named by -l or -s has its own")
         for words in (["--server-fingerprint", "sha256:" + "0" * 64], ["--tls-ca", "/etc/hostname"]):
@@ -175,7 +175,7 @@ class PrivateServers(unittest.TestCase):
     """That kernels run on the CPU, because this machine has no GPU, is one warning and affects
     nothing else."""
 
-    def test_the_emulated_device_in_place_of_a_gpu_is_said_once(self):
+    def test_emulated_device_fallback_prints_one_notice(self):
         if os.path.exists("/dev/nvidiactl"):
             self.skipTest("this machine has NVIDIA's driver")
         if not os.path.exists(world.DRIVERS["emulated"]):
@@ -197,7 +197,7 @@ for pid in (os.getpid(), os.getppid()):
             for fd in range(3)), file=open(sys.argv[1], 'a'), sep=',')
 """
 
-    def test_the_program_and_gpurun(self):
+    def test_program_keeps_closed_standard_descriptors(self):
         with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
             seen = os.path.join(folder, "seen")
             for named in (True, False):
@@ -213,7 +213,7 @@ for pid in (os.getpid(), os.getppid()):
                 self.assertNotIn("/dev/null", program)
                 os.remove(seen)
 
-    def test_gpurund(self):
+    def test_gpurund_opens_dev_null_for_closed_descriptors(self):
         before = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
         with world.Gpurund(before=before) as server:
             for fd in range(3):
@@ -221,7 +221,7 @@ for pid in (os.getpid(), os.getppid()):
             self.assertEqual(gpurun(*server.options(), "--", world.ARGS.client, "once").returncode, 0)
 
 
-class Servers(unittest.TestCase):
+class NamedServers(unittest.TestCase):
     @contextlib.contextmanager
     def busy(self):
         """A server that has leased its only GPU to another run."""
@@ -234,7 +234,7 @@ class Servers(unittest.TestCase):
                 holder.terminate()
                 holder.communicate(timeout=world.SECONDS)
 
-    def test_an_ipv6_address(self):
+    def test_run_uses_ipv6_address(self):
         try:
             with socket.create_server(("::1", 0), family=socket.AF_INET6):
                 pass
@@ -245,7 +245,7 @@ class Servers(unittest.TestCase):
             done = gpurun(*server.options(), "--", world.ARGS.client, "once")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def test_statistics_of_a_program_that_calls_nothing_of_cuda(self):
+    def test_stats_require_cuda_calls(self):
         with world.Gpurund() as server:
             done = gpurun("--stats", *server.options(), "--", "true")
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
@@ -253,7 +253,7 @@ class Servers(unittest.TestCase):
             self.assertEqual(done.returncode, 0)
             self.assertRegex(done.stderr, r"gpu_client(.|\n)*blocking round trips: \d+")
 
-    def test_control_c_while_it_waits_for_a_gpu(self):
+    def test_control_c_ends_wait_for_gpu(self):
         with self.busy() as (server, holder):
             pid, terminal = pty.fork()
             if pid == 0:
@@ -272,7 +272,7 @@ class Servers(unittest.TestCase):
             until(lambda: world.holdings(server)["waiting"] == 0, "it left the queue")
             self.assertIsNone(holder.poll())
 
-    def test_a_server_that_is_killed_while_it_waits(self):
+    def test_server_death_ends_wait_for_gpu(self):
         with self.busy() as (server, _):
             waiting = world.start("--timeout", "1h", *server.options(), "--", "echo", "ran")
             until(lambda: world.holdings(server)["waiting"] == 1, "it waits")
@@ -281,7 +281,7 @@ class Servers(unittest.TestCase):
             self.assertEqual((waiting.returncode, said), (125, ""))
             self.assertRegex(errors, rf"^gpurun: waiting for [^\n]*\ngpurun: server {server.address} hung up: ")
 
-    def test_a_server_that_is_killed_under_a_program(self):
+    def test_server_death_returns_device_unavailable(self):
         with world.Gpurund() as server:
             reading, writing = os.pipe()
             run = subprocess.Popen([world.GPURUN, *server.options(), "--", world.ARGS.client, "wait"],

@@ -77,7 +77,7 @@ def stranger(serve):
         listener.shutdown(socket.SHUT_RDWR)
 
 
-class Users(unittest.TestCase):
+class ClientMessages(unittest.TestCase):
     """gpurun and the program."""
 
     def setUp(self):
@@ -100,7 +100,7 @@ class Users(unittest.TestCase):
         self.assertGreaterEqual(seconds, least)
         self.assertLess(seconds, least + START_S)
 
-    def test_a_server_of_another_version_is_named_with_the_side_to_update(self):
+    def test_version_mismatch_names_side_to_update(self):
         for theirs, side in ((OURS - 1, "server"), (OURS + 1, "client")):
             with other_server("challenge", str(theirs)) as address:
                 self.refused(address, rf"the server speaks protocol {theirs} \(gpurun 7\.7\.7\), "
@@ -110,7 +110,7 @@ class Users(unittest.TestCase):
                 self.assertNotEqual(listed.returncode, 0)
                 self.assertRegex(listed.stderr, f"protocol {theirs} .*: update the {side}")
 
-    def test_the_same_inside_tls_where_the_request_is_out_by_then(self):
+    def test_version_mismatch_inside_tls_names_side_to_update(self):
         for theirs, side in ((OURS - 1, "server"), (OURS + 1, "client")):
             with other_server_in_tls("challenge", str(theirs)) as (address, tls):
                 self.refused(address, rf"the server speaks protocol {theirs} \(gpurun 7\.7\.7\), "
@@ -120,14 +120,14 @@ class Users(unittest.TestCase):
                 self.assertNotEqual(listed.returncode, 0)
                 self.assertRegex(listed.stderr, f"protocol {theirs} .*: update the {side}")
 
-    def test_the_sentence_of_a_server_that_refuses_is_passed_on(self):
+    def test_gpurun_prints_refusal_message_of_server(self):
         words = "the client speaks protocol 3, this server protocol 2: update the server"
         with other_server("refuse", words) as address:
             self.refused(address, words)
         with other_server_in_tls("refuse", words) as (address, tls):
             self.refused(address, words, tls=tls)
 
-    def test_the_next_server_is_asked(self):
+    def test_gpurun_skips_server_of_other_version(self):
         with other_server("challenge", str(OURS + 1)) as other, world.Gpurund() as server:
             done = gpurun(*server.secret_options, "-l", f"{other},{server.address}", "--",
                           world.ARGS.client, "once")
@@ -135,7 +135,7 @@ class Users(unittest.TestCase):
             self.assertRegex(done.stderr, rf"^gpurun: skipped: server {re.escape(other)}: the server speaks "
                                           rf"protocol {OURS + 1} [^\n]*\n$")
 
-    def test_a_server_of_another_version_is_not_the_one_that_is_waited_for(self):
+    def test_gpurun_does_not_wait_for_server_of_other_version(self):
         # The other server comes first. With TLS it shows its version only after a request for a
         # GPU.
         with (other_server_in_tls("challenge", str(OURS + 1)) as (other, _),
@@ -162,15 +162,15 @@ class Users(unittest.TestCase):
         self.assertRegex(done.stderr, pattern)
         self.assertLess(seconds, START_S)
 
-    def test_a_program_is_told_by_a_server_that_refuses_its_library(self):
+    def test_program_reports_attach_refusal_of_server(self):
         words = "the client speaks protocol 3, this server protocol 2: update the server"
         self.attached(("refuse-attach", words), rf"gpurun: .*server 127\.0\.0\.1:\d+: {words}")
 
-    def test_a_program_is_told_of_a_worker_that_requires_more(self):
+    def test_program_reports_unsupported_required_feature(self):
         self.attached(("require",), r"gpurun: .*server 127\.0\.0\.1:\d+: the server \(gpurun 7\.7\.7\) "
                                     r"requires feature 63, .*: update the client")
 
-    def test_no_gpurund_at_all(self):
+    def test_gpurun_reports_peer_that_is_not_gpurund(self):
         def http(connection):
             connection.recv(4096)
             connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
@@ -190,12 +190,12 @@ class Users(unittest.TestCase):
             with stranger(serve) as address:
                 self.refused(address, pattern)
 
-    def test_who_says_nothing_is_waited_for_no_longer_than_the_deadline(self):
+    def test_silent_peer_times_out(self):
         with stranger(lambda connection: None) as address:
             self.refused(address, "does not answer in time; is it a gpurund", least=HANDSHAKE_S)
 
 
-class Operators(unittest.TestCase):
+class ServerMessages(unittest.TestCase):
     """gpurund, with clients of another version."""
 
     def ask(self, what, theirs):
@@ -204,7 +204,7 @@ class Operators(unittest.TestCase):
                                   capture_output=True, text=True, timeout=world.SECONDS)
         return done.stdout, server.errors
 
-    def test_both_sides_hear_which_is_to_be_updated(self):
+    def test_both_sides_report_side_to_update(self):
         for what in ("hello", "hello-tls", "attach"):
             for theirs, side in ((OURS - 1, "client"), (OURS + 1, "server")):
                 answer, log = self.ask(what, theirs)

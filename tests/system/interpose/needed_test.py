@@ -13,8 +13,8 @@ LIBRARIES = sys.argv[1:]
 ALLOWED = {"libc.so.6", "ld-linux-x86-64.so.2"}
 
 
-class Needed(unittest.TestCase):
-    def test_nothing_but_the_c_library(self):
+class NeededLibraries(unittest.TestCase):
+    def test_libraries_need_only_c_library(self):
         self.assertTrue(LIBRARIES)
         for library in LIBRARIES:
             dynamic = subprocess.run(["readelf", "--dynamic", "--wide", library], check=True,

@@ -29,16 +29,16 @@ class Descriptors(both.Case):
         self.nothing_left()
         return done
 
-    def test_closed(self):
+    def test_closing_descriptors_returns_device_unavailable(self):
         self.lost("descriptors_closed")
 
-    def test_used_again(self):
+    def test_reused_descriptors_are_left_alone(self):
         for limit in (None, 64):
             for what in ("sockets", "files"):
                 done = self.lost("descriptors_reused", what, limit=limit)
                 self.assertIn("descriptors there were\n", done.stdout)
 
-    def test_closed_before_the_first_call(self):
+    def test_closing_descriptors_before_first_call_is_harmless(self):
         self.both(PROGRAM, "descriptors_closed_before", said="PASSED")
         self.nothing_left()
 

@@ -28,18 +28,18 @@ class Exits(both.Case):
         self.assertEqual((done.returncode, done.stdout), (status, native.stdout), what)
         self.assertEqual(done.stderr, native.stderr, what)  # std::terminate prints the reason.
 
-    def test_while_other_threads_call(self):
+    def test_exit_keeps_status_while_threads_call(self):
         for _ in range(ROUNDS):
             for way, status in WAYS.items():
                 self.compare(way, status=status)
         self.nothing_left()
 
-    def test_by_a_signal_while_other_threads_call(self):
+    def test_fatal_signal_keeps_status_while_threads_call(self):
         for way, number in SIGNALS.items():
             self.compare(way, status=-number)
         self.nothing_left()
 
-    def test_alone(self):
+    def test_exit_keeps_status_without_other_threads(self):
         for way, status in WAYS.items():
             self.compare(way, "alone", status=status)
         self.nothing_left()

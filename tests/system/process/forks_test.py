@@ -54,7 +54,7 @@ print("parent %d, child %d" % (parent, os.waitstatus_to_exitcode(os.waitpid(chil
 
 
 class Forks(both.Case):
-    def test_before_and_after_cuda_starts(self):
+    def test_child_uses_cuda_only_when_forked_before_init(self):
         self.both(PROGRAM, "fork_before_init", said="child: exit 0\n(.|\n)*PASSED")
         for case in ("fork_after_init", "fork_after_context"):
             self.both(PROGRAM, case, said="the child hears 3 3 3 3 3 3\nchild: exit 0\n(.|\n)*PASSED",
@@ -62,7 +62,7 @@ class Forks(both.Case):
         self.both(PROGRAM, "fork_grandchild", said="PASSED")
         self.nothing_left()
 
-    def test_a_parent_that_has_only_asked(self):
+    def test_child_computes_when_parent_only_queries(self):
         if world.ARGS.sanitizer == "thread":
             self.skipTest(NO_THREADS_AFTER_FORK)
         for what in ("version", "function", "nvml"):
@@ -73,7 +73,7 @@ class Forks(both.Case):
                 self.both(PROGRAM, "fork_after_questions", what, said=said, env=both.unchecked_leaks())
         self.nothing_left()
 
-    def test_from_a_program_whose_threads_ask(self):
+    def test_fork_succeeds_while_threads_query(self):
         if world.ARGS.sanitizer:
             self.skipTest("a sanitizer's allocator may be locked in a child of many threads")
         for words in ((), ("compute",)):
@@ -81,30 +81,30 @@ class Forks(both.Case):
         self.both(PROGRAM, "fork_at_first_question", said="PASSED")
         self.nothing_left()
 
-    def test_from_a_thread_while_others_call(self):
+    def test_fork_succeeds_while_threads_compute(self):
         if world.ARGS.sanitizer:
             self.skipTest("a sanitizer's allocator may be locked in a child of many threads")
         rounds = "40"
         self.both(PROGRAM, "fork_from_a_thread", rounds, said="PASSED", env=both.unchecked_leaks())
 
-    def test_children_that_end_in_each_way_leave_the_parent_alone(self):
+    def test_child_exit_leaves_parent_working(self):
         self.both(PROGRAM, "fork_child_ends", said="exit 4\nexit 4\nsignal 6\nsignal 9\nexit 4\nPASSED",
                   env=both.unchecked_leaks())
 
-    def test_a_child_made_without_the_c_library(self):
+    def test_child_without_fork_handlers_gets_error(self):
         if world.ARGS.sanitizer == "thread":
             self.skipTest("ThreadSanitizer knows no such children")
         done = self.forwarded(PROGRAM, "fork_without_handlers")
         self.judge(done, done, said="the child hears 3 3 3 3 3 3\nchild: exit 0\nPASSED")
 
-    def test_what_is_executed_anew(self):
+    def test_exec_starts_cuda_afresh(self):
         words = ["without-shells"] if world.ARGS.sanitizer else []
         self.both(PROGRAM, "fork_and_exec", *words, said="vfork and exec: exit 0\n(.|\n)*PASSED")
         for _ in range(3):
             self.both(PROGRAM, "exec_from_a_thread", said="PASSED")
         self.nothing_left()
 
-    def test_multiprocessing_of_python(self):
+    def test_python_multiprocessing_workers_compute(self):
         if world.ARGS.sanitizer:
             self.skipTest(both.NOT_INSTRUMENTED)
         with both.script(MULTIPROCESSING) as path:
@@ -113,7 +113,7 @@ class Forks(both.Case):
                           ("forkserver", "parent-asks"), ("spawn", "parent-asks")):
                 self.both(sys.executable, path, *words, said=r"children \[8192, 12288\]")
 
-    def test_a_parent_whose_start_of_cuda_failed(self):
+    def test_child_initialises_cuda_after_parent_fails_to(self):
         """Only a successful cuInit keeps CUDA from a child."""
         if world.ARGS.sanitizer:
             self.skipTest(both.NOT_INSTRUMENTED)
@@ -121,7 +121,7 @@ class Forks(both.Case):
             done = self.forwarded(sys.executable, path)
             self.judge(done, done, said="parent 100, child 0")
 
-    def test_services(self):
+    def test_daemonised_child_computes_unless_parent_used_cuda(self):
         self.both(PROGRAM, "daemon_of_its_own", said="the daemon has computed\nPASSED")
         self.both(PROGRAM, "daemon_of_its_own", "parent-too", said="the child hears 3 3 3 3 3 3\n")
         if world.ARGS.sanitizer != "thread":
@@ -141,7 +141,7 @@ class Orphans(both.Case):
         self.addCleanup(run.kill)  # Which also kills the rest of the program.
         return run
 
-    def test_a_dead_parents_session_ends_and_the_lease_stays(self):
+    def test_parent_death_ends_session_and_keeps_lease(self):
         run = self.start("orphan")
         child, parent = map(int, re.search(r"child (\d+) of (\d+)", run.stdout.readline()).groups())
         self.assertEqual(len(self.server.workers()), 1)
@@ -155,7 +155,7 @@ class Orphans(both.Case):
         self.assertEqual(run.returncode, -signal.SIGKILL)
         self.nothing_left()
 
-    def test_a_child_made_without_the_c_library_lets_go_when_it_asks(self):
+    def test_child_without_fork_handlers_releases_parent_session(self):
         if world.ARGS.sanitizer == "thread":
             self.skipTest("ThreadSanitizer knows no such children")
         run = self.start("orphan", "raw")
@@ -168,7 +168,7 @@ class Orphans(both.Case):
         run.communicate(timeout=world.SECONDS)
         self.nothing_left()
 
-    def test_a_service_keeps_its_own_session(self):
+    def test_daemonised_child_keeps_its_own_session(self):
         run = self.start("daemon_of_its_own", "parent-idle", "stays")
         lines = [run.stdout.readline() for _ in range(3)]
         daemon = next(int(line.split()[1]) for line in lines if line.startswith("daemon "))

@@ -19,14 +19,14 @@ class HostPointers(both.Case):
         self.assertEqual((done.returncode, done.stdout), (0, f"the wait answers {answer}\nPASSED\n"), done.stderr)
         return [line for line in done.stderr.splitlines() if "host memory" in line]
 
-    def test_one_line_names_kernel_and_parameter(self):
+    def test_message_names_kernel_and_parameter(self):
         for what, kind, parameter in (("pinned", "pinned", 1), ("registered", "registered", 1),
                                       ("structure", "pinned", 2), ("graph", "pinned", 1)):
             with self.subTest(what=what):
                 (line,) = self.lines(what, 700)
                 self.assertTrue(re.search(LINE.format(kind, parameter), line), line)
 
-    def test_nothing_is_said_of_other_faults_and_pointers(self):
+    def test_other_faults_and_pointers_print_no_message(self):
         self.assertEqual(self.lines("wild", 700), [])
         self.assertEqual(self.lines("not-followed", 0), [])
         self.assertEqual(self.lines("device", 0), [])

@@ -18,7 +18,7 @@ LARGE_STORAGE = os.path.join(both.FOLDER, "process_large_storage")
 
 
 class Limits(both.Case):
-    def test_address_space(self):
+    def test_small_address_space_computes_or_returns_error(self):
         if world.ARGS.sanitizer:
             self.skipTest("sanitizers take address space by the terabyte")
         for mebibytes in (65_536, 4_096, 1_024, 512):
@@ -27,7 +27,7 @@ class Limits(both.Case):
             done = self.forwarded(PROGRAM, "limited", "as", str(mebibytes * MIB))
             self.judge(done, done, said="result 46", messages=[NO_DEVICE + "no memory for "])
 
-    def test_descriptors(self):
+    def test_few_descriptors_compute_or_return_error(self):
         # A leak check opens some itself.
         for most in ("64",) if world.ARGS.sanitizer else ("64", "16", "7"):
             self.both(PROGRAM, "limited", "nofile", most, said="computed")
@@ -36,12 +36,12 @@ class Limits(both.Case):
         done = self.forwarded(PROGRAM, "limited", "nofile", "3")
         self.judge(done, done, said="result 46", messages=[NO_DEVICE + ".*Too many open files"])
 
-    def test_stacks_and_what_is_locked(self):
+    def test_program_computes_with_small_stack_and_no_locked_memory(self):
         if world.ARGS.sanitizer:
             self.skipTest("a sanitizer takes more of a stack than there is")
         self.both(PROGRAM, "limited", "stack", "65536", "memlock", "0", "core", "0", said="computed")
 
-    def test_threads_that_nobody_may_start(self):
+    def test_thread_limit_returns_error_with_reason(self):
         if os.geteuid() != 0 or not world.can_be(2_000_005_000):
             self.skipTest("needs a user of its own: root has no limit")
         if world.ARGS.sanitizer:
@@ -53,7 +53,7 @@ class Limits(both.Case):
             capture_output=True, text=True, timeout=both.SECONDS, stdin=subprocess.DEVNULL)
         self.judge(done, done, said="result 46", messages=[NO_DEVICE + "cannot start the thread"])
 
-    def test_of_a_shell_are_its_programs_and_not_those_of_a_server_beside_it(self):
+    def test_shell_limits_do_not_stop_private_server(self):
         if world.ARGS.sanitizer:
             self.skipTest("a sanitizer takes more of all than there is")
         users = [()]
@@ -82,7 +82,7 @@ class Limits(both.Case):
         self.assertEqual((done.returncode, done.stdout), (125, ""), done.stderr)
         self.assertRegex(done.stderr, r"^gpurun: the hard limit of file sizes \(ulimit -f\) is 0 bytes")
 
-    def test_the_programs_limit_of_file_sizes_is_the_users(self):
+    def test_program_keeps_file_size_limit_of_user(self):
         done = subprocess.run(
             [world.GPURUN, "-q", *self.server.options(), "--", "sh", "-c", "ulimit -f; grep SigIgn /proc/$$/status"],
             env=world.environment(), capture_output=True, text=True, timeout=both.SECONDS,
@@ -93,24 +93,24 @@ class Limits(both.Case):
         self.assertEqual(int(blocks) * 512, MIB, done.stderr)
         self.assertEqual(int(ignored.split()[1], 16) >> (25 - 1) & 1, 0)  # SIGXFSZ.
 
-    def test_system_calls_that_a_container_refuses(self):
+    def test_program_survives_refused_system_calls(self):
         for refusal in ("ENOSYS", "EPERM"):
             self.both(PROGRAM, "system_calls_refused", refusal, said="PASSED")
 
-    def test_threads_with_small_stacks(self):
+    def test_threads_with_small_stacks_compute(self):
         if world.ARGS.sanitizer:
             self.skipTest("a sanitizer takes more of a stack than there is")
         self.both(PROGRAM, "small_stacks", said="PASSED")
 
-    def test_large_thread_local_storage(self):
+    def test_library_loads_with_large_thread_local_storage(self):
         self.both(LARGE_STORAGE, "libcuda.so.1", "2", said="result 0\nresult 0\nPASSED")
 
 
 class Threads(both.Case):
-    def test_threads_that_come_and_go(self):
+    def test_short_lived_threads_leave_no_resources(self):
         self.come_and_go(at_once=4)
 
-    def test_threads_that_live_together(self):
+    def test_concurrent_threads_leave_no_resources(self):
         self.come_and_go(at_once=20 if world.ARGS.sanitizer else 500)
 
     def come_and_go(self, at_once):

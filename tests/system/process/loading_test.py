@@ -22,7 +22,7 @@ def allocators():
 
 
 class Loading(both.Case):
-    def test_opened_closed_and_opened_again(self):
+    def test_library_works_after_repeated_dlopen(self):
         for name in ("libcuda.so.1", "libcuda.so"):
             self.both(LOADER, name, "4", said="(result 0\n){4}PASSED")
         self.both(PROGRAM, "plugin_again", PLUGIN, said="PASSED")
@@ -30,20 +30,20 @@ class Loading(both.Case):
         self.both(LOADER, PLUGIN, "0", said="PASSED")
         self.nothing_left()
 
-    def test_found_by_name_and_not_preloaded(self):
+    def test_program_works_without_preload(self):
         if world.ARGS.sanitizer:
             self.skipTest(both.NOT_INSTRUMENTED)
         done = self.forwarded("env", "--unset=LD_PRELOAD", PROGRAM, "work")
         self.judge(done, done, said="PASSED")
 
-    def test_settings_of_the_loader_and_of_the_allocator(self):
+    def test_program_works_with_loader_and_allocator_settings(self):
         for env in ({"LD_BIND_NOW": "1"}, {"MALLOC_PERTURB_": "165"}, {"MALLOC_ARENA_MAX": "1"},
                     {"LC_ALL": "tr_TR.UTF-8", "TZ": "Asia/Kathmandu"}, {"LD_PRELOAD": "libm.so.6"}):
             if "LD_PRELOAD" in env and world.ARGS.sanitizer:
                 continue
             self.both(PROGRAM, "work", said="PASSED", env=env)
 
-    def test_other_allocators(self):
+    def test_program_works_with_other_allocators(self):
         if world.ARGS.sanitizer:
             self.skipTest(both.NOT_INSTRUMENTED)
         if not allocators():
@@ -51,17 +51,17 @@ class Loading(both.Case):
         for library in allocators():
             self.both(PROGRAM, "fork_from_a_thread", "10", said="PASSED", env={"LD_PRELOAD": library})
 
-    def test_a_cleared_environment(self):
+    def test_program_works_after_clearing_environment(self):
         self.both(PROGRAM, "environment_cleared", said="PASSED")
 
-    def test_no_folder_and_no_standard_descriptors(self):
+    def test_program_works_without_folder_or_standard_descriptors(self):
         if world.ARGS.sanitizer:
             self.skipTest(both.NOT_INSTRUMENTED)
         self.both(PROGRAM, "folder_removed", said="PASSED")
         for closed in ("<&-", "2>&-", "<&- 2>&-"):
             self.both("sh", "-c", f'exec "$@" {closed}', "sh", PROGRAM, "work", said="PASSED")
 
-    def test_scripts_and_interpreters(self):
+    def test_program_works_below_scripts_and_interpreters(self):
         if world.ARGS.sanitizer:
             self.skipTest(both.NOT_INSTRUMENTED)
         for words in (("sh", "-c", '"$1" work && "$1" work', "sh", PROGRAM), ("env", "X=1", PROGRAM, "work"),
@@ -71,7 +71,7 @@ class Loading(both.Case):
             self.both(*words, said="PASSED")
 
 
-class Elsewhere(both.Case):
+class Namespaces(both.Case):
     """The session file, or the server, is not visible."""
 
     def explained(self, *words, messages):
@@ -80,7 +80,7 @@ class Elsewhere(both.Case):
             self.fail(f"{words}: {done}")
         self.judge(done, done, status=done.returncode, messages=messages)
 
-    def test_another_root(self):
+    def test_chroot_hides_session_only_before_first_call(self):
         if world.ARGS.sanitizer:
             self.skipTest("a sanitizer opens its report by name")
         if os.geteuid() != 0:
@@ -89,7 +89,7 @@ class Elsewhere(both.Case):
             self.explained(PROGRAM, "another_root", folder, messages=[OUT_OF_SIGHT])
             self.both(PROGRAM, "another_root", folder, "after", said="computed")
 
-    def test_namespaces(self):
+    def test_user_and_network_namespaces_report_reason(self):
         if world.ARGS.sanitizer:
             self.skipTest(both.NOT_INSTRUMENTED)
         unshare = ["unshare", "--map-root-user"]
@@ -106,10 +106,10 @@ class Elsewhere(both.Case):
                            messages=["^gpurun: error: no CUDA device .*Network is unreachable"])
 
 
-class Watched(both.Case):
+class Debuggers(both.Case):
     """By tools that run the program under their control."""
 
-    def test_debuggers(self):
+    def test_program_works_below_gdb_strace_and_valgrind(self):
         if world.ARGS.sanitizer:
             self.skipTest(both.NOT_INSTRUMENTED)
         ran = False

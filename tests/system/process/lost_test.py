@@ -16,7 +16,7 @@ from both import PROGRAM  # noqa: E402
 UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 
 
-class Lost(unittest.TestCase):
+class LostServer(unittest.TestCase):
     def told(self, *words, before=(), lose=lambda server: None, env=None):
         """The program's output after `lose`, and its stderr."""
         with world.Gpurund() as server:
@@ -34,25 +34,25 @@ class Lost(unittest.TestCase):
         self.assertEqual(rest, f"function 0, then {UNAVAILABLE}", out + errors)
         return errors
 
-    def test_a_server_killed_before_the_first_call(self):
+    def test_server_killed_before_first_call_returns_unavailable(self):
         def lose(server):
             server.process.send_signal(signal.SIGKILL)
             server.process.wait()
         self.assertIn("no CUDA device can be used: ", self.told(lose=lose))
 
-    def test_a_lease_that_has_ended_before_the_first_call(self):
+    def test_lease_ended_before_first_call_returns_unavailable(self):
         def lose(server):
             server.process.send_signal(signal.SIGTERM)
             server.process.wait()
         self.assertIn("no CUDA device can be used: ", self.told(lose=lose))
 
-    def test_a_worker_killed_after_the_version(self):
+    def test_worker_killed_after_attach_returns_unavailable(self):
         def lose(server):
             for worker in server.workers():
                 os.kill(worker, signal.SIGKILL)
         self.assertIn("CUDA_ERROR_DEVICE_UNAVAILABLE", self.told("attached", lose=lose))
 
-    def test_another_pid_namespace(self):
+    def test_pid_namespace_reports_hidden_session(self):
         if os.geteuid() != 0:
             self.skipTest("needs root, for a PID namespace")
         # A leak check looks at its process by a number of the outer namespace.

@@ -15,13 +15,13 @@ DEVICE_UNAVAILABLE = "46"
 
 
 class Signals(both.Case):
-    def test_storms(self):
+    def test_calls_survive_signal_storm(self):
         self.both(PROGRAM, "signal_storm", "40" if world.ARGS.sanitizer else "200", said="PASSED")
 
-    def test_waits_and_masks(self):
+    def test_program_keeps_signal_masks_and_waits(self):
         self.both(PROGRAM, "signals_waited_for", said="PASSED")
 
-    def test_handlers_and_their_stack(self):
+    def test_program_keeps_signal_handlers_and_stack(self):
         self.both(PROGRAM, "own_handlers", said="PASSED", env=both.unreported_signals())
 
     def steady(self):
@@ -33,7 +33,7 @@ class Signals(both.Case):
         self.assertEqual(run.stdout.readline(), "ready\n")
         return run
 
-    def test_stopped_and_continued(self):
+    def test_program_continues_after_stop(self):
         for stop in (signal.SIGSTOP, signal.SIGTSTP):
             run = self.steady()
             (program,) = world.children(run.pid)
@@ -43,7 +43,7 @@ class Signals(both.Case):
             self.assertEqual(run.communicate(timeout=both.SECONDS), ("PASSED\n", ""))
             self.assertEqual(run.returncode, 0)
 
-    def test_ended_in_the_midst_of_calls(self):
+    def test_signal_ends_program_during_calls(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
             run = self.steady()
             (program,) = world.children(run.pid)
@@ -52,7 +52,7 @@ class Signals(both.Case):
             self.assertEqual(run.returncode, -number)
         self.nothing_left()
 
-    def test_a_lost_worker_is_an_error_and_no_signal(self):
+    def test_lost_worker_returns_error_without_signal(self):
         run = self.steady()
         for worker in self.server.workers():
             os.kill(worker, signal.SIGKILL)

@@ -38,7 +38,7 @@ def result(done):
     return done.returncode, done.stdout, done.stderr
 
 
-class Visible(unittest.TestCase):
+class VisibleDevices(unittest.TestCase):
     def same(self, *options, value=None, **both_sides):
         with self.subTest(options=options, value=value, **both_sides):
             wanted = native(value, **both_sides)
@@ -46,27 +46,27 @@ class Visible(unittest.TestCase):
             self.assertEqual(result(private("-q", *options, value=value, **both_sides)), result(wanted))
             return wanted.stdout.splitlines()[0]
 
-    def test_of_the_environment(self):
+    def test_environment_value_matches_native(self):
         for value in VALUES:
             self.same(*([] if value is not None else ["-n", "3"]), value=value)
 
-    def test_what_is_seen_is_what_is_named(self):
+    def test_program_sees_named_devices_in_order(self):
         self.assertEqual(self.same(value="2,0"), "init 0, count 0 2: 0000:03:00.0 0000:01:00.0")
         self.assertEqual(self.same(value="GPU-69,GPU-67"), "init 0, count 0 2: 0000:03:00.0 0000:01:00.0")
         for value in ("", "-1", "1,1", "MIG-67", "GPU-6"):
             self.assertEqual(self.same(value=value), "init 100, count 3 -1:")
 
-    def test_of_the_program_itself(self):
+    def test_value_set_by_program_matches_native(self):
         for value in ("2", "1,0", "empty", "-1", "2x"):
             self.same("-n", "3", words=(value,))
             self.same("-n", "3", words=(value, "ask"))
             self.same(value="1", words=(value,))
 
-    def test_an_abbreviated_uuid_of_one_device(self):
+    def test_abbreviated_uuid_matches_native_with_one_device(self):
         for value in ("GPU-6", UUIDS[0][:-1], "GPU-", "GPU-68", "GPU-6,0"):
             self.same(value=value, devices="devices=1")
 
-    def test_a_number_of_gpus(self):
+    def test_gpu_count_option_combines_with_value(self):
         for value, options in (("2", ["-n", "1"]), ("1,0", ["-n", "2"]), ("2,1", ["-n", "3"]), ("", ["-n", "1"]),
                                ("1,1", ["-n", "1"])):
             self.same(*options, value=value)
@@ -76,7 +76,7 @@ class Visible(unittest.TestCase):
         self.assertEqual((refused.returncode, refused.stdout), (125, ""))
         self.assertIn("4 GPUs wanted; this server has 3", refused.stderr)
 
-    def test_a_named_server(self):
+    def test_named_server_applies_value(self):
         with world.Gpurund(env=world.environment(GPURUN_EMULATED=THREE)) as server:
             for value in ("2", "1,0", "", "NoDevFiles", UUIDS[1]):
                 done = subprocess.run(
@@ -88,7 +88,7 @@ class Visible(unittest.TestCase):
                 said = "names no GPU of the lease, so the program sees none" in done.stderr
                 self.assertEqual(said, value == "NoDevFiles", done.stderr)
 
-    def test_a_server_that_is_confined_itself(self):
+    def test_server_with_value_lends_only_its_devices(self):
         """A gpurund that was started by hand with the variable lends only its devices, numbered
         from 0."""
         confined = world.environment(GPURUN_EMULATED=THREE, CUDA_VISIBLE_DEVICES=f"{UUIDS[2]},1")

@@ -17,7 +17,7 @@ OTHERS = 60  # Calls to set up, to fill and read the copies, and to end.
 
 
 class BoxRecords(unittest.TestCase):
-    def test_a_box_is_one_call(self):
+    def test_box_copy_is_one_call(self):
         with world.Gpurund() as server:
             done = world.measured(server, [PROGRAM, "lines"])
         self.assertEqual((done.status, done.stdout), (0, "PASSED\n"), done.stderr)

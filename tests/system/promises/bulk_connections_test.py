@@ -66,7 +66,7 @@ class BulkConnections(unittest.TestCase):
         self.assertEqual(done.status, 0, done.stderr)
         self.assertIn("PASSED", done.stdout)
 
-    def test_several_where_each_is_held_below_the_link(self):
+    def test_copies_in_use_several_connections_below_link_speed(self):
         for over in ("tcp", "tls"):
             for source in ("pinned", "pageable"):
                 with self.subTest(over=over, source=source), world.Gpurund(over=over) as server, \
@@ -76,7 +76,7 @@ class BulkConnections(unittest.TestCase):
                     print(over, source, done.stdout.split(), statistics["bulk_connections"], flush=True)
                     self.assertGreater(statistics["bulk_connections"], 1)
 
-    def test_several_from_the_device_where_each_is_held_below_the_link(self):
+    def test_copies_out_use_several_connections_below_link_speed(self):
         for over, source in (("tcp", "pinned"), ("tcp", "pageable"), ("tls", "pinned")):
             with self.subTest(over=over, source=source), world.Gpurund(over=over) as server, \
                     world.DelayedLink(server.port(), 0.001, own_bytes_per_s=BYTES_PER_S) as link:
@@ -86,7 +86,7 @@ class BulkConnections(unittest.TestCase):
                 # The bytes over each one justify the next.
                 self.assertGreater(statistics["bulk_connections_out"], 2)
 
-    def test_one_where_the_link_is_the_bound(self):
+    def test_copies_keep_one_connection_at_link_speed(self):
         for way, key in (("in", "bulk_connections"), ("out", "bulk_connections_out")):
             with self.subTest(way=way), world.Gpurund(over="tcp") as server, \
                     world.DelayedLink(server.port(), 0.001, BYTES_PER_S) as link:
@@ -102,17 +102,17 @@ class BulkConnections(unittest.TestCase):
             self.assertEqual((statistics["bulk_connections"], statistics["bulk_connections_most"]),
                              (number, number))
 
-    def test_as_many_as_are_asked_for(self):
+    def test_copies_use_configured_number_of_connections(self):
         with world.Gpurund(over="tcp") as server, \
                 world.DelayedLink(server.port(), 0.001, own_bytes_per_s=BYTES_PER_S) as link:
             self.check_as_many_as_are_asked_for(server, link.address)
 
-    def test_as_many_as_are_asked_for_within_a_machine(self):
+    def test_local_copies_use_configured_number_of_connections(self):
         for over in ("shm", "tcp"):
             with self.subTest(over=over), world.Gpurund(over=over) as server:
                 self.check_as_many_as_are_asked_for(server)
 
-    def test_one_that_joined_is_the_sessions(self):
+    def test_cutting_extra_connection_ends_session(self):
         for over in ("tcp", "tls"):
             with self.subTest(over=over), world.Gpurund(over=over) as server, \
                     CutsWhoJoins(server.port()) as link:

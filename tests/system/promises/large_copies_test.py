@@ -51,7 +51,7 @@ class LargeCopies(unittest.TestCase):
             print(f"{kind}: {name} {before[name]:.0f} MiB before, {mib:.0f} more at its peak", flush=True)
         return grown
 
-    def test_each_kind_of_memory(self):
+    def test_large_copies_hold_bounded_memory(self):
         for kind in ("pageable", "pinned"):
             with self.subTest(kind):
                 for name, mib in self.copied(kind).items():

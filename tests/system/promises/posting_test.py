@@ -51,7 +51,7 @@ class Posting(unittest.TestCase):
         self.assertEqual(len(found), threads, name)
         return found
 
-    def test_nothing_is_allocated(self):
+    def test_posting_allocates_nothing(self):
         (control,) = of("control: loads a module", self.taken)
         self.assertGreater(control["allocations"], 0)
         for name in POSTED:
@@ -60,7 +60,7 @@ class Posting(unittest.TestCase):
         for each in self.posted(BY_TWO, 2):
             self.assertEqual(each["allocations"], 0, each)
 
-    def test_the_only_system_call_wakes_who_sends(self):
+    def test_posting_makes_no_system_call_except_wakeup(self):
         self.seen()
         for name in POSTED:
             for each in self.posted(name):
@@ -68,7 +68,7 @@ class Posting(unittest.TestCase):
         for each in self.posted(BY_TWO, 2):
             self.assertEqual(each["other_calls"], 0, each)
 
-    def test_who_sends_is_woken_once_for_what_it_sends_at_once(self):
+    def test_sender_wakeups_do_not_exceed_batches(self):
         """The sending thread sleeps only when it has sent everything. Each wake-up therefore sends
         a batch, which the session's statistics count, together with those of the calls before. A
         little room remains: a thread that is about to sleep may be woken for bytes that it has just

@@ -255,7 +255,7 @@ class RoundTrips(unittest.TestCase):
         self.skipTest(f"WARNING: measured at {shown(LONGER_DELAYS_S)}, where all is right; "
                       f"at {shown(DELAYS_S)}: " + "; ".join(short).replace("'", ""))
 
-    def test_steps_at_20_to_60_ms(self):
+    def test_steps_wait_once_for_each_result(self):
         with world.Gpurund(over="tcp") as server:
             run(server, [STEPS_PROGRAM, str(STEPS), str(READS)])  # The machine's caches are warm.
             self.check_short_wires(lambda delays: StepsMeasured(server, delays))
@@ -266,19 +266,19 @@ class RoundTrips(unittest.TestCase):
             run(server, [TRAINING, "--epochs", "1"], statuses=(0, 1))  # The server has the image.
             self.check_short_wires(lambda delays: TrainingMeasured(server, delays, "null", every))
 
-    def test_training_that_reads_each_step_at_20_to_60_ms(self):
+    def test_training_wait_time_matches_statistics_reading_each_step(self):
         self.training_at_20_to_60_ms(1)
 
-    def test_training_that_reads_each_epoch_at_20_to_60_ms(self):
+    def test_training_wait_time_matches_statistics_reading_each_epoch(self):
         self.training_at_20_to_60_ms(0)
 
-    def test_training_on_a_device_that_computes(self):
+    def test_training_wait_time_is_bounded_on_computing_device(self):
         with world.Gpurund(over="tcp") as server:
             run(server, [TRAINING, "--epochs", "1"], statuses=(0, 1))
             self.check_short_wires(lambda delays: ComputingMeasured(server, delays, "emulated", 0))
 
 
-class Counted(unittest.TestCase):
+class CountedRoundTrips(unittest.TestCase):
     """By --stats alone, without measuring time."""
 
     def check_training(self, device):
@@ -305,10 +305,10 @@ class Counted(unittest.TestCase):
                 if device == "null" and every == 1:
                     self.assertLessEqual(waits, more / 10)
 
-    def test_training_on_the_null_device(self):
+    def test_training_waits_once_for_each_result_on_null_device(self):
         self.check_training("null")
 
-    def test_training_on_the_emulated_device(self):
+    def test_training_waits_once_for_each_result_on_emulated_device(self):
         self.check_training("emulated")
 
     def test_training_starts_with_few_waits(self):
@@ -328,7 +328,7 @@ class Counted(unittest.TestCase):
                 REPORT.append(f"sample_mnist, {device} device, {kind}: {trips} round trips to its first result")
                 self.assertLessEqual(trips, most)
 
-    def test_first_allocations_wait_for_nothing(self):
+    def test_first_allocations_take_no_fence(self):
         """Their memory came with the reply to the attach."""
         with world.Gpurund() as server:
             run(server, [STEPS_PROGRAM, "1", "1"])
@@ -337,7 +337,7 @@ class Counted(unittest.TestCase):
         self.assertTrue(all(function["entries"] > 0 for function in allocations) and allocations)
         self.assertEqual(sum(function["fences"] for function in allocations), 0)
 
-    def test_start_up(self):
+    def test_start_up_takes_few_round_trips(self):
         for over in ("shm", "tcp"):
             with self.subTest(over=over):
                 self.check_start_up(over)
@@ -363,7 +363,7 @@ class Counted(unittest.TestCase):
         self.assertLessEqual(max(warm) - AT_END, WARM_MAX)
         self.assertEqual(lost, warm)
 
-    def test_start_up_with_tls(self):
+    def test_tls_start_up_takes_few_round_trips(self):
         for program in ([MANY_KERNELS, "2"], [MANY_UNITS]):
             with self.subTest(program=program), world.Gpurund(over="tls") as server:
                 cold, warm = (trips_of(server, program) - AT_END for _ in range(2))

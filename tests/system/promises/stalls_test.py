@@ -113,7 +113,7 @@ class Stalls(unittest.TestCase):
         print(f"{what}: {grown:.0f} MiB more at its peak", flush=True)
         self.assertLess(grown, HELD_MIB_MAX, what)
 
-    def test_a_server_that_stands_still_does_not_make_the_client_grow(self):
+    def test_stopped_server_bounds_client_memory(self):
         with world.Gpurund() as server, Run(server, "in") as run:
             client, worker, before = run.begun()
             run.stop(server.process.pid, worker)
@@ -130,7 +130,7 @@ class Stalls(unittest.TestCase):
             self.assertEqual(run.said(), "PASSED")
             run.ends()
 
-    def test_a_client_that_stands_still_does_not_make_its_worker_grow(self):
+    def test_stopped_client_bounds_worker_memory(self):
         with world.Gpurund() as server, Run(server, "out") as run:
             client, worker, before = run.begun()
             run.go_on()

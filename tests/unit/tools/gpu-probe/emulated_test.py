@@ -29,11 +29,11 @@ class EmulatedProbe(unittest.TestCase):
         cls.calls = [fact for name, fact in cls.questions["wrong_calls"]["facts"].items()
                      if name.startswith("call.")]
 
-    def test_every_question_is_answered_but_the_one_that_needs_machines(self):
+    def test_probe_answers_all_questions_except_beyond_one_process(self):
         answered = {name for name, q in self.questions.items() if q["status"] == "answered"}
         self.assertEqual(set(self.questions) - answered, {"beyond_one_process"})
 
-    def test_what_is_open_on_a_real_driver_is_asked(self):
+    def test_probe_queries_export_tables_and_kernel_parameters(self):
         tables = self.questions["export_tables"]["facts"]
         for name in ("slot_4", *(f"slots_51_and_39.{stream}" for stream in
                                  ("default", "legacy", "per_thread", "created"))):
@@ -44,7 +44,7 @@ class EmulatedProbe(unittest.TestCase):
             self.assertEqual(layouts[name], layouts["kernel.with_five"])
         self.assertEqual(layouts["kernel.empty"]["parameters"], [])
 
-    def test_what_is_open_of_host_memory_is_asked(self):
+    def test_probe_measures_host_memory_coherency(self):
         memory = self.questions["host_memory"]["facts"]
         if memory.get("shadow") == "the address could not be mapped":
             self.skipTest("the shadow's address is not free: a sanitizer has its own there")
@@ -54,7 +54,7 @@ class EmulatedProbe(unittest.TestCase):
         self.assertEqual(memory["host_write_into_the_shadow"]["seen_by_the_running_kernel"],
                          "0 CUDA_SUCCESS")
 
-    def test_each_cost_is_a_time(self):
+    def test_call_costs_are_positive_times(self):
         costs = self.questions["call_costs"]["facts"]
         for call in ("cuGraphLaunch", "cuModuleGetFunction", "cuMemsetD8Async", "cuMemHostAlloc"):
             self.assertTrue(any(call in name for name in costs), call)
@@ -66,7 +66,7 @@ class EmulatedProbe(unittest.TestCase):
                if "signal" in c["got"] or "time" in c["got"]]
         self.assertEqual(bad, [])
 
-    def test_codes_are_the_tables_where_something_is_done_at_all(self):
+    def test_error_codes_match_table_for_implemented_calls(self):
         differing = [(c["function"], c["how"], c["got"], c["expected"]) for c in self.calls
                      if c["verdict"] == "differs" and not
                      (c["lacking"] and c["got"] == NOT_SUPPORTED) and not

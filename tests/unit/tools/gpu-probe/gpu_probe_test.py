@@ -27,7 +27,7 @@ def probe(driver, *options):
 
 
 class GpuProbeTest(unittest.TestCase):
-    def test_every_question_is_answered_or_says_why_not(self):
+    def test_each_question_has_answer_or_reason(self):
         done, report = probe(NULL_DEVICE)
         self.assertEqual(done.returncode, 0)
         self.assertEqual(len(report["questions"]), QUESTIONS)
@@ -51,7 +51,7 @@ class GpuProbeTest(unittest.TestCase):
         self.assertGreater(len(made), WRONG_CALLS_MIN)
         self.assertIn("101 CUDA_ERROR_INVALID_DEVICE", {call["got"] for call in made})
 
-    def test_a_driver_that_crashes_costs_its_own_answers_only(self):
+    def test_probe_continues_after_driver_crash(self):
         done, report = probe(CRASHING_DRIVER)
         self.assertEqual(done.returncode, 0)
         self.assertEqual(len(report["questions"]), QUESTIONS)
@@ -64,7 +64,7 @@ class GpuProbeTest(unittest.TestCase):
                  if name.startswith("call.")]
         self.assertTrue(any("killed by signal" in call["got"] for call in calls))
 
-    def test_a_driver_that_is_not_there_is_said(self):
+    def test_probe_reports_missing_driver(self):
         done, report = probe("/no/such/libcuda.so", "--only", "device")
         self.assertEqual(done.returncode, 0)
         self.assertEqual(report["questions"][0]["status"], "unanswerable")

@@ -22,19 +22,19 @@ class CountTests(unittest.TestCase):
                                   text=True, timeout=60, check=True)
         return done.stdout.strip(), done.stderr.strip()
 
-    def test_a_named_skip(self):
+    def test_named_skip_is_counted_and_listed(self):
         said = "test_a (m.C.test_a) ... skipped 'no network'\nRan 2 tests in 1s\n\nOK (skipped=1)\n"
         self.assertEqual(self.counted(said), ("1 0 1 0", "SKIPPED: one: test_a: no network"))
 
-    def test_a_skip_that_is_not_named(self):
+    def test_unnamed_skip_is_counted(self):
         counts, skips = self.counted("..s.\nRan 4 tests in 1s\n\nOK (skipped=1)\n")
         self.assertEqual(counts, "1 0 1 0")
         self.assertIn("unnamed skip 1", skips)
 
-    def test_nothing_but_skips_has_not_passed(self):
+    def test_program_with_only_skips_does_not_pass(self):
         self.assertEqual(self.counted("s\nRan 1 test in 1s\n\nOK (skipped=1)\n")[0], "0 0 1 0")
 
-    def test_no_skip(self):
+    def test_program_without_skips_passes(self):
         self.assertEqual(self.counted("....\nRan 4 tests in 1s\n\nOK\n"), ("1 0 0 0", ""))
 
 

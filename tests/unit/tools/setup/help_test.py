@@ -29,10 +29,10 @@ def run(command, *words):
 
 
 class Help(unittest.TestCase):
-    def test_there_are_commands(self):
+    def test_commands_include_known_tools(self):
         self.assertLessEqual({"tools/check", "tools/fuzz", "tools/quickstart"}, set(commands()))
 
-    def test_help_is_usage_and_no_failure(self):
+    def test_help_prints_usage_and_exits_with_zero(self):
         for command in commands():
             for word in ("--help", "-h"):
                 with self.subTest(command=command, word=word):
@@ -41,7 +41,7 @@ class Help(unittest.TestCase):
                     self.assertIn(f"\nusage: {command} [", done.stdout)
                     self.assertNotRegex(done.stdout, r"(?m)^#|set -")
 
-    def test_a_wrong_option_is_named(self):
+    def test_command_names_wrong_option(self):
         for command in commands():
             with self.subTest(command=command):
                 done, left = run(command, "--no-such")

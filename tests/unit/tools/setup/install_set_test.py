@@ -38,7 +38,7 @@ def built_files(target):
 
 
 class InstallSet(unittest.TestCase):
-    def test_all_that_is_installed_is_built(self):
+    def test_install_set_builds_all_installed_files(self):
         files = installed_files()
         names = {os.path.basename(path) for path in files}
         self.assertLessEqual({"gpurun", "gpuctl", "gpurund", "gpurun-worker", "libcuda.so.1"}, names)
@@ -47,7 +47,7 @@ class InstallSet(unittest.TestCase):
         missing = sorted(path for path in files if os.path.realpath(path) not in built)
         self.assertEqual(missing, [])
 
-    def test_the_quickstart_builds_that(self):
+    def test_quickstart_builds_install_set(self):
         with open(os.path.join(SOURCE, "tools/quickstart"), encoding="utf-8") as file:
             self.assertRegex(file.read(), r"(?m)^targets=\(gpurun_install_set\)$")
 

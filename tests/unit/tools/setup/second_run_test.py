@@ -32,29 +32,29 @@ class SecondRun(unittest.TestCase):
                                      capture_output=True, text=True)
         return counted.stdout.split(), done.stderr
 
-    def test_one_that_passes_alone_has_passed_and_is_named(self):
+    def test_pass_on_second_run_counts_as_unstable(self):
         counts, said = self.run_twice({"good": "true", "once": ONCE.format("mark", "late")})
         self.assertEqual(counts, ["2", "0", "0", "1"])
         self.assertIn("UNSTABLE: once: ", said)
         self.assertNotIn("UNSTABLE: good", said)
 
-    def test_one_that_fails_again_has_failed(self):
+    def test_repeated_failure_counts_as_failed(self):
         counts, said = self.run_twice({"bad": "echo why; false", "once": ONCE.format("mark", "late")})
         self.assertEqual(counts, ["1", "1", "0", "1"])
         self.assertNotIn("UNSTABLE: bad", said)
 
-    def test_what_a_sanitizer_saw_stands(self):
+    def test_sanitizer_report_counts_as_failure(self):
         for report in ("WARNING: ThreadSanitizer: data race", "a.cc:3:1: runtime error: signed overflow"):
             counts, said = self.run_twice({"once": ONCE.format("mark", report)})
             self.assertEqual(counts, ["0", "1", "0", "0"], report)
             self.assertEqual(said, "")
 
-    def test_many_failures_are_no_accident(self):
+    def test_many_failures_are_not_forgiven(self):
         counts, said = self.run_twice({f"once{i}": ONCE.format(f"mark{i}", "late") for i in range(4)})
         self.assertEqual(counts, ["0", "4", "0", "0"])
         self.assertEqual(said, "")
 
-    def test_a_names_signs_are_no_pattern(self):
+    def test_special_characters_in_test_name_are_literal(self):
         counts, _ = self.run_twice({"once.a+b": ONCE.format("mark", "late"), "onceXab": "true"})
         self.assertEqual(counts, ["2", "0", "0", "1"])
 

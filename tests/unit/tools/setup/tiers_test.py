@@ -32,7 +32,7 @@ class Tiers(unittest.TestCase):
         return {name for name, properties in self.tests.items()
                 if not chosen.is_left_out(properties.get("LABELS", []))}
 
-    def test_four_days_in_a_row_have_every_test(self):
+    def test_four_consecutive_days_run_every_test(self):
         for preset in PRESETS:
             chosen, ran = tiers.Tiers(preset), set()
             for day in range(4):
@@ -43,7 +43,7 @@ class Tiers(unittest.TestCase):
                     ran |= set(chosen.choose(self.tests, tiers.today())[0])
             self.assertEqual(ran, self.wanted(chosen), preset)
 
-    def test_each_test_of_tsan_has_a_turn_with_the_emulated_device(self):
+    def test_emulated_tsan_turns_run_every_test(self):
         """Any of them may need the device, and then exists in these turns only."""
         chosen, ran = tiers.Tiers("tsan"), set()
         printed = subprocess.run([PROGRAM, "--emulated-under-tsan"], capture_output=True, text=True, check=True).stdout
@@ -51,12 +51,12 @@ class Tiers(unittest.TestCase):
             ran |= set(chosen.choose(self.tests, turn)[0])
         self.assertEqual(ran, self.wanted(chosen))
 
-    def test_a_test_that_this_build_lacks_is_named_with_its_turn(self):
+    def test_device_turn_runs_tests_of_its_turn(self):
         chosen = tiers.Tiers("tsan")
         for turn in range(1, tiers.TURNS + 1):
             self.assertIn(turn, chosen.turns_at(chosen.device_turn(turn)))
 
-    def test_each_turn_names_what_it_skips(self):
+    def test_each_turn_names_skipped_tests(self):
         for preset in PRESETS:
             chosen = tiers.Tiers(preset)
             for turn in range(1, tiers.TURNS + 1):
@@ -66,13 +66,13 @@ class Tiers(unittest.TestCase):
                 self.assertFalse(set(run) & named)
                 self.assertNotIn(turn, skipped)
 
-    def test_a_run_of_every_test_skips_none(self):
+    def test_turn_zero_runs_every_test(self):
         for preset in PRESETS:
             chosen = tiers.Tiers(preset)
             run, skipped = chosen.choose(self.tests, 0)
             self.assertEqual((set(run), skipped), (self.wanted(chosen), {}))
 
-    def test_a_test_whose_folder_changed_runs_out_of_turn(self):
+    def test_changed_folder_runs_its_tests_out_of_turn(self):
         given = {"never": {"release": []}, "each": {"release": {"labels": [], "but": [], "tests": []}},
                  "turns": [{"turn": 3, "tests": ["^slow$"]}], "folders": {"server/": ["^slow$"]}}
         chosen, tests = tiers.Tiers("release", given), {"slow": {"LABELS": ["e2e"]}}
@@ -80,12 +80,12 @@ class Tiers(unittest.TestCase):
         self.assertEqual(chosen.choose(tests, 1, ["client/a.cc"]), ([], {3: ["slow"]}))
         self.assertEqual(chosen.choose(tests, 1, ["server/a.cc"]), (["slow"], {}))
 
-    def test_every_sanitizer_finds_its_injected_fault_each_time(self):
+    def test_injected_faults_run_in_each_sanitizer_turn(self):
         for preset in ("asan", "tsan"):
             self.assertTrue(tiers.Tiers(preset).is_each("injected_faults", ["interpose"]))
 
     @unittest.skipUnless(WHOLE, "this build has not every test")
-    def test_no_pattern_names_what_is_gone(self):
+    def test_patterns_match_existing_tests_and_folders(self):
         given = tiers.rules()
         patterns = [pattern for preset in ("release", "quick") for key in ("tests", "but")
                     for pattern in given["each"][preset][key]]
@@ -97,20 +97,20 @@ class Tiers(unittest.TestCase):
             self.assertTrue(os.path.isdir(os.path.join(tiers.known_tests.ROOT, folder)), folder)
 
     @unittest.skipUnless(WHOLE, "this build has not every test")
-    def test_the_costs_of_each_test_are_known(self):
+    def test_each_test_has_known_costs(self):
         """tools/setup/costs --measure BUILD TEST writes them. What a machine must fetch differs."""
         known = tiers.known_tests.costs()
         self.assertEqual([name for name, properties in self.tests.items()
                           if name not in known and not properties.get("FIXTURES_SETUP")], [])
 
-    def test_waiting_tests_run_beside_each_other_and_lone_ones_do_not(self):
+    def test_is_waiting_selects_long_idle_parallel_tests(self):
         known = {"waits": (10.0, 1.0), "computes": (10.0, 9.0), "short": (0.2, 0.0)}
         self.assertTrue(tiers.is_waiting("waits", {}, known))
         self.assertFalse(tiers.is_waiting("waits", {"RUN_SERIAL": True}, known))
         for name in ("computes", "short", "unknown"):
             self.assertFalse(tiers.is_waiting(name, {}, known))
 
-    def test_the_program_writes_what_ctest_takes(self):
+    def test_program_writes_regexes_that_ctest_accepts(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([PROGRAM, "--turn", "2", "--regex", folder, "release", BUILD], timeout=60,
                                   capture_output=True, text=True, check=True)
