@@ -1,7 +1,7 @@
 // Entry: the wall that every intercepted call passes. The generated entry points call these
 // functions.
 //
-// Only this wall connects at first need, checks for a forked child, mints, packs, and catches
+// Only this wall checks for an unconnected process and a forked child, mints, packs, and catches
 // everything, so that no exception reaches the program. A generated entry point is
 //
 //   CUresult cuX(A a, B b) { void* arguments[] = {&a, &b}; return call_generated(ROW, arguments); }
