@@ -223,7 +223,7 @@ class Tls(TlsRuns, unittest.TestCase):
                 self.assertEqual(holdings_of(server, self.home.name)["gathering"], 0)
                 status, _, errors = holder.go_on()
                 self.assertEqual(status, 0, errors)
-            until(lambda: not server.workers(), "the worker ends")
+            until(lambda: holdings_of(server, self.home.name)["leases"] == 0, "the lease ends")
             self.assertEqual(answer(server, hellos[0]), alert(UNKNOWN_KEY), "its lease is over")
             self.assert_open_for_honest(server)
 
