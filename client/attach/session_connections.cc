@@ -148,7 +148,7 @@ Result<SessionConnections> open_session_connections(const SessionData& session,
   if (!by_tcp.ok()) return by_tcp;
   return Status(Code::kUnavailable,
                 "server " + like.server + ": " + kTransportsVariable +
-                    " allows shared memory only, and there is none: " + why_none);
+                    " allows shared memory only, which is not available: " + why_none);
 }
 
 }  // namespace gpurun::client

@@ -83,7 +83,7 @@ Status ReplyHandler::check_owed(const protocol::FrameHeader& heartbeat) {
   if (heartbeat.sequence == 0) return {};
   if (uses_.replies.count_awaited(heartbeat.acknowledged) < heartbeat.sequence) return {};
   return Status(Code::kProtocol,
-                "the server has taken a call for whose reply a thread waits, and will not send it; "
+                "the server has taken a call and will not send the reply that a thread waits for; "
                 "the call or its reply was altered on the way, or the server is faulty");
 }
 

@@ -51,7 +51,7 @@ void KernelWriter::assign(const std::vector<ValueId>& from, const std::vector<Va
 void KernelWriter::emit_if(const Operation& operation) {
   const ValueId condition = operation.operands.front();
   const bool fits = is_scalar(condition) && element_of(condition) == Element::kInt1;
-  if (!require(fits, "a condition that is none")) return;
+  if (!require(fits, "a condition that is not a scalar i1")) return;
   const std::string other = text_.label();
   const std::string end = text_.label();
   text_.branch_if(text_.to_predicate("setp.eq.b32", register_of(condition), "0"), other);
@@ -69,7 +69,8 @@ void KernelWriter::emit_for(const Operation& operation) {
   const Block& region = operation.regions.front();
   const ValueId counter = region.arguments.front();
   const Element element = element_of(counter);
-  if (!require(is_scalar(counter) && is_integer(element), "a counter that is none")) return;
+  if (!require(is_scalar(counter) && is_integer(element), "a counter that is not a scalar integer"))
+    return;
   if (bits_of_element(element) < 32) {
     not_translated(std::string("counting by ") + element_name(element));
     return;
@@ -168,7 +169,8 @@ void KernelWriter::emit_terminator(const Operation& operation) {
 void KernelWriter::emit_assert(const Operation& operation) {
   const ValueId condition = operation.operands.front();
   const Type& type = type_of(condition);
-  if (!require(type.is_tile() && type.element == Element::kInt1, "a condition that is none"))
+  if (!require(type.is_tile() && type.element == Element::kInt1,
+               "a condition that is not a tile of i1"))
     return;
   repeat(type.elements(), [&](const std::string& index) {
     const std::string fine = text_.label();

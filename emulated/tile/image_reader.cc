@@ -26,7 +26,7 @@ bool is_name(std::string_view text) {
 bool read_name(const ImageTables& tables, Cursor& from, std::string* name) {
   std::string_view text;
   if (!tables.string_at(from, &text)) return false;
-  if (!is_name(text)) return from.fail("a name that is none");
+  if (!is_name(text)) return from.fail("an invalid name");
   *name = std::string(text);
   return true;
 }

@@ -225,7 +225,7 @@ bool ImageTables::read_partition_view(Cursor& from, Type* type) {
   std::vector<bool> taken(rank);
   for (const std::int32_t dimension : type->dim_map) {
     if (dimension < 0 || static_cast<std::size_t>(dimension) >= rank || taken[dimension]) {
-      return from.fail("a map of dimensions that is none");
+      return from.fail("a map of dimensions that is not a permutation");
     }
     taken[dimension] = true;
   }

@@ -78,7 +78,7 @@ Status check_user(std::string_view user) {
     return wrong(
         "a user's name has 1 to 64 letters, digits, dots, @, _ and -, a letter or digit first");
   }
-  if (user == kOperator) return wrong("'operator' is who knows the server's own secret");
+  if (user == kOperator) return wrong("'operator' is the holder of the server's own secret");
   return {};
 }
 
@@ -113,7 +113,7 @@ Result<std::vector<TokenEntry>> parse_token_file(std::string_view text) {
 
 std::string format_token_file(const std::vector<TokenEntry>& entries) {
   std::string text =
-      "# Who may use this machine's GPUs; written by gpuctl token, which see. No token can be had\n"
+      "# Users of this machine's GPUs; written by 'gpuctl token'. No token can be had\n"
       "# from this file: ID USER CHECK STATE MADE EXPIRES USED ENDED by= ended-by= NOTE\n";
   for (const TokenEntry& entry : entries) {
     text += entry.name() + " " + entry.user + " " + hex_of(bytes_of(entry.check)) + " ";

@@ -39,7 +39,7 @@ Status not_trusted(const std::string& path, uid_t owner) {
   const std::string self =
       geteuid() == 0 ? "root" : "user " + std::to_string(geteuid()) + " or root";
   return Status(Code::kRefused, path + " belongs to user " + std::to_string(owner) +
-                                    ", who could let anybody in; it must be of " + self +
+                                    ". That user could let anybody in; it must be of " + self +
                                     ": chown " + (geteuid() == 0 ? "root " : "") + path);
 }
 

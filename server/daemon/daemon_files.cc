@@ -54,7 +54,7 @@ Result<Bytes> read_secret(const Config& config) {
   if (about.st_uid != geteuid() && about.st_uid != 0) {
     return Status(Code::kRefused, config.secret_file + " belongs to user " +
                                       std::to_string(about.st_uid) +
-                                      ", who would be this server's operator; chown it");
+                                      ". That user would be this server's operator; chown it");
   }
   if ((about.st_mode & 077) != 0) {
     return Status(Code::kRefused, config.secret_file + ": others may read it; make it mode 0600");

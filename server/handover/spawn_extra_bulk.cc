@@ -36,7 +36,8 @@ Result<Joining> receive_joining(int socket, UniqueFd* connection) {
   const bool whole = received->bytes.size() == sizeof message && received->attached.size() == 1;
   if (whole) std::memcpy(&message, received->bytes.data(), sizeof message);
   if (!whole || message.magic != kJoiningMagic || !in_bounds(message.index)) {
-    return Status(Code::kProtocol, "gpurund gave a connection that is none");
+    return Status(Code::kProtocol,
+                  "gpurund passed a malformed message in place of a bulk connection");
   }
   *connection = std::move(received->attached[0]);
   return Joining{static_cast<std::uint16_t>(message.index), message.key};

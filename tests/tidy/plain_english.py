@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the prose of comments, docs and commit subjects: no private grammar, no sentence over 40 words.
+"""Checks the prose of comments, docs, messages and commit subjects: no private grammar, no sentence over 40 words.
 
 usage: plain_english.py ROOT [PATH ...]
 
@@ -25,10 +25,18 @@ FORBIDDEN = (
     (re.compile(r"\bis none\b", re.IGNORECASE), "write 'is not a' in place of"),
     (re.compile(r"\blikewise\b", re.IGNORECASE), "say what is alike in place of"),
 )
+# A shorter string is a name or a key rather than a message.
+MESSAGE_WORDS_MIN = 4
 C_FAMILY = (".h", ".cc", ".c", ".cu", ".cuh", ".js")
+CXX_FAMILY = (".h", ".cc", ".c", ".cu", ".cuh")
 HASH_FAMILY = (".toml", ".cmake", ".sh", ".cfg", ".conf", ".yml", ".yaml", ".ptx")
 SENTENCE_END = re.compile(r"(?<=[.!?])[)\"'*_]*\s+")
 QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|https?://\S+|\[[^\]]*\]\([^)]*\)")
+CXX_TOKEN = re.compile(r"""
+    (?P<skipped>//[^\n]*|/\*.*?\*/|^[ \t]*\#[ \t]*include[^\n]*|(?<!\w)(?:u8|[uUL])?'(?:\\.|[^'\\\n])*')
+    |(?P<raw>(?:u8|[uUL])?R"(?P<delimiter>[^()\s\\]*)\((?P<raw_text>.*?)\)(?P=delimiter)")
+    |(?P<string>(?:u8|[uUL])?"(?P<text>(?:\\.|[^"\\\n])*)")
+    |(?P<other>\S)""", re.VERBOSE | re.DOTALL | re.MULTILINE)
 NOT_PROSE = re.compile(r"^\s*(\||```|#!|NOLINT|clang-format|usage:|Usage:)")
 
 
@@ -63,6 +71,28 @@ def c_blocks(text):
             block.add(match.group(2))
     if block is not None:
         yield block
+
+
+def message_blocks(text):
+    """The string literals of C++ that are long enough for a message. Adjacent ones are one text."""
+    literals, first = [], 0
+    for token in [*CXX_TOKEN.finditer(text), None]:
+        if token is not None and token["skipped"]:
+            continue  # A comment may stand between the parts of a literal.
+        if token is not None and not token["other"]:
+            first = first if literals else token.start()
+            literals.append(token["raw_text"] if token["raw"] else unescaped(token["text"]))
+            continue
+        message = "".join(literals)
+        if len(re.findall(r"[\w'-]+", message)) >= MESSAGE_WORDS_MIN:
+            block = Block(text.count("\n", 0, first) + 1)
+            block.add(message)
+            yield block
+        literals = []
+
+
+def unescaped(literal):
+    return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match[1], match[1]), literal)
 
 
 def hash_blocks(text):
@@ -131,17 +161,24 @@ def blocks_of(path, text):
     return ()
 
 
+def forbidden(path, block, prose):
+    for pattern, advice in FORBIDDEN:
+        match = pattern.search(prose)
+        if match:
+            yield f"{path}:{block.line}: {advice} '{match.group(0)}'"
+
+
 def check_text(path, text):
     for block in blocks_of(path, text):
         prose = QUOTED.sub("it", block.text())
-        for pattern, advice in FORBIDDEN:
-            match = pattern.search(prose)
-            if match:
-                yield f"{path}:{block.line}: {advice} '{match.group(0)}'"
+        yield from forbidden(path, block, prose)
         for sentence in SENTENCE_END.split(prose):
             words = len(re.findall(r"[\w'-]+", sentence))
             if words > WORDS_MAX:
                 yield f"{path}:{block.line}: a sentence of {words} words; at most {WORDS_MAX}"
+    if path.endswith(CXX_FAMILY) and not path.startswith("tests/"):
+        for block in message_blocks(text):
+            yield from forbidden(path, block, QUOTED.sub("it", block.text()))
 
 
 def check_subject(subject):

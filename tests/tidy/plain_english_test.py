@@ -20,6 +20,10 @@ CASES = [
     ("a.py", "x = 1\n# Tells who waits.\n", "who"),
     ("CMakeLists.txt", "# Tells who waits.\n", "who"),
     ("run", "#!/bin/sh\n# Tells who waits.\n", "who"),
+    ("a.cc", 'f("tells the client who waits");\n', "who"),
+    ("a.cc", 'f("the file is "\n  // A comment between them.\n  "none of ours");\n', "is none"),
+    ("a.h", 'f(R"x(the client "a" or whoever waits)x");\n', "whoever"),
+    ("a.cc", "f('\"', \"all the names but for \\\"a\\\"\");\n", "but for"),
 ]
 GOOD = [
     ("a.cc", 'const char* url = "http://who.example.org";\n'),
@@ -28,6 +32,9 @@ GOOD = [
     ("a.md", "```\nwho | likewise\n```\n"),
     ("a.md", "    who\n"),
     ("a.py", 'names = ("who", "whose")\n'),
+    ("a.cc", 'f("who", "whose", "a command such as \\"who\\"");\n'),
+    ("a.cc", f'f("{LONG}");\n'),
+    ("tests/a.cc", 'f("tells the client who waits");\n'),
     ("a.json", '{"who": "likewise"}\n'),
 ]
 

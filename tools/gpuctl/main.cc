@@ -134,7 +134,7 @@ int run_gpuctl(int argc, char** argv) {
   CLI::App app("Asks gpurun's servers, and describes this machine.", "gpuctl");
   app.set_version_flag("--version", std::string("gpuctl ") + protocol::kRelease);
   app.require_subcommand(1);
-  CLI::App* list = app.add_subcommand("list", "the servers' GPUs and who holds them");
+  CLI::App* list = app.add_subcommand("list", "the servers' GPUs and their holders");
   add_server_options(list, &words);
   list->add_flag("--json", words.as_json,
                  "a line of JSON for each server, with what gpurund itself holds");
@@ -146,7 +146,7 @@ int run_gpuctl(int argc, char** argv) {
       ->type_name("FOLDER|FILE")
       ->required();
   trace->add_option("-o", words.output, "where to write it; - is stdout")->type_name("FILE");
-  CLI::App* token = app.add_subcommand("token", "who may use this machine's GPUs");
+  CLI::App* token = app.add_subcommand("token", "tokens of the users of this machine's GPUs");
   const auto token_commands = add_token_commands(token, &words.token);
   try {
     app.parse(argc, argv);

@@ -21,7 +21,7 @@ Result<std::string> make_trace_folder(const std::string& word) {
                                                          &std::free);
   struct stat facts {};
   if (full == nullptr || stat(full.get(), &facts) != 0) return wrong(std::strerror(errno));
-  if (!S_ISDIR(facts.st_mode)) return wrong("a folder must be named, and this is none");
+  if (!S_ISDIR(facts.st_mode)) return wrong("a folder must be named, and this is not one");
   if (access(full.get(), W_OK | X_OK) != 0) return wrong(std::strerror(errno));
   return std::string(full.get());
 }

@@ -42,7 +42,7 @@ class Reader {
   bool ok_ = true;
 };
 
-Status malformed() { return Status(Code::kProtocol, "a TLS ClientHello that is none"); }
+Status malformed() { return Status(Code::kProtocol, "a malformed TLS ClientHello"); }
 
 }  // namespace
 

@@ -51,7 +51,7 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
                "print the fingerprint of this server's key, by which clients know it, and end");
   app.add_option("--tokens", config.tokens, "file of users' tokens (gpuctl token); or none");
   app.add_option("--audit", config.audit,
-                 "who did what, a line each: syslog, none, or a file by absolute path")
+                 "record of users' actions, a line each: syslog, none, or a file by absolute path")
       ->capture_default_str();
   app.add_option("--worker-uids", words.worker_uids,
                  "users that workers run as when this is root: FIRST-LAST, or none");

@@ -38,7 +38,7 @@ class Transports(unittest.TestCase):
                              r"TCP, not encrypted \(no shared memory: .* is reached through something else\)")
             done = world.measured(server, [PROGRAM, ROUNDS], address=link.address, GPURUN_TRANSPORTS="shm")
             self.assertNotEqual(done.status, 0)
-            self.assertRegex(done.stderr, r"GPURUN_TRANSPORTS allows shared memory only, and there is none")
+            self.assertRegex(done.stderr, r"GPURUN_TRANSPORTS allows shared memory only, which is not available")
 
     def test_tls_option_rules_out_shared_memory(self):
         with world.Gpurund("--tls") as server:

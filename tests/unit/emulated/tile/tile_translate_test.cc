@@ -168,7 +168,7 @@ TEST(TileTranslate, RejectsInvalidTileSizesAndNames) {
   body.put({kReturn, 0, 0});
   code.kernel("not a name", {}, body);
   EXPECT_EQ(translated(code.image()).status().message(),
-            "Tile IR image: functions, byte 2: a name that is none");
+            "Tile IR image: functions, byte 2: an invalid name");
 }
 
 // Tiles of 128 KiB: `length` of them one after the other, or with `together` all at the same time.
