@@ -1,7 +1,7 @@
 // Record: one call in the command log. Reply item: a message of the worker about calls.
 //
 // A record has a fixed header and a payload. Payloads of hot calls have the fixed layouts below.
-// Everything else is a Cap'n Proto message (form kCall, protocol/call). The header alone gives the
+// Everything else is a Cap'n Proto message (form kCall, protocol/calls). The header alone gives the
 // call's order, what must have happened before it may be issued, and whether a client thread waits
 // for it. The issue queues never read a payload.
 //
@@ -20,7 +20,7 @@ namespace gpurun::protocol {
 
 // Layout of a record's payload. Numbers are fixed for ever.
 enum class Form : std::uint8_t {
-  kCall = 1,         // Cap'n Proto (protocol/call).
+  kCall = 1,         // Cap'n Proto (protocol/calls).
   kLaunch = 2,       // LaunchPayload, parameter block, attributes.
   kCopyInline = 3,   // CopyPayload, then the bytes, host to device: at most
                      // limits::kInlineCopyInBytesMax.

@@ -20,7 +20,7 @@ KERNEL = (
     ("the peer's half of TCP", re.compile(r"^(tcp_v[46]_rcv|__do_softirq|handle_softirqs|net_rx_action|do_softirq\w*)$")),
     ("switches", re.compile(r"^(schedule|__schedule|finish_task_switch)$")),
 )
-CIPHER = re.compile(r"aes|gcm|ghash|^\.\.@\d+\._", re.I)  # The last one: Intel's.
+CIPHER = re.compile(r"aes|gcm|ghash|^\.\.@\d+\._", re.I)  # The last one: labels of Intel's library, in profiles of older builds.
 CRYPTOGRAPHY = re.compile(r"x25519|fe51|sha\d|ossl|openssl|evp|crypto|asn1|ec_|bn_|tls|ssl|rand_|drbg|provider", re.I)
 MEMORY = re.compile(r"^(__)?mem(cpy|move|set|cmp)\w*$")
 LZ4 = re.compile(r"^LZ4", re.I)
