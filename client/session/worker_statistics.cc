@@ -21,11 +21,11 @@ constexpr std::uint64_t kRecordingBytesMax = std::uint64_t{16} << 20;
 constexpr unsigned kClocksAtBegin = 4;
 constexpr unsigned kClocksAtEnd = 8;
 
-Result<Bytes> ask(Session& session, const protocol::ObservePayload& payload) {
+Result<Bytes> ask(Session& session, const protocol::StatisticsQueryPayload& payload) {
   Lane* const lane = Lane::current();
   if (lane == nullptr) return Status(Code::kUnavailable, "no lane is free for the question");
   CallSite site;
-  site.opcode = protocol::kObserveOpcode;
+  site.opcode = protocol::kStatisticsOpcode;
   site.form = protocol::Form::kRaw;
   site.order = protocol::Order::kImmediate;
   Reply reply;
@@ -86,7 +86,7 @@ Result<Bytes> fetch_recording(Session& session) {
   std::uint64_t size = 0;
   do {
     const Result<Bytes> piece =
-        ask(session, {protocol::Observe::kRecording, 0, std::uint64_t{all.size()}});
+        ask(session, {protocol::StatisticsQuery::kRecording, 0, std::uint64_t{all.size()}});
     if (!piece.ok()) return piece.status();
     if (piece->size() < sizeof size) return Status(Code::kProtocol, "a piece without its size");
     std::memcpy(&size, piece->data(), sizeof size);
@@ -105,7 +105,7 @@ Result<Bytes> fetch_recording(Session& session) {
 Result<protocol::WorkerStatistics> ask_statistics(Session& session,
                                                   std::chrono::milliseconds patience) {
   const Result<Bytes> answer = within<Bytes>(
-      patience, [&session] { return ask(session, {protocol::Observe::kStatistics}); });
+      patience, [&session] { return ask(session, {protocol::StatisticsQuery::kStatistics}); });
   if (!answer.ok()) return answer.status();
   return protocol::parse_worker_statistics(*answer);
 }
@@ -118,7 +118,7 @@ std::vector<protocol::ClockSample> sample_clocks(Session& session, unsigned coun
   for (unsigned i = 0; i < count; ++i) {
     protocol::ClockSample sample;
     const std::uint64_t begin = Recorder::now();
-    const Result<Bytes> answer = ask(session, {protocol::Observe::kClock});
+    const Result<Bytes> answer = ask(session, {protocol::StatisticsQuery::kClock});
     sample.round_trip_ns = Recorder::now() - begin;
     if (!answer.ok() || answer->size() != sizeof sample.worker_ns) break;
     std::memcpy(&sample.worker_ns, answer->data(), sizeof sample.worker_ns);
@@ -131,7 +131,7 @@ std::vector<protocol::ClockSample> sample_clocks(Session& session, unsigned coun
 }  // namespace
 
 Result<std::vector<protocol::ClockSample>> begin_recording(Session& session) {
-  const Result<Bytes> begun = ask(session, {protocol::Observe::kRecord});
+  const Result<Bytes> begun = ask(session, {protocol::StatisticsQuery::kRecord});
   if (!begun.ok()) return begun.status();
   return sample_clocks(session, kClocksAtBegin);
 }

@@ -15,7 +15,7 @@
 namespace gpurun::client {
 
 // How long the end of a program waits for a worker that does not answer.
-inline constexpr std::chrono::milliseconds kObservationPatience{2'000};
+inline constexpr std::chrono::milliseconds kStatisticsPatience{2'000};
 
 // For a recording, which may bring all the worker's events.
 inline constexpr std::chrono::milliseconds kRecordingPatience{20'000};

@@ -52,7 +52,7 @@ void Stats::record_entry(std::uint32_t lane, std::uint16_t opcode, std::uint64_t
 
 void Stats::count(const protocol::RecordHeader& header, std::uint64_t bytes,
                   ByteView payload) noexcept {
-  if (!enabled() || header.opcode == protocol::kObserveOpcode) return;
+  if (!enabled() || header.opcode == protocol::kStatisticsOpcode) return;
   add(of(header.opcode).calls, 1);
   add(of(header.opcode).record_bytes, bytes);
   if (recorder_ == nullptr) return;
@@ -101,7 +101,7 @@ void Stats::add_wait(Function& function, Nanoseconds waited) noexcept {
 }
 
 void Stats::count_fence(const Waited& waited) noexcept {
-  if (!enabled() || waited.opcode == protocol::kObserveOpcode) return;
+  if (!enabled() || waited.opcode == protocol::kStatisticsOpcode) return;
   add(of(waited.opcode).fences, 1);
   add_wait(of(waited.opcode), waited.time);
   record_wait(protocol::Recorded::kFence, waited);

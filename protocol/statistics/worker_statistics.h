@@ -3,8 +3,8 @@
 //
 // A worker counts from the session's start if both ends offer Feature::kCounting. A client offers
 // it only when it will ask. Queries are fences of an opcode that no CUDA function has, of
-// Form::kRaw, Order::kImmediate and no context. Their payload is an ObservePayload. A worker that
-// does not know them answers CUDA_ERROR_NOT_SUPPORTED.
+// Form::kRaw, Order::kImmediate and no context. Their payload is a StatisticsQueryPayload. A worker
+// that does not know them answers CUDA_ERROR_NOT_SUPPORTED.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@
 
 namespace gpurun::protocol {
 
-inline constexpr std::uint16_t kObserveOpcode = limits::kRowsMax - 1;
+inline constexpr std::uint16_t kStatisticsOpcode = limits::kRowsMax - 1;
 
-enum class Observe : std::uint32_t {
+enum class StatisticsQuery : std::uint32_t {
   kStatistics = 1,  // The reply is a WorkerStatistics, encoded.
   kClock = 2,       // The reply is the worker's steady clock in nanoseconds, 8 bytes.
   kRecord = 3,      // The worker records from now on. The reply is empty.
@@ -31,12 +31,12 @@ enum class Observe : std::uint32_t {
 // Bytes of a recording in one reply.
 inline constexpr std::size_t kRecordingPieceBytes = std::size_t{192} << 10;
 
-struct ObservePayload {
-  Observe what = Observe::kStatistics;
+struct StatisticsQueryPayload {
+  StatisticsQuery what = StatisticsQuery::kStatistics;
   std::uint32_t reserved = 0;
   std::uint64_t value = 0;
 };
-static_assert(sizeof(ObservePayload) == 16);
+static_assert(sizeof(StatisticsQueryPayload) == 16);
 
 // A worker's counters of one function.
 struct WorkerRow {

@@ -105,7 +105,7 @@ Handlers make_handlers() {
   add_device_window_handlers(handlers);
   add_interprocess_handlers(handlers);
   add_texture_handlers(handlers);
-  add_observe_handler(handlers);
+  add_statistics_handler(handlers);
   return handlers;
 }
 

@@ -1,4 +1,4 @@
-// Observe handler: serves the one opcode that belongs to no function of CUDA.
+// Worker statistics: the handler of the one opcode that belongs to no CUDA function.
 #include "server/handlers/worker_statistics.h"
 
 #include <cstring>
@@ -30,8 +30,8 @@ CallOutcome give_piece(Call& call, Recorder* recorder, std::uint64_t offset) {
   return CallOutcome::done(0);
 }
 
-CallOutcome observe(Call& call) {
-  protocol::ObservePayload asked;
+CallOutcome answer_statistics_query(Call& call) {
+  protocol::StatisticsQueryPayload asked;
   StatisticsCounter* const statistics = call.executor().options().statistics;
   if (statistics == nullptr) return CallOutcome::done(kErrorNotSupported);
   if (call.header().form != protocol::Form::kRaw || !call.awaited() ||
@@ -40,17 +40,17 @@ CallOutcome observe(Call& call) {
   }
   std::memcpy(&asked, call.payload().data(), sizeof asked);
   switch (asked.what) {
-    case protocol::Observe::kStatistics:
+    case protocol::StatisticsQuery::kStatistics:
       call.set_reply(protocol::encode(statistics->statistics()));
       return CallOutcome::done(0);
-    case protocol::Observe::kClock: {
+    case protocol::StatisticsQuery::kClock: {
       const std::uint64_t now = StatisticsCounter::now();
       call.set_reply(bytes_of(now));
       return CallOutcome::done(0);
     }
-    case protocol::Observe::kRecord:
+    case protocol::StatisticsQuery::kRecord:
       return begin_recording(call, *statistics);
-    case protocol::Observe::kRecording:
+    case protocol::StatisticsQuery::kRecording:
       statistics->set_told();
       return give_piece(call, statistics->recorder(), asked.value);
   }
@@ -59,9 +59,9 @@ CallOutcome observe(Call& call) {
 
 }  // namespace
 
-void add_observe_handler(Handlers& handlers) {
-  static_assert(protocol::kObserveOpcode < Handlers::kOpcodes);
-  handlers.by_opcode[protocol::kObserveOpcode] = &observe;
+void add_statistics_handler(Handlers& handlers) {
+  static_assert(protocol::kStatisticsOpcode < Handlers::kOpcodes);
+  handlers.by_opcode[protocol::kStatisticsOpcode] = &answer_statistics_query;
 }
 
 }  // namespace gpurun::server

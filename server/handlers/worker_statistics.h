@@ -1,4 +1,4 @@
-// Observe handler: answers the client's requests for statistics of its session
+// Worker statistics: the handler that answers a client's queries about its session
 // (protocol/statistics/worker_statistics.h).
 #pragma once
 
@@ -6,6 +6,6 @@
 
 namespace gpurun::server {
 
-void add_observe_handler(Handlers& handlers);
+void add_statistics_handler(Handlers& handlers);
 
 }  // namespace gpurun::server

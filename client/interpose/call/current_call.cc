@@ -20,11 +20,11 @@ using driver_abi::StreamVariant;
 thread_local unsigned t_depth = 0;
 thread_local std::uint64_t t_default_stream = protocol::kStreamNull;
 thread_local const Row* t_row = nullptr;
-thread_local std::uint64_t t_observed_since = 0;  // The start of t_row. 0: nothing counts.
+thread_local std::uint64_t t_counted_since = 0;  // The start of t_row. 0: nothing counts.
 
 // Counts at the end of the call, because the first call of all creates the session that counts.
-void end_observed() noexcept {
-  const std::uint64_t begin = std::exchange(t_observed_since, 0);
+void end_counted_call() noexcept {
+  const std::uint64_t begin = std::exchange(t_counted_since, 0);
   const Process* process = connected_already();
   if (process == nullptr) return;
   Stats& stats = process->session->stats();
@@ -57,12 +57,12 @@ CallScope::CallScope(const Row& row) noexcept : outermost_(t_depth++ == 0) {
   static constinit PublishedOnce<bool> counting;
   const bool counts = counting.get(
       [] { return SessionOptions::from_environment().statistics || recording_wanted(); });
-  if (counts) t_observed_since = Recorder::now();
+  if (counts) t_counted_since = Recorder::now();
 }
 
 CallScope::~CallScope() {
   --t_depth;
-  if (outermost_ && t_observed_since != 0) end_observed();
+  if (outermost_ && t_counted_since != 0) end_counted_call();
 }
 
 }  // namespace gpurun::client::interpose

@@ -30,7 +30,7 @@ void add_worker(const Process& process, Statistics* statistics) {
     statistics->no_worker = "the server (gpurun " + process.server_release + ") does not count";
     return;
   }
-  auto worker = ask_statistics(*process.session, kObservationPatience);
+  auto worker = ask_statistics(*process.session, kStatisticsPatience);
   statistics->worker_asked = true;
   if (worker.ok()) {
     statistics->worker = *std::move(worker);

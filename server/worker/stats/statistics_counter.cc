@@ -77,7 +77,7 @@ void StatisticsCounter::record(protocol::Recorded kind, const protocol::RecordHe
 }
 
 void StatisticsCounter::ran(const protocol::RecordHeader& header, const Ran& ran) noexcept {
-  if (header.opcode == protocol::kObserveOpcode) return;
+  if (header.opcode == protocol::kStatisticsOpcode) return;
   Function& function = (*functions_)[row_of(header.opcode)];
   add_time(function.driver_ns, function.driver_longest_ns, between(ran.begin, ran.end));
   if (!ran.over) return;
@@ -98,7 +98,7 @@ void StatisticsCounter::waited(const protocol::RecordHeader& header, std::uint64
 
 void StatisticsCounter::replied(const protocol::RecordHeader& header,
                                 std::uint64_t bytes) noexcept {
-  if (header.opcode == protocol::kObserveOpcode) return;
+  if (header.opcode == protocol::kStatisticsOpcode) return;
   add((*functions_)[row_of(header.opcode)].bytes_out, bytes);
 }
 

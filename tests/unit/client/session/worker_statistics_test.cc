@@ -21,8 +21,8 @@ std::future<Result<protocol::WorkerStatistics>> ask_elsewhere(Session& session) 
   return std::async(std::launch::async, [&session] { return ask_statistics(session, hours(1)); });
 }
 
-protocol::ObservePayload question_of(const FakeWorker::Record& record) {
-  protocol::ObservePayload payload;
+protocol::StatisticsQueryPayload question_of(const FakeWorker::Record& record) {
+  protocol::StatisticsQueryPayload payload;
   EXPECT_EQ(record.payload.size(), sizeof payload);
   std::memcpy(&payload, record.payload.data(), std::min(sizeof payload, record.payload.size()));
   return payload;
@@ -33,7 +33,7 @@ TEST(WorkerStatistics, ReturnsCountsOfWorker) {
   auto session = start(worker);
   auto asking = ask_elsewhere(*session);
   const FakeWorker::Record asked = worker.next();
-  EXPECT_EQ(asked.header.opcode, protocol::kObserveOpcode);
+  EXPECT_EQ(asked.header.opcode, protocol::kStatisticsOpcode);
   EXPECT_EQ(asked.header.form, protocol::Form::kRaw);
   EXPECT_EQ(asked.header.order, protocol::Order::kImmediate);
   protocol::WorkerStatistics counted;
@@ -89,7 +89,7 @@ FakeWorker::Record first_piece_asked(FakeWorker& worker) {
   for (std::uint64_t clock = 1000;; ++clock) {
     const FakeWorker::Record asked = worker.next();
     const auto payload = question_of(asked);
-    if (payload.what != protocol::Observe::kClock) return asked;
+    if (payload.what != protocol::StatisticsQuery::kClock) return asked;
     worker.reply(asked, 0, bytes_of(clock));
   }
 }
@@ -110,7 +110,7 @@ TEST(WorkerStatistics, AssemblesRecordingFromPieces) {
   auto session = start(worker);
   auto asking = ask_recording_elsewhere(*session);
   const FakeWorker::Record first = first_piece_asked(worker);
-  EXPECT_EQ(question_of(first).what, protocol::Observe::kRecording);
+  EXPECT_EQ(question_of(first).what, protocol::StatisticsQuery::kRecording);
   EXPECT_EQ(question_of(first).value, 0u);
   worker.reply(first, 0, piece(5, 3));
   const FakeWorker::Record second = worker.next();
@@ -141,7 +141,7 @@ TEST(WorkerStatistics, RecordingIsUnavailableWhenWorkerDoesNotRecord) {
   auto session = start(worker);
   auto beginning = std::async(std::launch::async, [&session] { return begin_recording(*session); });
   const FakeWorker::Record asked = worker.next();
-  EXPECT_EQ(question_of(asked).what, protocol::Observe::kRecord);
+  EXPECT_EQ(question_of(asked).what, protocol::StatisticsQuery::kRecord);
   worker.reply(asked, 1);
   EXPECT_EQ(beginning.get().status().code(), Code::kUnavailable);
 }

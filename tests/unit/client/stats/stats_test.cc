@@ -77,8 +77,8 @@ TEST(Stats, CountsUnknownOpcodeAsZero) {
 
 TEST(Stats, ExcludesStatisticsQueries) {
   Stats stats(true);
-  stats.count(call(protocol::kObserveOpcode), 88, {});
-  stats.count_fence({protocol::kObserveOpcode, 0, 0, nanoseconds(1)});
+  stats.count(call(protocol::kStatisticsOpcode), 88, {});
+  stats.count_fence({protocol::kStatisticsOpcode, 0, 0, nanoseconds(1)});
   EXPECT_TRUE(stats.rows().empty());
 }
 

@@ -92,7 +92,7 @@ TEST(WorkerStatistics, SizeClassesArePowersOfTwo) {
 }
 
 TEST(WorkerStatistics, OpcodeDiffersFromAllCudaFunctions) {
-  for (const driver_abi::Row& row : driver_abi::rows()) EXPECT_NE(row.opcode, kObserveOpcode);
+  for (const driver_abi::Row& row : driver_abi::rows()) EXPECT_NE(row.opcode, kStatisticsOpcode);
 }
 
 }  // namespace
