@@ -1,4 +1,4 @@
-// Observed calls: the generated calls that change what the client knows of addresses and events.
+// Address tracking: the generated calls that change what the client knows of addresses and events.
 #include "client/interpose/entry/address_tracking.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Observed calls: what the client learns of addresses and events from generated calls that
+// Address tracking: what the client learns of addresses and events from generated calls that
 // succeeded.
 #pragma once
 

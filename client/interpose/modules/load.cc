@@ -255,17 +255,17 @@ Loaded* make_unasked(const EntryContext& here, const void* wrapper, std::size_t 
   return made->handle == 0 ? nullptr : made.release();
 }
 
-// Adds neighbours to a batch if the worker must be asked about its first image.
-void add_neighbours(const EntryContext& here, std::vector<Loaded*>* batch) {
+// Adds adjacent images to a batch if the worker must be asked about its first image.
+void add_adjacent_images(const EntryContext& here, std::vector<Loaded*>* batch) {
   const void* const wrapper = batch->front()->wrapper;
   if (wrapper == nullptr) return;
   std::size_t bytes = 0;
   for (const Loaded* each : *batch) bytes += protocol::bundle_bytes(each->image);
   // Called without the registry's mutex, because the loader has locks of its own.
-  const std::vector<const void*> neighbours = adjacent_wrappers(wrapper);
+  const std::vector<const void*> adjacent = adjacent_wrappers(wrapper);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  for (const void* each : neighbours) {
+  for (const void* each : adjacent) {
     if (batch->size() == protocol::kLoadsMax || bytes >= kCompanionBytesMax) return;
     if (all.by_wrapper.count(each) != 0) continue;
     Loaded* loaded = make_unasked(
@@ -278,7 +278,7 @@ void add_neighbours(const EntryContext& here, std::vector<Loaded*>* batch) {
   }
 }
 
-// The library that was already loaded as a neighbour. nullptr: there is no such library.
+// The library that was already loaded as an adjacent image. nullptr: there is no such library.
 Loaded* take_unasked(EntryContext& here, const driver_abi::Image& image, const void* wrapper) {
   Registry& all = registry();
   Loaded* loaded = nullptr;
@@ -327,8 +327,8 @@ int submit_and_settle(const EntryContext& here, const std::vector<Loaded*>& batc
 // `wanted` and the images that may go along with it, marked as ours. Registry::mutex must be held.
 std::vector<Loaded*> batch_of(Registry& all, Loaded* wanted) {
   std::vector<Loaded*> batch;
-  // Reserve before any image is marked, for add_neighbours() too. An image that is marked but in no
-  // batch would never be settled.
+  // Reserve before any image is marked, for add_adjacent_images() too. An image that is marked but
+  // in no batch would never be settled.
   batch.reserve(protocol::kLoadsMax);
   batch.push_back(wanted);
   wanted->state = State::kLoading;
@@ -408,7 +408,7 @@ int ensure(EntryContext& here, Loaded* loaded) {
     loaded->digest = protocol::bundle_digest(loaded->image);
     try {
       if (!may_go_along(*loaded) && known_table(here, *loaded) == nullptr) {
-        add_neighbours(here, &batch);
+        add_adjacent_images(here, &batch);
       }
     } catch (const std::bad_alloc&) {  // Fewer images go along.
     }

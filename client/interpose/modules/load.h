@@ -9,8 +9,8 @@
 //
 // A library is deferred if nvcc's registration code made it and the program preserves its image. It
 // is sent when the program first asks for something in it. If the worker must be asked about it,
-// all other deferred libraries and small unused neighbours (adjacent_fatbins.h) go with it. So a
-// program of many source files does not wait once for each.
+// all other deferred libraries and small unused adjacent images (adjacent_fatbins.h) go with it. So
+// a program of many source files does not wait once for each.
 #pragma once
 
 #include <string>

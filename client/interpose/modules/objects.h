@@ -49,7 +49,7 @@ struct Loaded {
   // Registry::mutex guards the members below.
   State state = State::kDeferred;
   int failure = 0;         // kFailed.
-  bool unasked = false;    // Loaded as a neighbour, before the program asked for it.
+  bool unasked = false;    // Loaded as an adjacent image, before the program asked for it.
   bool confirmed = false;  // The worker has reported the load. Later calls need no order after it.
   std::shared_ptr<KernelTable> table;
   std::map<std::string, Function*, std::less<>> functions;
