@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A worker's confinement keeps hostile native code inside: files, network, other processes, users and memory
-are out of its reach (docs/security.md). The code is that of hostile_device.cc. Each deed is tried under
+are out of its reach (docs/security.md). The code is that of hostile_device.cc. Each action is tried under
 each kind of confinement, while an honest program holds a context on the same server. Without confinement
-the deeds succeed, which shows that they are real."""
+the actions succeed, which shows that they are real."""
 import contextlib
 import errno
 import os
@@ -21,9 +21,9 @@ UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE: the worker is gone.
 FORBIDDEN = "ended"  # The worker: one line names the call.
 MEMORY_MIB = 1024
 
-# The outcome of each deed: under the strict list of calls, then under the list for any driver if it differs,
+# The outcome of each action: under the strict list of calls, then under the list for any driver if it differs,
 # then without confinement. Numbers are errno, 0 is success.
-DEEDS = {
+ACTIONS = {
     "read_secret": (errno.EACCES, (errno.EACCES, errno.ENOENT), 0),
     "read_any_file": (errno.EACCES, 0, 0),
     "list_root": (errno.EACCES, 0, 0),
@@ -123,13 +123,13 @@ class Stranger:
     def parts(self):
         return re.search("workers are confined by: (.*)", self.server.log()).group(1)
 
-    def ask(self, deed, argument=None):
-        """Returns the deed's outcome, and the messages to the client and in the log."""
+    def ask(self, action, argument=None):
+        """Returns the action's outcome, and the messages to the client and in the log."""
         if argument is None:
-            argument = self.server.port() if deed == "reach_network" else self.victim.pid
+            argument = self.server.port() if action == "reach_network" else self.victim.pid
         before = len(self.server.log())
         with tempfile.TemporaryFile() as errors, subprocess.Popen(
-                [world.GPURUN, "-q", "--timeout", "20s", *self.server.options(), "--", PROGRAM, deed,
+                [world.GPURUN, "-q", "--timeout", "20s", *self.server.options(), "--", PROGRAM, action,
                  str(argument)], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=errors, text=True) as run:
             def told():
@@ -142,7 +142,7 @@ class Stranger:
         log = self.server.log()[before:]
         if run.returncode == UNAVAILABLE:
             return FORBIDDEN, said, log
-        assert run.returncode == 0, (deed, outcome, said, log)
+        assert run.returncode == 0, (action, outcome, said, log)
         return int(outcome), said, log
 
     def neighbour_ends_well(self):
@@ -162,16 +162,16 @@ def of_users(first, last):
 
 class HostileCode(unittest.TestCase):
     def try_all(self, stranger, column):
-        for deed, wanted in DEEDS.items():
-            with self.subTest(deed=deed):
+        for action, wanted in ACTIONS.items():
+            with self.subTest(action=action):
                 # The list for any driver allows the files that the worker's user may see.
-                came, said, log = stranger.ask(deed)
+                came, said, log = stranger.ask(action)
                 allowed = wanted[column] if isinstance(wanted[column], tuple) else (wanted[column],)
                 self.assertIn(came, allowed, (said, log))
                 if came == FORBIDDEN:
                     self.assertRegex(said, "died: a forbidden system call")
                     self.assertRegex(log, "worker ended with a forbidden system call")
-                    if deed not in UNNAMED:
+                    if action not in UNNAMED:
                         self.assertRegex(log, r"gpurun-worker\[\d+\]: .*system call \d+ is forbidden")
         self.assertTrue(alive(stranger.victim.pid))
         self.assertIsNone(stranger.server.process.poll())
@@ -276,12 +276,12 @@ class HostileCode(unittest.TestCase):
     def test_malicious_actions_succeed_without_confinement(self):
         with Stranger("--worker-uids", "none", "--confinement", "none") as stranger:
             self.assertEqual(stranger.parts(), "nothing")
-            for deed, wanted in DEEDS.items():
-                if deed == "open_rdma_device" and not stranger.has_rdma:
+            for action, wanted in ACTIONS.items():
+                if action == "open_rdma_device" and not stranger.has_rdma:
                     continue
                 if wanted[2] is not None:
-                    argument = 1 if deed == "start_child" else None
-                    self.assertEqual(stranger.ask(deed, argument)[0], wanted[2], deed)
+                    argument = 1 if action == "start_child" else None
+                    self.assertEqual(stranger.ask(action, argument)[0], wanted[2], action)
             self.assertFalse(alive(stranger.victim.pid))
 
 

@@ -1,5 +1,5 @@
 // hostile_client: a CUDA program that makes its driver do one of tests/hostile/malicious_actions.h,
-// and prints the outcome. Usage: hostile_client DEED ARGUMENT. When the call fails it prints that
+// and prints the outcome. Usage: hostile_client ACTION ARGUMENT. When the call fails it prints that
 // and waits for a line. Exit status: the result of the call.
 #include <cstdio>
 #include <cstdlib>
@@ -17,8 +17,8 @@ int main(int argc, char** argv) {
       cuCtxSetCurrent(context) != CUDA_SUCCESS) {
     return 3;
   }
-  int limit = gpurun::hostile::kFirstDeed;
-  for (const char* name : gpurun::hostile::kDeeds) {
+  int limit = gpurun::hostile::kFirstAction;
+  for (const char* name : gpurun::hostile::kActions) {
     if (std::strcmp(name, argv[1]) == 0) break;
     ++limit;
   }

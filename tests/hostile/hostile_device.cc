@@ -1,9 +1,9 @@
 // Hostile device: a driver library that behaves like a stranger's native code. It is the null
-// device, except that cuCtxGetLimit(deed) does the deed and returns its outcome.
-// cuCtxSetLimit(kArgument, n) sets the deed's target or amount. An outcome of 0 means that the deed
-// succeeded. Otherwise it is errno, or a count if the deed says so. The library passes for the
-// emulated device unless GPURUN_EMULATED is "other", so the strict list of system calls applies to
-// it.
+// device, except that cuCtxGetLimit(action) does the action and returns its outcome.
+// cuCtxSetLimit(kArgument, n) sets the action's target or amount. An outcome of 0 means that the
+// action succeeded. Otherwise it is errno, or a count if the action says so. The library passes for
+// the emulated device unless GPURUN_EMULATED is "other", so the strict list of system calls applies
+// to it.
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <dlfcn.h>
@@ -212,38 +212,38 @@ std::size_t flood_the_log() {
   return 0;
 }
 
-// In the order of kDeeds.
-constexpr std::size_t (*kActs[])() = {read_secret,
-                                      read_any_file,
-                                      list_root,
-                                      write_shared_memory,
-                                      read_environ,
-                                      open_memory,
-                                      reach_network,
-                                      trace_other,
-                                      signal_other,
-                                      kill_other,
-                                      signal_thread_of_other,
-                                      read_memory_of_other,
-                                      limit_other,
-                                      signal_by_descriptor,
-                                      start_child,
-                                      start_program,
-                                      become_root,
-                                      make_namespace,
-                                      make_ring,
-                                      catch_the_signal,
-                                      other_machine,
-                                      take_memory,
-                                      allocate,
-                                      start_threads,
-                                      take_descriptors,
-                                      use_inherited,
-                                      flood_the_log,
-                                      hold_up_a_close,
-                                      kill_by_x32,
-                                      open_rdma_device};
-static_assert(std::size(kActs) == std::size(gpurun::hostile::kDeeds));
+// In the order of kActions.
+constexpr std::size_t (*kFunctions[])() = {read_secret,
+                                           read_any_file,
+                                           list_root,
+                                           write_shared_memory,
+                                           read_environ,
+                                           open_memory,
+                                           reach_network,
+                                           trace_other,
+                                           signal_other,
+                                           kill_other,
+                                           signal_thread_of_other,
+                                           read_memory_of_other,
+                                           limit_other,
+                                           signal_by_descriptor,
+                                           start_child,
+                                           start_program,
+                                           become_root,
+                                           make_namespace,
+                                           make_ring,
+                                           catch_the_signal,
+                                           other_machine,
+                                           take_memory,
+                                           allocate,
+                                           start_threads,
+                                           take_descriptors,
+                                           use_inherited,
+                                           flood_the_log,
+                                           hold_up_a_close,
+                                           kill_by_x32,
+                                           open_rdma_device};
+static_assert(std::size(kFunctions) == std::size(gpurun::hostile::kActions));
 
 const gpurun::driver_abi::EmulatedView& emulated_view() {
   static constexpr gpurun::driver_abi::EmulatedView kView = {
@@ -291,9 +291,10 @@ EXPORTED CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 }
 
 EXPORTED CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
-  const int deed = static_cast<int>(limit) - gpurun::hostile::kFirstDeed;
-  if (deed < 0 || deed >= static_cast<int>(std::size(kActs))) return CUDA_ERROR_INVALID_VALUE;
-  *value = kActs[deed]();
+  const int action = static_cast<int>(limit) - gpurun::hostile::kFirstAction;
+  if (action < 0 || action >= static_cast<int>(std::size(kFunctions)))
+    return CUDA_ERROR_INVALID_VALUE;
+  *value = kFunctions[action]();
   return CUDA_SUCCESS;
 }
 

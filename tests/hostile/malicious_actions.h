@@ -1,10 +1,10 @@
-// Deeds: the numbers of what hostile_device.cc does on request, as a stranger's native code might
+// Actions: the numbers of what hostile_device.cc does on request, as a stranger's native code might
 // do it.
 #pragma once
 
 namespace gpurun::hostile {
 
-inline constexpr const char* kDeeds[] = {
+inline constexpr const char* kActions[] = {
     "read_secret",      "read_any_file",        "list_root",     "write_shared_memory",
     "read_environ",     "open_memory",          "reach_network", "trace_other",
     "signal_other",     "kill_other",           "signal_thread", "read_memory_of_other",
@@ -14,9 +14,9 @@ inline constexpr const char* kDeeds[] = {
     "take_descriptors", "use_inherited",        "flood_the_log", "hold_up_a_close",
     "kill_by_x32",      "open_rdma_device"};
 
-// cuCtxGetLimit(kFirstDeed + number) does it. cuCtxSetLimit(kArgument, n) sets its target or
+// cuCtxGetLimit(kFirstAction + number) does it. cuCtxSetLimit(kArgument, n) sets its target or
 // amount. CUDA's own limits have lower numbers.
 inline constexpr int kArgument = 64;
-inline constexpr int kFirstDeed = 65;
+inline constexpr int kFirstAction = 65;
 
 }  // namespace gpurun::hostile

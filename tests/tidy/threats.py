@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Threats have tests: docs/security.md promises nothing without a test that shows it. The last
 column of each table row names its tests. Each is a test of this build, a case within one, a session
-or a deed.
+or an action.
 
 usage: threats.py SOURCE BUILD
 """
@@ -37,7 +37,7 @@ def tests_of(build):
 
 
 def cases_of(source):
-    """Names within tests: of Python's and GoogleTest's cases, of sessions, of deeds, and of files."""
+    """Names within tests: of Python's and GoogleTest's cases, of sessions, of actions, and of files."""
     found = set()
     for pattern, expressions in (("tests/**/*.py", [r"def test_(\w+)"]),
                                  ("tests/**/*.cc", [r"TEST(?:_[FP])?\(\w+,\s*(\w+)\)"]),
