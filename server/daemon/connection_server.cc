@@ -76,7 +76,7 @@ void ConnectionServer::serve_session(std::unique_ptr<transport::Connection>& con
     return no(tls::Alert::kDecryptError, "the ticket is not proved");
   }
   half_open.proved();
-  parts_.tokens.heed();  // As for an attach without encryption.
+  parts_.tokens.apply_changes();  // As for an attach without encryption.
   protocol::Attach attach;
   attach.lease = identity.lease;
   attach.ticket = identity.ticket;
@@ -142,7 +142,7 @@ void ConnectionServer::serve_attach(std::unique_ptr<transport::Connection>& conn
     return no(Status(Code::kRefused, "the ticket is not proved"));
   }
   half_open.proved();
-  parts_.tokens.heed();  // A lease of a revoked token takes no session from that moment.
+  parts_.tokens.apply_changes();  // A lease of a revoked token takes no session from that moment.
   parts_.threads.forget(connection.get());
   if (const Status taken = take_in(attach, *key, connection, false); !taken.ok()) no(taken);
 }

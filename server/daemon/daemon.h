@@ -19,9 +19,9 @@
 // link has a thread. One thread closes connections (ConnectionCloser), and one watches the file of
 // tokens (TokenWatch). Signal handlers only call stop() and reload().
 //
-// Locks: each part has its own. TokenWatch::heed() takes its lock before all others. LeaseLinks
-// takes its lock before those of UserRegistry and LeaseQueue. The locks of LeaseQueue and
-// ConnectionCloser come last: a claim or a connection may end under another part's lock.
+// Locks: each part has its own. TokenWatch::apply_changes() takes its lock before all others.
+// LeaseLinks takes its lock before those of UserRegistry and LeaseQueue. The locks of LeaseQueue
+// and ConnectionCloser come last: a claim or a connection may end under another part's lock.
 //
 // Rules for a change:
 // - The loop never waits for a peer or for a disk. A courtesy to a peer has a deadline of 100 ms.

@@ -23,7 +23,7 @@ constexpr std::uint64_t kOwnAuditBytesMax = std::uint64_t{64} << 20;
 
 // Empty: this server has no users with tokens.
 std::string token_file_of(const Config& config) {
-  const std::string path = config.tokens_told ? config.tokens : protocol::default_token_file();
+  const std::string path = config.tokens_given ? config.tokens : protocol::default_token_file();
   return path == "none" ? std::string() : path;
 }
 

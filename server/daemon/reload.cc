@@ -30,7 +30,7 @@ bool is_same(const SharedIdentity& a, const SharedIdentity& b) {
 }  // namespace
 
 Status choose_log_level(const CommandLine& words, const StartedWith& started, Config* config) {
-  if (words.log_told) return {};
+  if (words.log_given) return {};
   if (words.verbose) {
     config->log = "info";
   } else if (started.log_variable) {

@@ -10,13 +10,13 @@
 namespace gpurun::server {
 namespace {
 
-constexpr std::chrono::seconds kHeedTokensEvery{1};
+constexpr std::chrono::seconds kApplyChangesEvery{1};
 
 }  // namespace
 
-void TokenWatch::heed() {
+void TokenWatch::apply_changes() {
   if (tokens_ == nullptr) return;
-  const std::lock_guard lock(heed_mutex_);
+  const std::lock_guard lock(apply_mutex_);
   for (const TokenStore::Change& change : tokens_->changes()) {
     const std::string name = change.entry.name();
     spdlog::info("token {} of user {} {}", name, change.entry.user,
@@ -42,10 +42,10 @@ Status TokenWatch::start() {
       std::unique_lock lock(mutex_);
       while (!ends_) {
         lock.unlock();
-        heed();
+        apply_changes();
         tokens_->write_used_when_due();
         lock.lock();
-        told_.wait_for(lock, kHeedTokensEvery, [this] { return ends_; });
+        told_.wait_for(lock, kApplyChangesEvery, [this] { return ends_; });
       }
     });
   } catch (const std::system_error& error) {

@@ -1,8 +1,8 @@
 // TokenWatch: applies an operator's changes in the file of tokens: audits them, and ends the leases
 // of revoked tokens. A thread of its own looks at the file every second.
 //
-// Any thread, but only run()'s calls start() and end(). heed()'s mutex is taken before all others
-// of the daemon.
+// Any thread, but only run()'s calls start() and end(). apply_changes()'s mutex is taken before all
+// others of the daemon.
 #pragma once
 
 #include <condition_variable>
@@ -29,7 +29,7 @@ class TokenWatch {
 
   // Not for run()'s thread, because a disk may make it wait. When it returns, all changes that were
   // made before the call are active, whichever thread has applied them.
-  void heed();
+  void apply_changes();
   // Starts the thread. kResourceExhausted: no thread can start.
   Status start();
   // Returns once the thread has ended. It may wait for a disk, or for the lock of the tokens' file.
@@ -40,7 +40,7 @@ class TokenWatch {
   AuditTrail& audit_;
   LeaseBook& book_;
   UserRegistry& users_;
-  std::mutex heed_mutex_;  // Taken before all others.
+  std::mutex apply_mutex_;  // Taken before all others.
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable told_;

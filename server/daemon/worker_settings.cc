@@ -29,7 +29,7 @@ std::string default_worker() {
 Result<std::shared_ptr<WorkerUids>> usable_uids(const Config& config) {
   if (config.worker_uids.none()) return std::shared_ptr<WorkerUids>();
   if (geteuid() != 0) {
-    if (!config.worker_uids_told) return std::shared_ptr<WorkerUids>();
+    if (!config.worker_uids_given) return std::shared_ptr<WorkerUids>();
     return Status(Code::kRefused, "worker-uids: only root can give workers users of their own");
   }
   const auto advised = [](const Status& status) {
@@ -47,13 +47,13 @@ Result<std::shared_ptr<WorkerUids>> usable_uids(const Config& config) {
 // server's secret count as one user, the operator.
 Result<std::string> images_folder(const Config& config) {
   if (config.cache_bytes == 0) return std::string();
-  if (config.cache_told && (config.cache.empty() || config.cache == "none")) return std::string();
-  const std::string cache = config.cache_told ? config.cache : default_cache();
+  if (config.cache_given && (config.cache.empty() || config.cache == "none")) return std::string();
+  const std::string cache = config.cache_given ? config.cache : default_cache();
   if (cache.empty()) return std::string();
   const Result<std::unique_ptr<ImageFolder>> folder =
       ImageFolder::open(cache + "/images/" + images_of(User()), config.cache_bytes);
   if (folder.ok()) return cache + "/images";
-  if (config.cache_told)
+  if (config.cache_given)
     return Status(folder.status().code(), "cache: " + folder.status().message());
   spdlog::warn("no code image is kept on disk: {}", folder.status().message());
   return std::string();
@@ -84,7 +84,7 @@ Result<ProcessSettings> worker_settings(const Config& config) {
 SpareOptions spare_options(const Config& config) {
   SpareOptions options;
   // In a server of one run the first lease comes at once, and is mostly the last.
-  const bool wanted = config.spare_workers_told || !config.for_one_run;
+  const bool wanted = config.spare_workers_given || !config.for_one_run;
   options.count = wanted ? config.spare_workers : 0;
   if (config.spare_level == "initialised") options.level = SpareLevel::kInitialised;
   return options;

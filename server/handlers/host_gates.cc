@@ -16,7 +16,7 @@ using protocol::HostFunctionStep;
 
 constexpr int kErrorCaptureUnsupported = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 // Call::scratch[0] of a gate.
-constexpr std::uint64_t kStanding = 1;
+constexpr std::uint64_t kGateOpened = 1;
 
 HostFunctionPayload payload_of(const Call& call) {
   HostFunctionPayload payload;
@@ -28,7 +28,7 @@ HostGates& gates_of(const Call& call) { return HandlerState::of(call).gates(); }
 
 CallOutcome run_gate(Call& call, std::uint64_t ticket) {
   HostGates& gates = gates_of(call);
-  if (call.scratch[0] == kStanding) {
+  if (call.scratch[0] == kGateOpened) {
     bool reached = false;
     if (!gates.take_released(ticket, &reached)) return CallOutcome::held();
     if (reached) call.executor().end_client_turn();
@@ -55,7 +55,7 @@ CallOutcome run_gate(Call& call, std::uint64_t ticket) {
   };
   result = executor.completions().after(call.driver_context(), call.driver_stream(), reached);
   if (result != 0) reached(result);
-  call.scratch[0] = kStanding;
+  call.scratch[0] = kGateOpened;
   return CallOutcome::held();
 }
 

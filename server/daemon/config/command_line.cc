@@ -96,7 +96,7 @@ Status take_worker_uids(const std::string& word, Config* config) {
     return Status(range.status().code(), "--worker-uids: " + range.status().message());
   }
   config->worker_uids = *range;
-  config->worker_uids_told = true;
+  config->worker_uids_given = true;
   return {};
 }
 
@@ -143,10 +143,10 @@ Result<std::optional<int>> read_command_line(int argc, char** argv, Config* conf
                  did_you_mean(app, argc, argv).c_str());
     return std::optional<int>(kExitWrongUsage);
   }
-  config->cache_told = config->cache_told || app.count("--cache") > 0;
-  config->spare_workers_told = config->spare_workers_told || app.count("--spare-workers") > 0;
-  config->tokens_told = config->tokens_told || app.count("--tokens") > 0;
-  words->log_told = app.count("--log") > 0;
+  config->cache_given = config->cache_given || app.count("--cache") > 0;
+  config->spare_workers_given = config->spare_workers_given || app.count("--spare-workers") > 0;
+  config->tokens_given = config->tokens_given || app.count("--tokens") > 0;
+  words->log_given = app.count("--log") > 0;
   GPURUN_RETURN_IF_ERROR(take_worker_uids(words->worker_uids, config));
   GPURUN_RETURN_IF_ERROR(check_words(app, *config));
   GPURUN_RETURN_IF_ERROR(check_together(*config));

@@ -17,7 +17,7 @@ struct CommandLine {
   std::string worker_uids;
   bool verbose = false;
   bool fingerprint = false;
-  bool log_told = false;  // Set by an option.
+  bool log_given = false;  // Set by an option.
 };
 
 // Reads the file's settings, and then the command line's, which override them. Returns an exit

@@ -53,23 +53,23 @@ struct Config {
   int ready_fd = -1;
   bool for_one_run = false;  // DaemonOptions::for_one_run.
   bool insecure_plaintext = false;
-  std::string tokens;        // The file of users' tokens. "none": no tokens.
-  bool tokens_told = false;  // False: protocol::default_token_file().
-  std::string audit;         // Empty: the system's log, else a file in the state folder.
+  std::string tokens;         // The file of users' tokens. "none": no tokens.
+  bool tokens_given = false;  // False: protocol::default_token_file().
+  std::string audit;          // Empty: the system's log, else a file in the state folder.
   UserLimitsTable user_limits;
   bool tls = false;             // Only TLS, also within this machine.
   std::string tls_certificate;  // Both or neither. Neither: the server makes its own.
   std::string tls_key;
-  UidRange worker_uids;           // Used by root only.
-  bool worker_uids_told = false;  // The operator chose them, so they must be usable.
+  UidRange worker_uids;            // Used by root only.
+  bool worker_uids_given = false;  // The operator chose them, so they must be usable.
   std::string confinement = "full";
   std::uint64_t worker_memory = 0;  // ProcessSettings::worker_memory_bytes.
   std::uint64_t spare_workers = 1;
-  bool spare_workers_told = false;  // False: a server of one run has none.
+  bool spare_workers_given = false;  // False: a server of one run has none.
   std::string spare_level = "mapped";
   // The folder for data that outlives a session. "none" or empty: no such folder.
   std::string cache;
-  bool cache_told = false;  // False: default_cache().
+  bool cache_given = false;  // False: default_cache().
   std::uint64_t cache_bytes = std::uint64_t{4} << 30;
   std::string log = "warning";
   std::string emulated;  // [emulated], in the form of GPURUN_EMULATED.

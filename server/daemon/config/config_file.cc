@@ -97,7 +97,7 @@ Result<UidRange> make_range(std::int64_t first, std::int64_t last) {
 }
 
 Status take_uids(const ConfigPlace& place, const toml::node& node, Config* config) {
-  config->worker_uids_told = true;
+  config->worker_uids_given = true;
   if (const auto* word = node.as_string(); word != nullptr && word->get() == "none") {
     config->worker_uids = {0, 0};
     return {};
@@ -139,7 +139,7 @@ Status take_its_size(const ConfigPlace& place, const toml::node& node, Config* c
 
 // For a setting of which the default differs from its member's.
 template <auto kMember, auto kTold>
-Status take_told(const ConfigPlace& place, const toml::node& node, Config* config) {
+Status take_given(const ConfigPlace& place, const toml::node& node, Config* config) {
   config->*kTold = true;
   return take(place, node, &(config->*kMember));
 }
@@ -171,7 +171,7 @@ constexpr Setting kSettings[] = {
     {"worker", take_it<&C::worker>, same<&C::worker>},
     {"secret-file", take_it<&C::secret_file>, same<&C::secret_file>, kReload},
     {"insecure-plaintext", take_it<&C::insecure_plaintext>, same<&C::insecure_plaintext>, kReload},
-    {"tokens", take_told<&C::tokens, &C::tokens_told>, same<&C::tokens, &C::tokens_told>, kStart,
+    {"tokens", take_given<&C::tokens, &C::tokens_given>, same<&C::tokens, &C::tokens_given>, kStart,
      check_tokens},
     {"audit", take_it<&C::audit>, same<&C::audit>, kStart, check_audit},
     {"every-user", take_every_user, same_every_user, kReload},
@@ -182,10 +182,10 @@ constexpr Setting kSettings[] = {
     {"worker-uids", take_uids, same_uids},
     {"confinement", take_it<&C::confinement>, same<&C::confinement>, kStart, check_confinement},
     {"worker-memory", take_its_size<&C::worker_memory>, same<&C::worker_memory>},
-    {"spare-workers", take_told<&C::spare_workers, &C::spare_workers_told>,
-     same<&C::spare_workers, &C::spare_workers_told>, kStart, check_spare_workers},
+    {"spare-workers", take_given<&C::spare_workers, &C::spare_workers_given>,
+     same<&C::spare_workers, &C::spare_workers_given>, kStart, check_spare_workers},
     {"spare-level", take_it<&C::spare_level>, same<&C::spare_level>, kStart, check_spare_level},
-    {"cache", take_told<&C::cache, &C::cache_told>, same<&C::cache, &C::cache_told>},
+    {"cache", take_given<&C::cache, &C::cache_given>, same<&C::cache, &C::cache_given>},
     {"cache-bytes", take_its_size<&C::cache_bytes>, same<&C::cache_bytes>},
     {"log", take_it<&C::log>, same<&C::log>, kReload, check_log},
 };

@@ -49,7 +49,7 @@ CUmemAllocationProp DeviceWindow::properties() const {
 
 // With VMM, peer access does not depend on contexts. All devices that can reach the memory get
 // access, as after cuCtxEnablePeerAccess.
-std::vector<CUmemAccessDesc> DeviceWindow::who_reaches() const {
+std::vector<CUmemAccessDesc> DeviceWindow::access_descriptions() const {
   std::vector<CUmemAccessDesc> access_of;
   int devices = 0;
   (void)GPURUN_DRIVER(driver_, cuDeviceGetCount, &devices);
@@ -114,7 +114,7 @@ void DeviceWindow::open(const CreditRequest& request) {
       GPURUN_DRIVER(driver_, cuMemAddressReserve, &base, bytes, 0, request.wished_window, 0) != 0) {
     return;
   }
-  access_ = who_reaches();
+  access_ = access_descriptions();
   base_ = base;
   bytes_ = bytes;
   granule_ = granule;

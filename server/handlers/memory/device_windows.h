@@ -87,7 +87,7 @@ class DeviceWindow {
   std::uint64_t generous(std::uint64_t least) const;
   CUmemAllocationProp properties() const;
   int map_shared(std::uint64_t at, const SharedPiece& shared, Piece* piece) const;
-  std::vector<CUmemAccessDesc> who_reaches() const;
+  std::vector<CUmemAccessDesc> access_descriptions() const;
   struct Adopted {
     std::vector<std::pair<std::uint64_t, Piece>> pieces;  // By address.
     std::uint64_t bytes = 0;

@@ -40,7 +40,7 @@ int DeviceWindow::map_shared(std::uint64_t at, const SharedPiece& shared, Piece*
   if (result != 0) return result;
   result = GPURUN_DRIVER(driver_, cuMemMap, at, shared.bytes, 0, memory, 0);
   if (result == 0) {
-    const std::vector<CUmemAccessDesc> access = who_reaches();
+    const std::vector<CUmemAccessDesc> access = access_descriptions();
     result = GPURUN_DRIVER(driver_, cuMemSetAccess, at, shared.bytes, access.data(), access.size());
     if (result == 0) {
       *piece = {shared.bytes, memory, false, true};
