@@ -141,9 +141,9 @@ struct Started {
   WorkerOptions options;
 };
 
-// GPURUN_STANDING_MS, if it is a number.
+// GPURUN_STALL_WARNING_MS, if it is a number.
 std::chrono::milliseconds stall_warning_after(std::chrono::milliseconds otherwise) {
-  const char* const text = std::getenv("GPURUN_STANDING_MS");
+  const char* const text = std::getenv("GPURUN_STALL_WARNING_MS");
   unsigned value = 0;
   if (text == nullptr) return otherwise;
   const char* const end = text + std::strlen(text);

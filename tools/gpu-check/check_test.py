@@ -36,7 +36,7 @@ class Check(unittest.TestCase):
         self.assertIn("sample_mnist", tests)
         self.assertIn("driver_module_images", tests)
         self.assertEqual(tests["sample_mnist"]["program"][0], os.path.join(BUILD, "programs/sample_mnist"))
-        for name in ("driver_peers", "driver_who_waits", "no_ptx", "sample_mnist_null_device", "wrong_calls"):
+        for name in ("driver_peers", "driver_waiting_calls", "no_ptx", "sample_mnist_null_device", "wrong_calls"):
             self.assertNotIn(name, tests)
 
     def test_a_run_that_hangs_is_ended_as_a_whole_and_its_threads_are_told(self):

@@ -319,7 +319,7 @@ class Stderr {
 
 // A copy that was answered early blocks another thread's call, which would end the kernel before
 // it. Only the message tells the program the cause.
-[[noreturn]] void told_what_stands(const Device& device, const Stderr& said, int launches) {
+[[noreturn]] void expect_stall_warning(const Device& device, const Stderr& said, int launches) {
   const CUdeviceptr flag = device.memory(4), seen = device.memory(4), to = device.memory(100);
   const CUdeviceptr scratch = device.memory(4);
   const std::vector<unsigned char> from(100, 5);
@@ -356,9 +356,9 @@ class Stderr {
   _exit(0);
 }
 
-// As told_what_stands(), but after a free, where a query is blocked, too.
-[[noreturn]] void told_what_stands_behind_a_free(const Device& device, const Stderr& said,
-                                                 bool asks) {
+// As expect_stall_warning(), but after a free, where a query is blocked, too.
+[[noreturn]] void expect_stall_warning_behind_free(const Device& device, const Stderr& said,
+                                                   bool asks) {
   const CUdeviceptr flag = device.memory(4), seen = device.memory(4), scratch = device.memory(4);
   const CUdeviceptr first = device.memory(4096), second = device.memory(4096);
   const CUstream other = device.stream(CU_STREAM_NON_BLOCKING);
@@ -399,14 +399,14 @@ int main(int argc, char** argv) {
   EXPECT(argc == 2 || argc == 3);
   end_after(100);
   const std::string what = argc == 3 ? argv[2] : "";
-  const bool stands = what.rfind("stands", 0) == 0;
-  const bool behind_free = what == "stands-behind-free" || what == "stands-asked-behind-free";
-  const std::optional<Stderr> said = stands ? std::make_optional<Stderr>() : std::nullopt;
+  const bool stalled = what.rfind("stalled", 0) == 0;
+  const bool behind_free = what == "stalled-behind-free" || what == "stalled-asked-behind-free";
+  const std::optional<Stderr> said = stalled ? std::make_optional<Stderr>() : std::nullopt;
   const Device device(argv[1]);
   if (behind_free) {
-    told_what_stands_behind_a_free(device, *said, what == "stands-asked-behind-free");
+    expect_stall_warning_behind_free(device, *said, what == "stalled-asked-behind-free");
   }
-  if (stands) told_what_stands(device, *said, what == "stands" ? 0 : 2'000);
+  if (stalled) expect_stall_warning(device, *said, what == "stalled" ? 0 : 2'000);
   if (what == "behind-kernels") {
     copies_behind_kernels(device);
     std::printf("PASSED\n");
