@@ -32,7 +32,6 @@ inline constexpr std::size_t kFatbinContentBytesMax = std::size_t{1} << 30;
 
 // Bits of FatbinEntry::flags.
 inline constexpr std::uint64_t kFatbinFlag64Bit = 0x1;
-inline constexpr std::uint64_t kFatbinFlagDebug = 0x2;
 inline constexpr std::uint64_t kFatbinFlagLz4 = 0x2000;
 inline constexpr std::uint64_t kFatbinFlagZstd = 0x8000;
 inline constexpr std::uint64_t kFatbinFlagLto = 0x10000;

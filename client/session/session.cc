@@ -172,15 +172,6 @@ int Session::call(Lane& lane, const CallSite& site, std::span<const ByteView> pa
   return impl_->calls.call(lane, site, parts, reply);
 }
 
-int Session::post_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
-                            ByteView bulk) {
-  if (bulk.empty()) return post(lane, site, parts);
-  Reply reply;
-  const bool fence = every_call_is_a_fence();
-  return impl_->copies.send_with_bulk(lane, site, parts, bulk, Reading::kNow,
-                                      fence ? &reply : nullptr);
-}
-
 int Session::call_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
                             ByteView bulk, Reply* reply) {
   if (bulk.empty()) return call(lane, site, parts, reply);

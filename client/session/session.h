@@ -99,12 +99,9 @@ class Session {
     return call(lane, site, std::span<const ByteView>(&payload, 1), reply);
   }
 
-  // As post() and call(), with a payload of up to limits::kBulkBytesMax that travels beside the log
-  // (a module image). The worker passes it whole to the call's handler (Call::bulk_payload()). They
-  // return when `bulk` may be reused. They set site.bulk. An empty `bulk` means that there is no
-  // such payload.
-  int post_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
-                     ByteView bulk);
+  // As call(), with a payload of up to limits::kBulkBytesMax that travels beside the log (a module
+  // image). The worker passes it whole to the call's handler (Call::bulk_payload()). Returns when
+  // `bulk` may be reused. Sets site.bulk. An empty `bulk` means that there is no such payload.
   int call_with_bulk(Lane& lane, const CallSite& site, std::span<const ByteView> parts,
                      ByteView bulk, Reply* reply);
 
