@@ -79,7 +79,7 @@ Status CudaDriver::initialize() {
                   path_ + " is a driver for CUDA " + std::to_string(version_ / 1000) + "." +
                       std::to_string(version_ % 1000 / 10) +
                       "; gpurun needs one for CUDA 12.4 or newer, because older drivers do not "
-                      "report the parameters of kernels");
+                      "report the parameters of kernels. Install driver 550 or later");
   }
   return Status();
 }

@@ -1,5 +1,5 @@
-// Kernel facts: the driver's description of the kernels of a module or library. Drivers older than
-// CUDA 12.4 list no kernels and no parameters. Then nothing is listed, and layouts are unknown.
+// Kernel facts: the driver's description of the kernels of a module or library. When a call of the
+// driver fails, the list is incomplete or a layout is unknown.
 #pragma once
 
 #include <optional>
