@@ -37,7 +37,7 @@ def page(rows, reasons):
              "Made by `tools/conformance`. Debian's `nvidia-cuda-samples` 11.8, sources as they are, built by "
              "their own Makefiles with CUDA 13's nvcc for PTX alone, run in their own folder with the "
              "arguments of `make run`. *Natively*: on the emulated device. *Forwarded*: through `gpurun` to a "
-             "server with the emulated device; status and output must be the native ones except for times.", "",
+             "server with the emulated device. Status and output must be the native ones except for times.", "",
              f"**{len(rows)} samples, {len(attempted)} attempted: "
              f"{sum(row['passes natively'] for row in attempted)} pass natively, "
              f"{sum(row['passes'] for row in attempted)} of these the same forwarded.**", "",
