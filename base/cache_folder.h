@@ -1,10 +1,10 @@
 // CacheFolder: files in one folder of this user, each named by a digest in hexadecimal.
 //
-// A cache's owner may lose any file at any time. So no failure is more than a missing entry, and
+// Any file of a cache may disappear at any time. So every failure counts as a missing entry, and
 // the caller decides what to log. Any number of threads and processes may use one folder.
 //
-// - The folder belongs to this process's user. So do its files, which have mode 0600 and one name.
-//   Anything else under an entry's name, a link included, is no entry and is removed.
+// - The folder and its files belong to this process's user. A file has mode 0600 and one hard link.
+//   Anything else under an entry's name, a symbolic link included, is not an entry and is removed.
 // - A file appears whole: it is written as "part-" and 16 digits, and renamed.
 // - A reader verifies what it reads: find() by a head with the format, the key and a digest of the
 //   rest, other readers by the entry's name. Entries of another format are removed as damaged.
@@ -56,9 +56,9 @@ class CacheFolder {
   // In each file of find() and add(): a cache's name and version, padded with zeros.
   static constexpr std::size_t kFormatBytes = 16;
 
-  // Opens the folder `path`, and makes it and those above it if they are missing. Makes none if
-  // more than `missing_max` are missing. kUnavailable: it is missing, or
-  // cannot be made. kRefused: it is a link or no folder, another user's, or open to others.
+  // Opens the folder `path`. Makes it and its parents if they are missing. Makes no folder if more
+  // than `missing_max` are missing. kUnavailable: the folder is missing or cannot be made.
+  // kRefused: `path` is a link or not a folder, belongs to another user, or is open to others.
   static Result<std::unique_ptr<CacheFolder>> open(const std::string& path, const CacheRules& rules,
                                                    std::size_t missing_max = SIZE_MAX);
 

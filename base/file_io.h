@@ -70,16 +70,16 @@ inline Status replace_file(const std::string& path, std::string_view text,
 Status replace_file_in(int folder, const std::string& name, const std::string& path,
                        ByteView content, const ReplaceOptions& options = {});
 
-// Makes the folder `path` and those above it, where they are missing. A folder above may exist
-// although this process may not make it. `missing_max` is the largest number of folders to make: if
-// more are missing, it makes none.
+// Makes the folder `path` and its parents, where they are missing. It needs no permission to make a
+// parent that exists. If more than `missing_max` folders are missing, it makes none.
 Status make_folders(const std::string& path, mode_t mode = 0700,
                     std::size_t missing_max = SIZE_MAX);
 
 // The folder that `path` is in: "/" for "/x", "." for "x".
 std::string folder_of(const std::string& path);
 
-// A new name for a temporary file: 16 random digits. kResourceExhausted: the system gives none.
+// Returns 16 random digits for the name of a temporary file. kResourceExhausted: the system has no
+// random bytes.
 Result<std::string> random_digits();
 
 }  // namespace gpurun

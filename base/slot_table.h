@@ -11,12 +11,13 @@
 // of the old key, of the new key, or nothing. A member that may be read after the end of its key
 // must be atomic.
 //
-// Bounds: every key has an index below kCapacity, so a wrong key only finds nothing. A table with
-// keys from a hostile peer must bound what it claims, because each sparse index costs a page.
+// Bounds: every key's index is below kCapacity, so a lookup of a wrong key finds nothing. A table
+// with keys from a hostile peer must bound its claims, because each sparse index costs a page.
 //
-// Two handle tables stay hash maps. The worker's must find a handle while a newer one has its
-// index: a destruction may still be queued, and the worker keeps the handles of an ended context
-// (server/worker/execution). The emulated device's never uses an index again (emulated/objects).
+// Two handle tables are hash maps instead. The worker's table must find a handle while a newer
+// handle has the same index. The older handle's destruction may still be queued, and the worker
+// keeps the handles of an ended context (server/worker/execution). The emulated device's table
+// never uses an index again (emulated/objects).
 #pragma once
 
 #include <array>

@@ -5,11 +5,11 @@
 
 namespace gpurun {
 
-// Returns gpurun's folder in the folder that `variable` names, or in `below_home` of HOME if it
-// names none. XDG Base Directory Specification: a path that is not absolute is ignored. Empty:
-// neither is named.
+// Returns the path of the folder `name` in the folder that the environment's `variable` names. If
+// it names none, the folder is in `below_home` in HOME.
 //   xdg_folder("XDG_CACHE_HOME", ".cache")
-// `name` is the folder's own name.
+// A path that is not absolute is ignored (XDG Base Directory Specification). Returns an empty text
+// if neither variable has an absolute path.
 std::string xdg_folder(const char* variable, const char* below_home, const char* name = "gpurun");
 
 // Returns the first folder that systemd gives a service in `variable` (systemd.exec(5): one path,

@@ -1,9 +1,9 @@
-// ExtraBulkAttach: further bulk connections of an attached session, proved in the same way as its
-// first.
+// ExtraBulkAttach: opens further bulk connections of an attached session. Each has the same proof
+// as the session's first connections.
 //
 // It keeps the key that tags this session's attach messages, and the pre-shared key if the session
 // is encrypted. Neither key opens another session. Each connection has an index of its own. A
-// failed attempt uses its index up as well, because the server accepts none twice.
+// failed attempt also uses up its index, because the server accepts no index twice.
 #pragma once
 
 #include "client/attach/attach_connection.h"

@@ -19,13 +19,14 @@ std::string default_known_servers();
 
 enum class Acquaintance { kKnown, kNew };
 
-// kKnown: `server` has shown this key before. kNew: it was never met, and is recorded now.
-// kRefused: it had another key, or the file is not trusted. The message says what to do.
-// kUnavailable and others: the file cannot be read or written.
+// Compares `key` with the recorded key of `server`. kKnown: they are equal. kNew: no key was
+// recorded, and `key` is recorded now. kRefused: another key is recorded, or the file is not
+// trusted. The message names the remedy. kUnavailable and others: the file cannot be read or
+// written.
 Result<Acquaintance> meet_server(const std::string& path, const std::string& server,
                                  const transport::tls::Fingerprint& key);
 
-// As meet_server(), but a server that was never met is not recorded.
+// As meet_server(), but records nothing.
 Result<Acquaintance> look_up_server(const std::string& path, const std::string& server,
                                     const transport::tls::Fingerprint& key);
 

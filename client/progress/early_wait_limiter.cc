@@ -1,4 +1,4 @@
-// EarlyWaitLimiter: the waits that are ahead of their news, oldest first.
+// EarlyWaitLimiter: the waits that were answered and are not reported yet, oldest first.
 #include "client/progress/early_wait_limiter.h"
 
 namespace gpurun::client {

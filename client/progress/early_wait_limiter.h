@@ -1,11 +1,11 @@
 // EarlyWaitLimiter: estimates whether the device keeps up with the program, to within one round
 // trip.
 //
-// A wait that is answered before its news have come (docs/adr/0036) hides the time of the wire. It
-// must not hide the device's time: a program that runs ahead of a slow device would measure its
-// steps as free, and then stall. So a wait is answered early only within two round trips of two
-// calls. One is the call that it waits for. The other is the oldest call that was answered early
-// and is not reported yet.
+// A wait may be answered before the worker reports its end (docs/adr/0036). That hides the time of
+// the network. It must not hide the device's time. Otherwise a program that runs ahead of a slow
+// device would measure its steps as free, and then stall. So a wait is answered early only within
+// two round trips of two calls. One is the call that it waits for. The other is the oldest call
+// that was answered early and is not reported yet.
 //
 // A round trip is the shortest time of any fence of the session. Before the first fence nothing is
 // answered early. Any thread. The lock is never held over a wait.
@@ -32,7 +32,7 @@ class EarlyWaitLimiter {
   // Tests set `slack`.
   explicit EarlyWaitLimiter(Clock::duration slack = kSlack) noexcept : slack_(slack) {}
 
-  // A fence took so long from its call to its reply.
+  // `time` is the time from a fence's call to its reply.
   void fence_took(Clock::duration time) noexcept;
 
   // The program waits for `record`, a call made at `posted`. Its end will be reported. Returns true

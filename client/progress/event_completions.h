@@ -1,5 +1,6 @@
-// EventCompletions: what the client knows of recorded events, so that a query needs no round trip.
-// It keeps what the worker has reported, and what the worker will report unasked.
+// EventCompletions: the client's knowledge of recorded events, with which it answers queries
+// without a round trip. It keeps the records that the worker has reported as complete, and those
+// that the worker will report without a query.
 //
 // The records of a `wanted` event carry kFlagTell, and the worker reports the end of each. An event
 // is wanted once the program has queried or synchronised it. The first records of any other event
@@ -8,9 +9,9 @@
 // known here if anything but our records may record it: a graph, a launch attribute or another
 // process.
 //
-// An event is known *not* to be complete as long as nothing arrives. The program learns of the
-// device's progress only from what the worker sends. An event that was not complete, or not
-// recorded, at the last arrival may still be called not complete (docs/adr/0009).
+// The program learns of the device's progress only from messages of the worker. An event that was
+// not complete, or not recorded, at the last message may count as not complete until the next
+// (docs/adr/0009).
 //
 // If the program has waited for an event, the place of the event's last record is kept. The wait
 // may be for an upload with bytes that were read long ago (docs/adr/0036).
@@ -46,10 +47,10 @@ class EventCompletions {
 
   // Records of an event that are reported although the program never asked about it.
   static constexpr unsigned kUnaskedRecords = 4;
-  // Recorded events that the program has not asked about: so many, and so many more for each event
-  // that it has asked about. Beyond that, no event is reported before the program asks. Each stream
-  // with reported events takes a thread of the worker while it works
-  // (server/worker/execution/completions.h).
+  // The bound of events that are reported although the program never asked about them. It is
+  // kUnaskedEvents, and kUnaskedForEachAsked more for each event that the program has asked about.
+  // Beyond the bound an event is reported only once the program asks. Each stream with reported
+  // events takes a thread of the worker while it works (server/worker/execution/completions.h).
   static constexpr std::size_t kUnaskedEvents = 32;
   static constexpr std::size_t kUnaskedForEachAsked = 4;
 
@@ -119,8 +120,8 @@ class EventCompletions {
     Place place;
   };
 
-  // Access to a slot's place. If another thread has it, has() is false and this thread does
-  // without: it asks the worker.
+  // Exclusive access to a slot's place. If another thread has it, has() is false. This thread then
+  // continues without the place, and the client asks the worker.
   class Placing {
    public:
     explicit Placing(Slot& slot) noexcept

@@ -34,8 +34,8 @@ enum class Work : std::uint8_t {
   kRecord,
   // A wait for an event. It is no work itself, but later calls wait for another stream's work.
   kStreamWait,
-  // Nothing that a later wait for the stream must know of. Without a stream: a wait for the
-  // context.
+  // No work that a later wait for the stream must include. Without a stream, no work that a later
+  // wait for the context must include.
   kNone,
 };
 

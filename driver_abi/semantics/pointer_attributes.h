@@ -1,8 +1,8 @@
 // Pointer attributes: what cuPointerGetAttribute and cuPointerGetAttributes return for an address.
 //
-// Sources: CUDA Driver API manual, "Unified Addressing". Driver 580 on an H200 for what the manual
-// leaves open: cuPointerGetAttributes returns zeros and no error for unknown memory, and the
-// address itself as the host pointer (tests/programs/behaviour/local_answers.cu).
+// Source: CUDA Driver API manual, "Unified Addressing". The manual leaves unknown memory open.
+// There cuPointerGetAttributes returns zeros and no error, and the address itself as the host
+// pointer. Driver 580 on an H200 does this (tests/programs/behaviour/local_answers.cu).
 //
 // Neither the client nor the emulated device exports memory, or reaches it by RDMA or by
 // decompression hardware. So those attributes are 0 for all memory.

@@ -19,8 +19,8 @@ void open_file();
 // number.
 void set_number(std::uint64_t number) noexcept;
 std::uint64_t number() noexcept;
-// Says that what the calling thread runs from now on was enqueued under `number`, in the stream of
-// that id.
+// From now on the calling thread runs work that was enqueued under `number`, in the stream with the
+// id `stream`.
 void set_running_number(std::uint64_t number) noexcept;
 void set_running_stream(std::uint64_t stream) noexcept;
 

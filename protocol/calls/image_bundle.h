@@ -32,8 +32,8 @@ static_assert(sizeof(BundleHeader) == 16);
 std::uint64_t bundle_bytes(const driver_abi::Image& image) noexcept;
 // SHA-256 of the bundle, computed without making it.
 Sha256Digest bundle_digest(const driver_abi::Image& image) noexcept;
-// Makes the bundle, which reads the image once more. If the program changes the image meanwhile,
-// the load fails, because the worker hashes what it received.
+// Makes the bundle. It reads the image again, after bundle_digest(). If the program changes the
+// image between the two, the load fails, because the worker hashes the bundle that it receives.
 Bytes make_bundle(const driver_abi::Image& image);
 
 // The image in a bundle. Borrows `bundle`, which must be private and aligned to 16. Checks that

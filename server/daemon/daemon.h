@@ -2,9 +2,9 @@
 // when it proves a secret. It grants leases, and starts a worker for each session that attaches.
 // The class itself only owns its parts, connects them, and runs the loop.
 //
-// The way of a connection: the Acceptor accepts it and leaves it in the HandshakeAdmission of its
-// listener until it has sent something and a place is free. Then ConnectionThreads gives it a
-// thread, and ConnectionServer tells from its first bytes what it is:
+// The way of a connection: the Acceptor accepts it. The connection stays in the HandshakeAdmission
+// of its listener until it has sent a byte and a place is free. Then ConnectionThreads gives it a
+// thread. ConnectionServer distinguishes two kinds by the first bytes:
 // - A control link. With TLS the daemon finishes the handshake. Authenticator proves the peer.
 //   LeaseServer serves its request: a listing, or a lease for as long as the link lives. The lease
 //   waits in LeaseAdmission for the user's bounds (UserRegistry) and for GPUs (LeaseQueue). Then it

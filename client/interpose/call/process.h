@@ -55,7 +55,8 @@ int last_driver_version() noexcept;
 // connected.
 bool server_lacks(std::uint16_t opcode) noexcept;
 // True when the server knows this call but its driver cannot serve it (protocol::Accept::unserved).
-// Always false before this process has connected. For an alias, pass the row that it stands for.
+// Always false before this process has connected. For an alias, pass the opcode of the function
+// that it stands for.
 bool driver_lacks(std::uint16_t opcode) noexcept;
 
 // The local part of cuInit: the program may make calls from now on. The first call reads

@@ -1,14 +1,16 @@
 // Entry: the wall that every intercepted call passes. The generated entry points call these
 // functions.
 //
-// Only this wall checks for an unconnected process and a forked child, mints, packs, and catches
-// everything, so that no exception reaches the program. A generated entry point is
+// Only this wall checks for an unconnected process and a forked child, mints handles and packs
+// arguments. It catches every exception, so that none reaches the program. A generated entry point
+// has one of these forms:
 //
 //   CUresult cuX(A a, B b) { void* arguments[] = {&a, &b}; return call_generated(ROW, arguments); }
 //   CUresult cuY(A a)      { return call_custom(ROW, [&] { return custom::cuY(a); }); }
 //   CUresult cuZ(A)        { return call_refused(ROW); }
 //
-// An alias (ptsz, ptds, an old name) passes its own row, which names the opcode that it stands for.
+// An alias (ptsz, ptds, an old name) passes its own row. The row names the opcode of the function
+// that the alias stands for.
 #pragma once
 
 #include "client/interpose/call/current_call.h"

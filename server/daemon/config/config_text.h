@@ -11,9 +11,10 @@
 
 namespace gpurun::server {
 
-// kUnavailable: the file cannot be read. kInvalidArgument, with "PATH:LINE: ...": a file of more
-// than 1 MiB, a table without a name, more than 64 dots in a line, or characters beyond ASCII
-// outside comments and one-line strings.
+// kUnavailable: the file cannot be read. kInvalidArgument: the file is not a regular one, is over
+// 1 MiB, or has a wrong line. "PATH:LINE: ..." then names the line. A table without a name is
+// wrong. So are more than 64 dots in a line, and characters beyond ASCII outside comments and
+// one-line strings.
 Result<std::string> config_text(const std::string& path);
 
 }  // namespace gpurun::server

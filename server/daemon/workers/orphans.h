@@ -16,8 +16,8 @@ namespace gpurun::server {
 // From now on a process becomes a child of this one when its parent ends (PR_SET_CHILD_SUBREAPER).
 Status adopt_orphans();
 
-// Ends all orphans that run as `user`, and what they start meanwhile. Reaps other ended children.
-// False: some still run at the deadline.
+// Kills all orphans that run as `user`, and the processes that they start meanwhile. Also reaps
+// other orphans that have ended. Returns false if some of `user` still run at the deadline.
 bool end_orphans(uid_t user, Deadline deadline);
 
 }  // namespace gpurun::server

@@ -41,13 +41,15 @@ class Completions {
     kAsked,    // Mostly found by a thread that calls settle() soon. A helper waits from the next
                // attend() on.
   };
-  // Reports the end of what `stream` of the current `context` has been given so far.
+  // Calls `ended` when the work that `stream` of the current `context` has now is complete.
   //
-  // `ended` is called once, on a helper thread, in settle(), or at once in this call. Such calls
-  // come one at a time, and in order for one stream. A call comes after those for complete work of
-  // other streams that was issued earlier, because its work may depend on them, by an event for
-  // example. `ended` is never called when this returns a CUresult other than 0. One thread at a
-  // time. The caller that passes kAsked makes sure that attend() is called soon.
+  // `ended` is called once, on a helper thread, in settle(), or at once in this call. It is never
+  // called when this returns a CUresult other than 0. The calls of all `ended` come one at a time.
+  // For one stream they come in the order of after(). Work may depend on earlier work of other
+  // streams, for example by an event. If that work is complete, its `ended` is called first.
+  //
+  // Only one thread at a time may call after(). A caller that passes kAsked must ensure that
+  // attend() is called soon.
   int after(void* context, void* stream, Ended ended, NotifyMode mode = NotifyMode::kUnasked);
   // Starts a helper for each stream that is still unsettled. Any thread. It is cheap when there is
   // no such stream.
@@ -58,9 +60,9 @@ class Completions {
   using Soon = std::function<bool(const std::function<bool()>& ready)>;
   void set_soon(Soon soon) { soon_ = std::move(soon); }
 
-  // `told` is called without a lock after a helper or an after() has called an `ended` of another
-  // caller. It may do what an `ended` may not. The caller of settle() does this by itself. Set
-  // before the first after().
+  // `told` is called after a helper or an after() has called the `ended` of other calls. No lock is
+  // held, so `told` may call after() and settle(). The public settle() does not call `told`,
+  // because its caller continues by itself. Set before the first after().
   enum class Teller { kHelper, kAfter };
   void set_told(std::function<void(Teller)> told) { told_elsewhere_ = std::move(told); }
 

@@ -45,8 +45,9 @@ class DeviceOrder {
   int before_copy_between(const protocol::RecordHeader& header);
   // `call` is a barrier and is issued. Returns 0 or the CUresult.
   int after(const Call& call);
-  // Puts a barrier behind all unfinished work of the context. Capturing streams get none, because
-  // before() has kept what they had before. Returns 0 or the CUresult.
+  // Puts a barrier behind all unfinished work of the context. Returns 0 or the CUresult. A
+  // capturing stream gets no barrier, because before() has made a side stream wait for its earlier
+  // work.
   int mark_behind_context(const protocol::RecordHeader& header);
 
   using OwedEvents = std::vector<DeviceBarrier::OwedEvent>;
