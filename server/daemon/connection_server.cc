@@ -130,7 +130,9 @@ void ConnectionServer::serve_attach(std::unique_ptr<transport::Connection>& conn
                                     HalfOpen& half_open) {
   const std::string peer = connection->description();
   const auto no = [&](const Status& why) {
-    spdlog::warn("{}: attach: {}", peer, why.message());
+    // The process gets the reason. A private server writes to the terminal of that process.
+    spdlog::log(parts_.options.for_one_run ? spdlog::level::info : spdlog::level::warn,
+                "{}: attach: {}", peer, why.message());
     parts_.audit.write_refusal("attach.refused", {{"from", peer}, {"reason", why.message()}});
     refuse(*connection, why.message(), handshake());
   };
