@@ -7,10 +7,8 @@ namespace gpurun::client {
 
 Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener, Known known,
            std::optional<ConnectionCount::Bounds> bounds)
-    : listener_(listener),
-      known_(known),
-      in_memory_(connections.front()->capabilities().shares_memory),
-      use_(static_cast<unsigned>(connections.size()), known.spread_copies, bounds) {
+    : state_(listener, known, static_cast<unsigned>(connections.size()), bounds),
+      in_memory_(connections.front()->capabilities().shares_memory) {
   for (transport::Connection* connection : connections) {
     channels_.push_back(
         std::make_unique<Channel>(this, connection, known.packed_chunks, channels_.size()));
@@ -18,22 +16,22 @@ Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener, K
 }
 
 Status Bulk::start() {
-  GPURUN_RETURN_IF_ERROR(window_.map());
+  GPURUN_RETURN_IF_ERROR(state_.window.map());
   for (auto& channel : channels_) GPURUN_RETURN_IF_ERROR(channel->start());
   return {};
 }
 
 void Bulk::end() noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  ended_ = true;
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  state_.ended = true;
   for (auto& channel : channels_) {
     if (channel->owned != nullptr) channel->owned->shut_down();
   }
-  to_send_.notify_all();
-  unused_.notify_all();
-  room_.notify_all();
-  read_.notify_all();
-  completed_.notify_all();
+  state_.to_send.notify_all();
+  state_.unused.notify_all();
+  state_.room.notify_all();
+  state_.read_done.notify_all();
+  state_.completed.notify_all();
 }
 
 void Bulk::join() noexcept {
@@ -62,60 +60,54 @@ void Bulk::Channel::join() noexcept {
   receiver.join();
 }
 
-// The senders in use have changed. Each checks by itself.
-void Bulk::wake_senders_in_use() {
-  unused_.notify_all();
-  to_send_.notify_all();
-}
-
 void Bulk::ask_for_more() {
-  if (!use_.lacks()) return;
+  if (!state_.use.lacks()) return;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!use_.ask_for_more() || ended_) return;
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    if (!state_.use.ask_for_more() || state_.ended) return;
   }
-  if (listener_.wants_more != nullptr) listener_.wants_more(listener_.user);
+  if (state_.listener.wants_more != nullptr) state_.listener.wants_more(state_.listener.user);
 }
 
 unsigned Bulk::wanted() const noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return ended_ ? use_.open() : use_.wanted();
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.ended ? state_.use.open() : state_.use.wanted();
 }
 
 unsigned Bulk::open() const noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return use_.open();
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.use.open();
 }
 
 Bulk::Used Bulk::used() const noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return use_.to_device();
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.use.to_device();
 }
 
 Bulk::Used Bulk::used_from_device() const noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return use_.from_device();
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.use.from_device();
 }
 
 void Bulk::add(std::unique_ptr<transport::Connection> connection, unsigned their_cores) {
   Channel* channel = nullptr;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    channels_.push_back(
-        std::make_unique<Channel>(this, connection.get(), known_.packed_chunks, channels_.size()));
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    channels_.push_back(std::make_unique<Channel>(this, connection.get(),
+                                                  state_.known.packed_chunks, channels_.size()));
     channel = channels_.back().get();
     channel->owned = std::move(connection);
-    if (ended_) return channel->owned->shut_down();
+    if (state_.ended) return channel->owned->shut_down();
   }
   const bool started = channel->start().ok();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!started) return use_.cannot_start();
-  if (use_.opened(their_cores)) wake_senders_in_use();
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  if (!started) return state_.use.cannot_start();
+  if (state_.use.opened(their_cores)) state_.wake_senders_in_use();
 }
 
 void Bulk::cannot_add() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  use_.cannot_open();
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  state_.use.cannot_open();
 }
 
 }  // namespace gpurun::client

@@ -18,13 +18,8 @@
 // handles the worker's receipts and requests. Receipts for the worker go with whichever sender is
 // free. ConnectionUse decides how many senders work. Any thread of the program may call everything.
 //
-// Locks. One mutex guards all parts, because one decision often needs several of them. A chunk goes
-// if its transfer is next, a slot is free and an earlier copy has arrived. The parts do not lock.
-// The mutex is not held over a copy of a chunk, a send or a receive. The session's callbacks are
-// called without it, except `writes`. Callers may hold the lock of the session's Copies.
-//
-// Conditions. to_send_: work for senders in use. unused_: to be in use. room_: a slot. read_: the
-// end of reading a source. written_: the end of writing to a destination. completed_: completions.
+// Locks. One mutex guards all parts, and the conditions are beside it: see BulkState. Callers may
+// hold the lock of the session's Copies.
 //
 // Rules for a change here:
 // - Transfers are opened in the order of their records, which the session guarantees. The oldest
@@ -49,7 +44,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "client/bulk/bulk_window.h"
+#include "client/bulk/bulk_state.h"
 #include "client/bulk/completion_order.h"
 #include "client/bulk/connection_use.h"
 #include "client/bulk/host_box.h"
@@ -80,27 +75,10 @@ class Bulk {
   // For a larger transfer over shared memory with a source that the program may reuse at once: only
   // this much is copied. The rest is sent at the same time, from the source.
   static constexpr std::size_t kCopiedBesideMemoryBytes = std::size_t{1} << 20;
-  // One receipt covers so many received chunks, because each receipt wakes a thread on both sides.
-  static constexpr std::size_t kChunksPerReceipt = 16;
+  static constexpr std::size_t kChunksPerReceipt = BulkState::kChunksPerReceipt;
 
-  // Callbacks to the session, on Bulk's threads or on a calling thread. `writes` is called with
-  // Bulk's lock held, and the others without it.
-  struct Listener {
-    void* user = nullptr;
-    void (*failed)(void* user, Status cause) = nullptr;
-    // The worker's transfers 1 to `through` have arrived whole.
-    void (*completed)(void* user, std::uint64_t through) = nullptr;
-    // Bytes are about to be written into the program's memory.
-    void (*writes)(void* user) = nullptr;
-    // More connections should be opened: see wanted().
-    void (*wants_more)(void* user) = nullptr;
-  };
-
-  // What the worker supports: Feature::kPackedChunks, kSpreadCopies.
-  struct Known {
-    bool packed_chunks = false;
-    bool spread_copies = false;
-  };
+  using Listener = BulkState::Listener;
+  using Known = BulkState::Known;
   // With `bounds`, starts with one connection, which others may join. It then measures how many
   // connections help in each direction, and uses those. Without `bounds`, uses all connections.
   Bulk(std::vector<transport::Connection*> connections, Listener listener, Known known,
@@ -134,7 +112,7 @@ class Bulk {
   void trim() noexcept;
 
   // Returns a new transfer's number, which is never 0 and never reused.
-  std::uint64_t mint() noexcept { return last_transfer_.fetch_add(1) + 1; }
+  std::uint64_t mint() noexcept { return state_.mint(); }
 
   // A line of transfers with bytes that are needed in the order in which they are opened: those of
   // one stream. Two streams in one line cost fairness and nothing more.
@@ -166,7 +144,7 @@ class Bulk {
   // of a source that the worker may know of. A program that learns that its stream has passed a
   // copy may overwrite the source. Nothing else in this process orders our threads' reads before
   // that.
-  void after_reads() const noexcept { reads_.after_reads(); }
+  void after_reads() const noexcept { state_.reads.after_reads(); }
 
   // Returns whether some of `memory` must still be read for a transfer.
   bool reads(ByteView memory) const noexcept;
@@ -177,7 +155,7 @@ class Bulk {
   void await_sources_read(std::uint64_t last) noexcept;
   // As above, for `at_most`. Returns whether they are read, or the session has ended.
   bool await_sources_read(std::uint64_t last, std::chrono::milliseconds at_most) noexcept;
-  std::uint64_t last_begun() const noexcept { return last_transfer_.load(); }
+  std::uint64_t last_begun() const noexcept { return state_.last_transfer.load(); }
 
   // Announces the bytes of `transfer`, which go to their places in `destination`. Call it before
   // the record is appended. `unattended`: no thread waits for the bytes (see outstanding()).
@@ -196,7 +174,7 @@ class Bulk {
   // arrived whole.
   bool cancel(std::uint64_t transfer);
   // Returns whether an unattended transfer has not arrived yet.
-  bool outstanding() const noexcept { return incoming_.outstanding(); }
+  bool outstanding() const noexcept { return state_.incoming.outstanding(); }
   // Returns whether an unattended transfer that has not arrived yet goes to some of `memory`.
   bool outstanding(ByteView memory) const noexcept;
 
@@ -204,7 +182,7 @@ class Bulk {
   using Outgoing = OutgoingTransfer;
   using Chunk = OutgoingTransfer::Chunk;
   using Incoming = IncomingTransfer;
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = BulkState::Lock;
 
   // One connection and its threads.
   struct Channel {
@@ -241,16 +219,12 @@ class Bulk {
   // bulk_send.cc
   std::uint64_t add(Outgoing out, std::optional<Line> line);
   bool sources_are_read(std::uint64_t last) const noexcept;
-  Chunk take_chunk(const Outgoing& out, std::uint64_t offset);
-  void begin_read(Outgoing& out, ByteView piece);
-  void end_read(Outgoing& out, ByteView piece);
   void copy_next(Lock& lock, Outgoing& out);
   Status send_receipts(Lock& lock, transport::Connection& connection);
   Taken take_next(const protocol::ChunksToSend& beside);
   void has_gone(const Taken& taken);
   Status send_next(Lock& lock, Channel& channel);
   void drop(Outgoing& out);
-  void wake_for_slots();
   void note_retired(const Outgoing& out, std::uint64_t bytes);
   // Without the lock.
   void run_sender(Channel& channel);
@@ -271,31 +245,12 @@ class Bulk {
   Status complete(std::uint64_t watermark);
 
   // bulk.cc
-  void wake_senders_in_use();
   // Without the lock, because it calls the listener.
   void ask_for_more();
 
-  const Listener listener_;
-  const Known known_;
-  const bool in_memory_;  // Bytes pass through memory that both ends map.
-  std::atomic<std::uint64_t> last_transfer_{0};
-
-  mutable std::mutex mutex_;                        // Guards all below.
+  BulkState state_;
+  const bool in_memory_;                            // Bytes pass through memory that both ends map.
   std::vector<std::unique_ptr<Channel>> channels_;  // Grows. Each element keeps its address.
-  ConnectionUse use_;
-  BulkWindow window_;
-  SourceReads reads_;
-  CompletionOrder completions_;
-  OutgoingTransfers outgoing_{window_, completions_};
-  IncomingTransfers incoming_;
-  protocol::Receipts receipts_{kChunksPerReceipt};
-  bool ended_ = false;
-  std::condition_variable to_send_;  // For senders that are in use.
-  std::condition_variable unused_;   // For senders that are not.
-  std::condition_variable room_;
-  std::condition_variable written_;
-  std::condition_variable read_;
-  std::condition_variable completed_;
 };
 
 }  // namespace gpurun::client

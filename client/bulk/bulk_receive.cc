@@ -27,42 +27,42 @@ bool comes_through_cache(const transport::Connection& connection,
 }  // namespace
 
 unsigned Bulk::expect(std::uint64_t transfer, const HostBox& destination, bool unattended) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> lock(state_.mutex);
   Incoming in;
   in.destination = destination;
   in.total = destination.bytes();
   in.unattended = unattended;
-  const unsigned connections = use_.expect(in);
-  incoming_.add(transfer, in);
+  const unsigned connections = state_.use.expect(in);
+  state_.incoming.add(transfer, in);
   return connections;
 }
 
 bool Bulk::outstanding(ByteView memory) const noexcept {
   if (!outstanding()) return false;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return incoming_.outstanding(memory);
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.incoming.outstanding(memory);
 }
 
 bool Bulk::cancel(std::uint64_t transfer) {
-  Lock lock(mutex_);
-  Incoming* in = incoming_.find(transfer);
+  Lock lock(state_.mutex);
+  Incoming* in = state_.incoming.find(transfer);
   if (in == nullptr) return false;
   in->close();
   // Bounded by the life of the connection: its end ends a receive in progress.
-  written_.wait(lock, [&] {
-    in = incoming_.find(transfer);
+  state_.write_done.wait(lock, [&] {
+    in = state_.incoming.find(transfer);
     return in == nullptr || in->writers == 0;
   });
   if (in == nullptr) return false;
   const std::uint64_t watermark = in->watermark;
-  use_.dropped(*in);
-  incoming_.remove(transfer);
+  state_.use.dropped(*in);
+  state_.incoming.remove(transfer);
   lock.unlock();
   // If its completion has come, over another connection than some of its bytes, other threads wait
   // for it.
   if (watermark != 0) {
     if (Status status = complete(watermark); !status.ok()) {
-      listener_.failed(listener_.user, std::move(status));
+      state_.listener.failed(state_.listener.user, std::move(status));
     }
   }
   return true;
@@ -73,7 +73,7 @@ void Bulk::run_receiver(Channel& channel) {
   Scratch scratch;
   Status status;
   while (status.ok()) status = receive_frame(*channel.connection, heads, scratch);
-  listener_.failed(listener_.user, std::move(status));
+  state_.listener.failed(state_.listener.user, std::move(status));
 }
 
 // Unbounded here and below. The log channel watches for silence and shuts this connection down.
@@ -82,9 +82,9 @@ Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHead
   const auto head = heads.receive(connection);
   if (!head.ok()) return head.status();
   if (!head->has_value()) return {};
-  after_reads();
+  state_.reads.after_reads();
   const auto& [kind, header, bytes] = **head;
-  if (header.transfer > last_transfer_.load(std::memory_order_acquire)) {
+  if (header.transfer > state_.last_transfer.load(std::memory_order_acquire)) {
     return Status(Code::kProtocol, "bytes of a transfer that was never begun");
   }
   if (kind == FrameKind::kChunkReceipt) {
@@ -106,20 +106,21 @@ Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHead
 // any connection. This cannot deadlock: none of their chunks follows a chunk that waits for them.
 // What the earliest chunk waits for has therefore arrived.
 Status Bulk::await_turn(std::uint64_t behind) {
-  Lock lock(mutex_);
-  if (behind > last_transfer_.load(std::memory_order_acquire)) {
+  Lock lock(state_.mutex);
+  if (behind > state_.last_transfer.load(std::memory_order_acquire)) {
     return Status(Code::kProtocol, "a chunk behind transfers that were never begun");
   }
-  completed_.wait(lock, [&] { return ended_ || completions_.through() >= behind; });
-  return completions_.through() >= behind ? Status()
-                                          : Status(Code::kPeerGone, "the session has ended");
+  state_.completed.wait(lock,
+                        [&] { return state_.ended || state_.completions.through() >= behind; });
+  return state_.completions.through() >= behind ? Status()
+                                                : Status(Code::kPeerGone, "the session has ended");
 }
 
 Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& told,
                            const protocol::ChunkOnWire& chunk, Scratch& scratch) {
   const std::size_t bytes = chunk.bytes;
   BulkHeader header = told;
-  if (known_.spread_copies) {
+  if (state_.known.spread_copies) {
     const bool last = told.offset + bytes == told.total;
     if (!last) header.watermark = 0;
     const std::uint64_t behind = told.watermark - (last && told.watermark != 0 ? 1 : 0);
@@ -128,16 +129,16 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
   std::optional<HostBox> box;  // Empty: its call has failed, and the bytes are dropped.
   bool measures = false;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Incoming* const in = incoming_.find(header.transfer);
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    Incoming* const in = state_.incoming.find(header.transfer);
     if (in != nullptr && in->has_room_for(bytes)) {
       if (header.total != in->total) {
         return Status(Code::kProtocol, "a transfer of another size than was asked for");
       }
       in->claimed += bytes;
       ++in->writers;
-      measures = use_.measures_next_receive(*in);
-      if (listener_.writes != nullptr) listener_.writes(listener_.user);
+      measures = state_.use.measures_next_receive(*in);
+      if (state_.listener.writes != nullptr) state_.listener.writes(state_.listener.user);
       box = in->destination;
     }
   }
@@ -156,20 +157,20 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
   std::uint64_t finished = box.has_value() ? 0 : header.watermark;
   const auto worked = measures ? thread_cpu_time() - core_time : ConnectionUse::Span{0};
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (measures) use_.receive_took(worked);
-    Incoming* const in = box.has_value() ? incoming_.find(header.transfer) : nullptr;
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    if (measures) state_.use.receive_took(worked);
+    Incoming* const in = box.has_value() ? state_.incoming.find(header.transfer) : nullptr;
     if (in != nullptr) {
       --in->writers;
       if (status.ok()) {
         in->received += bytes;
-        use_.received(*in, bytes);
+        state_.use.received(*in, bytes);
       }
       if (header.watermark != 0) in->watermark = header.watermark;
       if (status.ok() && in->received == in->total) {
         if (in->watermark == 0) return Status(Code::kProtocol, "a completion without its number");
         finished = in->watermark;
-        incoming_.remove(header.transfer);
+        state_.incoming.remove(header.transfer);
         note_receipt({header.transfer, header.total, header.total, 0});
       } else {
         note_receipt({header.transfer, in->received, header.total, 0});
@@ -177,22 +178,22 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
     } else {
       note_receipt({header.transfer, header.offset + bytes, header.total, 0});
     }
-    written_.notify_all();
+    state_.write_done.notify_all();
   }
   GPURUN_RETURN_IF_ERROR(std::move(status));
   return finished == 0 ? Status() : complete(finished);
 }
 
 void Bulk::note_receipt(const BulkHeader& receipt) {
-  if (receipts_.note(receipt, false)) to_send_.notify_one();
+  if (state_.receipts.note(receipt, false)) state_.to_send.notify_one();
 }
 
 Status Bulk::abandoned(const BulkHeader& header) {
   abandon(header.transfer);
   bool unattended = false;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (Incoming* const in = incoming_.find(header.transfer); in != nullptr) {
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    if (Incoming* const in = state_.incoming.find(header.transfer); in != nullptr) {
       unattended = in->unattended;
       in->close();
     }
@@ -205,37 +206,37 @@ Status Bulk::abandoned(const BulkHeader& header) {
 Status Bulk::complete(std::uint64_t watermark) {
   std::uint64_t through = 0;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    GPURUN_RETURN_IF_ERROR(completions_.note(watermark));
-    GPURUN_RETURN_IF_ERROR(completions_.advance(
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    GPURUN_RETURN_IF_ERROR(state_.completions.note(watermark));
+    GPURUN_RETURN_IF_ERROR(state_.completions.advance(
         [this](std::uint64_t transfer, ByteView bytes) { return write_whole(transfer, bytes); }));
-    through = completions_.through();
-    completed_.notify_all();
-    if (outgoing_.has_lines())
-      to_send_.notify_one();  // A transfer that was asked for may have waited.
+    through = state_.completions.through();
+    state_.completed.notify_all();
+    if (state_.outgoing.has_lines())
+      state_.to_send.notify_one();  // A transfer that was asked for may have waited.
   }
-  listener_.completed(listener_.user, through);
+  state_.listener.completed(state_.listener.user, through);
   return {};
 }
 
 // Drops the bytes if the call has failed.
 Status Bulk::write_whole(std::uint64_t transfer, ByteView bytes) {
-  Incoming* const in = incoming_.find(transfer);
+  Incoming* const in = state_.incoming.find(transfer);
   if (in == nullptr) return {};
   if (bytes.size() != in->total) {
     return Status(Code::kProtocol, "a transfer of another size than was asked for");
   }
   if (in->claimed != 0) return {};
-  if (listener_.writes != nullptr) listener_.writes(listener_.user);
+  if (state_.listener.writes != nullptr) state_.listener.writes(state_.listener.user);
   write_box(in->destination, 0, bytes);
   in->claimed = in->received = in->total;
-  use_.received(*in, in->total);
-  incoming_.remove(transfer);
+  state_.use.received(*in, in->total);
+  state_.incoming.remove(transfer);
   return {};
 }
 
 Result<bool> Bulk::take_whole(std::uint64_t transfer, std::uint64_t number, ByteView bytes) {
-  if (transfer > last_transfer_.load(std::memory_order_acquire)) {
+  if (transfer > state_.last_transfer.load(std::memory_order_acquire)) {
     return Status(Code::kProtocol, "bytes of a transfer that was never begun");
   }
   if (bytes.size() > limits::kItemCopyBytesMax) {
@@ -243,12 +244,13 @@ Result<bool> Bulk::take_whole(std::uint64_t transfer, std::uint64_t number, Byte
                   "a copy of " + std::to_string(bytes.size()) + " bytes on the log");
   }
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (ended_) return Status(Code::kPeerGone, "the session has ended");
-    if (completions_.has(number)) {
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    if (state_.ended) return Status(Code::kPeerGone, "the session has ended");
+    if (state_.completions.has(number)) {
       return Status(Code::kProtocol, "completion " + std::to_string(number) + " comes twice");
     }
-    if (number != completions_.through() + 1) return completions_.keep(number, transfer, bytes);
+    if (number != state_.completions.through() + 1)
+      return state_.completions.keep(number, transfer, bytes);
     GPURUN_RETURN_IF_ERROR(write_whole(transfer, bytes));
   }
   GPURUN_RETURN_IF_ERROR(complete(number));
@@ -257,9 +259,10 @@ Result<bool> Bulk::take_whole(std::uint64_t transfer, std::uint64_t number, Byte
 
 std::optional<std::uint64_t> Bulk::await_completion(std::uint64_t behind,
                                                     std::chrono::milliseconds at_most) {
-  Lock lock(mutex_);
-  completed_.wait_for(lock, at_most, [&] { return ended_ || completions_.through() > behind; });
-  return ended_ ? std::nullopt : std::optional(completions_.through());
+  Lock lock(state_.mutex);
+  state_.completed.wait_for(lock, at_most,
+                            [&] { return state_.ended || state_.completions.through() > behind; });
+  return state_.ended ? std::nullopt : std::optional(state_.completions.through());
 }
 
 }  // namespace gpurun::client

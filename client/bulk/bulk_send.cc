@@ -16,20 +16,20 @@ using protocol::BulkHeader;
 using protocol::FrameKind;
 
 std::uint64_t Bulk::add(Outgoing out, std::optional<Line> line) {
-  const std::uint64_t transfer = out.transfer = mint();
-  outgoing_.add(std::move(out), line);
+  const std::uint64_t transfer = out.transfer = state_.mint();
+  state_.outgoing.add(std::move(out), line);
   return transfer;
 }
 
 std::uint64_t Bulk::open(ByteView source, std::optional<Line> line) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> lock(state_.mutex);
   Outgoing out;
   out.source = source;
   return add(std::move(out), line);
 }
 
 std::uint64_t Bulk::open_in_turn(ByteView source, std::optional<Line> line) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> lock(state_.mutex);
   Outgoing out;
   out.source = source;
   out.on_demand = out.in_turn = true;
@@ -37,8 +37,8 @@ std::uint64_t Bulk::open_in_turn(ByteView source, std::optional<Line> line) {
 }
 
 std::uint64_t Bulk::offer(std::shared_ptr<const Bytes> payload) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!outgoing_.may_offer(payload->size())) return 0;
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  if (!state_.outgoing.may_offer(payload->size())) return 0;
   Outgoing out;
   out.source = *payload;
   out.on_demand = true;
@@ -47,114 +47,90 @@ std::uint64_t Bulk::offer(std::shared_ptr<const Bytes> payload) {
 }
 
 Status Bulk::wanted(std::uint64_t transfer, std::uint64_t watermark) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (transfer > last_transfer_.load(std::memory_order_acquire)) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  if (transfer > state_.last_transfer.load(std::memory_order_acquire)) {
     return Status(Code::kProtocol, "the worker wants what was never begun");
   }
-  GPURUN_RETURN_IF_ERROR(outgoing_.want(transfer, watermark));
-  to_send_.notify_all();
+  GPURUN_RETURN_IF_ERROR(state_.outgoing.want(transfer, watermark));
+  state_.to_send.notify_all();
   return {};
 }
 
 bool Bulk::reads(ByteView memory) const noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return reads_.reads(memory) || outgoing_.needs(memory);
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.reads.reads(memory) || state_.outgoing.needs(memory);
 }
 
 void Bulk::await_read(ByteView memory) noexcept {
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(state_.mutex);
   // Bounded by the life of the session: end() wakes it, and a send in progress ends with its
   // connection.
-  read_.wait(lock, [&] { return !reads_.reads(memory) && (ended_ || !outgoing_.needs(memory)); });
+  state_.read_done.wait(lock, [&] {
+    return !state_.reads.reads(memory) && (state_.ended || !state_.outgoing.needs(memory));
+  });
 }
 
 bool Bulk::sources_are_read(std::uint64_t last) const noexcept {
-  return !reads_.reads_up_to(last) && (ended_ || !outgoing_.needs_up_to(last));
+  return !state_.reads.reads_up_to(last) && (state_.ended || !state_.outgoing.needs_up_to(last));
 }
 
 void Bulk::await_sources_read(std::uint64_t last) noexcept {
   const NoCancellation uncancelled;
-  std::unique_lock<std::mutex> lock(mutex_);
-  read_.wait(lock, [&] { return sources_are_read(last); });
+  std::unique_lock<std::mutex> lock(state_.mutex);
+  state_.read_done.wait(lock, [&] { return sources_are_read(last); });
 }
 
 bool Bulk::await_sources_read(std::uint64_t last, std::chrono::milliseconds at_most) noexcept {
   const NoCancellation uncancelled;
-  std::unique_lock<std::mutex> lock(mutex_);
-  return read_.wait_for(lock, at_most, [&] { return sources_are_read(last); });
+  std::unique_lock<std::mutex> lock(state_.mutex);
+  return state_.read_done.wait_for(lock, at_most, [&] { return sources_are_read(last); });
 }
 
 void Bulk::note_retired(const Outgoing& out, std::uint64_t bytes) {
-  if (use_.retired(out, bytes)) wake_senders_in_use();
+  if (state_.use.retired(out, bytes)) state_.wake_senders_in_use();
 }
 
 void Bulk::drop(Outgoing& out) {
   note_retired(out, out.sent - out.retired);
-  outgoing_.drop(out);
-  read_.notify_all();
-}
-
-// Slots are free, or another transfer is the oldest now.
-void Bulk::wake_for_slots() {
-  room_.notify_all();
-  to_send_.notify_all();
+  state_.outgoing.drop(out);
+  state_.read_done.notify_all();
 }
 
 void Bulk::forget(std::uint64_t transfer) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (const auto out = outgoing_.find(transfer); out != nullptr) drop(*out);
-  wake_for_slots();
-}
-
-// Takes a slot, which must be free. The slot is the chunk's credit even if its memory is not used.
-Bulk::Chunk Bulk::take_chunk(const Outgoing& out, std::uint64_t offset) {
-  Chunk chunk;
-  chunk.slot = window_.take();
-  chunk.offset = offset;
-  chunk.bytes = out.chunk_bytes(offset);
-  return chunk;
-}
-
-void Bulk::begin_read(Outgoing& out, ByteView piece) {
-  ++out.reading;
-  reads_.begin(out.transfer, piece);
-}
-
-void Bulk::end_read(Outgoing& out, ByteView piece) {
-  --out.reading;
-  reads_.end(out.transfer, piece);
-  read_.notify_all();
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  if (const auto out = state_.outgoing.find(transfer); out != nullptr) drop(*out);
+  state_.wake_for_slots();
 }
 
 // Copies the next bytes behind the head. Releases the lock while it copies.
 void Bulk::copy_next(Lock& lock, Outgoing& out) {
-  const Chunk chunk = take_chunk(out, out.filled);
+  const Chunk chunk = state_.take_chunk(out, out.filled);
   out.filled += chunk.bytes;
   const ByteView piece = out.piece(chunk);
-  begin_read(out, piece);
+  state_.begin_read(out, piece);
   lock.unlock();
-  std::memcpy(window_.start_of(chunk.slot), piece.data(), piece.size());
-  reads_.has_read();
+  std::memcpy(state_.window.start_of(chunk.slot), piece.data(), piece.size());
+  state_.reads.has_read();
   lock.lock();
-  end_read(out, piece);
+  state_.end_read(out, piece);
   if (!out.over) {
     out.ready.push_back(chunk);
-    to_send_.notify_one();
+    state_.to_send.notify_one();
     return;
   }
-  window_.give_back(chunk.slot);
-  room_.notify_all();
+  state_.window.give_back(chunk.slot);
+  state_.room.notify_all();
 }
 
 void Bulk::trim() noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  window_.trim(last_transfer_.load(std::memory_order_relaxed));
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  state_.window.trim(state_.last_transfer.load(std::memory_order_relaxed));
 }
 
 bool Bulk::send(std::uint64_t transfer) {
-  Lock lock(mutex_);
-  const auto out = outgoing_.find(transfer);
-  if (out == nullptr) return !ended_;  // Abandoned: the log says why.
+  Lock lock(state_.mutex);
+  const auto out = state_.outgoing.find(transfer);
+  if (out == nullptr) return !state_.ended;  // Abandoned: the log says why.
   // A source that fits the window is copied whole and never waits for the worker. Of a larger
   // source, only the end is copied.
   const std::uint64_t kept = in_memory_ && out->source.size() > kTransferWindowBytes
@@ -164,33 +140,33 @@ bool Bulk::send(std::uint64_t transfer) {
       out->source.size() - std::min<std::uint64_t>(kept, out->source.size());
   out->head_end = out->filled = (over_window + limits::kBulkChunkBytes - 1) /
                                 limits::kBulkChunkBytes * limits::kBulkChunkBytes;
-  if (out->head_end != 0) to_send_.notify_all();
-  const auto is_over = [&] { return ended_ || out->over || out->taken(); };
+  if (out->head_end != 0) state_.to_send.notify_all();
+  const auto is_over = [&] { return state_.ended || out->over || out->taken(); };
   while (!is_over()) {
     // Bounded by the life of the session: end() wakes it.
-    room_.wait(lock, [&] {
-      return is_over() || (out->filled < out->source.size() && outgoing_.may_copy(*out));
+    state_.room.wait(lock, [&] {
+      return is_over() || (out->filled < out->source.size() && state_.outgoing.may_copy(*out));
     });
     if (!is_over()) copy_next(lock, *out);
   }
   // Waits even if the session has ended: the send ends with its connection.
-  read_.wait(lock, [&] { return out->reading == 0; });
-  if (outgoing_.is_tight()) wake_for_slots();  // Another one is the oldest now.
-  return !ended_;
+  state_.read_done.wait(lock, [&] { return out->reading == 0; });
+  if (state_.outgoing.is_tight()) state_.wake_for_slots();  // Another one is the oldest now.
+  return !state_.ended;
 }
 
 bool Bulk::send_later(std::uint64_t transfer) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (ended_) return false;
-  const auto out = outgoing_.find(transfer);
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  if (state_.ended) return false;
+  const auto out = state_.outgoing.find(transfer);
   if (out == nullptr) return true;
   out->begin_later();
-  to_send_.notify_all();
+  state_.to_send.notify_all();
   return true;
 }
 
 Status Bulk::send_receipts(Lock& lock, transport::Connection& connection) {
-  const protocol::Receipts::Batch batch = receipts_.take();
+  const protocol::Receipts::Batch batch = state_.receipts.take();
   lock.unlock();
   Status status = protocol::send_bulk_words(connection, FrameKind::kChunkReceipt, batch.headers());
   lock.lock();
@@ -200,37 +176,37 @@ Status Bulk::send_receipts(Lock& lock, transport::Connection& connection) {
 // Takes the next chunk that may go, if it fits beside the chunks that go already.
 Bulk::Taken Bulk::take_next(const protocol::ChunksToSend& beside) {
   Taken taken;
-  const auto out = outgoing_.next_to_send();
+  const auto out = state_.outgoing.next_to_send();
   if (out == nullptr) return taken;
   taken.in_place = out->head != out->head_end;
   const std::size_t bytes = taken.in_place ? out->chunk_bytes(out->head) : out->ready.front().bytes;
   if (!beside.fits(bytes)) return taken;
-  outgoing_.serve(*out);
+  state_.outgoing.serve(*out);
   if (taken.in_place) {
-    taken.chunk = take_chunk(*out, out->head);
+    taken.chunk = state_.take_chunk(*out, out->head);
     out->head += bytes;
     taken.payload = out->piece(taken.chunk);
-    begin_read(*out, taken.payload);
+    state_.begin_read(*out, taken.payload);
   } else {
     taken.chunk = out->ready.front();
     out->ready.pop_front();
-    taken.payload = ByteView(window_.start_of(taken.chunk.slot), bytes);
+    taken.payload = ByteView(state_.window.start_of(taken.chunk.slot), bytes);
   }
   // Before it is sent: the receipt may come before send() returns.
   out->sent += bytes;
   out->chunks.push_back(taken.chunk);
-  window_.begin_send(taken.chunk.slot);
-  use_.sent(*out, bytes);
+  state_.window.begin_send(taken.chunk.slot);
+  state_.use.sent(*out, bytes);
   taken.out = out;
   return taken;
 }
 
 void Bulk::has_gone(const Taken& taken) {
   if (taken.in_place) {
-    end_read(*taken.out, taken.payload);
-    if (taken.out->taken()) room_.notify_all();
+    state_.end_read(*taken.out, taken.payload);
+    if (taken.out->taken()) state_.room.notify_all();
   }
-  if (window_.end_send(taken.chunk.slot)) wake_for_slots();
+  if (state_.window.end_send(taken.chunk.slot)) state_.wake_for_slots();
 }
 
 Status Bulk::send_next(Lock& lock, Channel& channel) {
@@ -238,7 +214,7 @@ Status Bulk::send_next(Lock& lock, Channel& channel) {
   constexpr ConnectionUse::Span kNoTime{0};
   std::array<Taken, kMost> together;
   std::size_t count = 0;
-  const bool measures = use_.measures_next_send();
+  const bool measures = state_.use.measures_next_send();
   ConnectionUse::Span core_time = kNoTime;
   for (; count < kMost; ++count) {
     const Taken taken = together[count] = take_next(channel.chunks);
@@ -253,47 +229,47 @@ Status Bulk::send_next(Lock& lock, Channel& channel) {
   lock.unlock();
   std::array<std::optional<TsanSendAnnotation>, kMost> sent_in_place;
   for (std::size_t i = 0; i < count; ++i) {
-    if (together[i].in_place) sent_in_place[i].emplace(together[i].payload, reads_.count());
+    if (together[i].in_place) sent_in_place[i].emplace(together[i].payload, state_.reads.count());
   }
   Status status = channel.chunks.send_rest(channel.packer, *channel.connection);
   for (auto& each : sent_in_place) each.reset();
   const ConnectionUse::Span worked = measures ? thread_cpu_time() - core_time : kNoTime;
   lock.lock();
-  if (measures) use_.send_took(worked);
+  if (measures) state_.use.send_took(worked);
   for (std::size_t i = 0; i < count; ++i) has_gone(together[i]);
   return status;
 }
 
 void Bulk::run_sender(Channel& channel) {
-  Lock lock(mutex_);
+  Lock lock(state_.mutex);
   for (;;) {
-    if (!use_.in_use(channel.index)) {
-      unused_.wait(lock, [&] { return ended_ || use_.in_use(channel.index); });
-      if (ended_) return;
+    if (!state_.use.in_use(channel.index)) {
+      state_.unused.wait(lock, [&] { return state_.ended || state_.use.in_use(channel.index); });
+      if (state_.ended) return;
     }
     // A sender that is no longer in use forwards the wake-up that it consumed.
-    to_send_.wait(lock, [&] {
-      return ended_ || !use_.in_use(channel.index) || receipts_.due() ||
-             outgoing_.next_to_send() != nullptr;
+    state_.to_send.wait(lock, [&] {
+      return state_.ended || !state_.use.in_use(channel.index) || state_.receipts.due() ||
+             state_.outgoing.next_to_send() != nullptr;
     });
-    if (ended_) return;
-    if (!use_.in_use(channel.index)) {
-      to_send_.notify_one();
+    if (state_.ended) return;
+    if (!state_.use.in_use(channel.index)) {
+      state_.to_send.notify_one();
       continue;
     }
     Status status =
-        receipts_.due() ? send_receipts(lock, *channel.connection) : send_next(lock, channel);
+        state_.receipts.due() ? send_receipts(lock, *channel.connection) : send_next(lock, channel);
     if (!status.ok()) {
       lock.unlock();
-      listener_.failed(listener_.user, std::move(status));
+      state_.listener.failed(state_.listener.user, std::move(status));
       return;
     }
   }
 }
 
 Status Bulk::retire(const BulkHeader& header) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = outgoing_.find(header.transfer);
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  const auto found = state_.outgoing.find(header.transfer);
   if (found == nullptr) return {};  // Retired or abandoned before.
   Outgoing& out = *found;
   if (header.total != out.source.size() || header.offset > out.sent) {
@@ -303,27 +279,27 @@ Status Bulk::retire(const BulkHeader& header) {
   while (!out.chunks.empty() &&
          out.chunks.front().offset + out.chunks.front().bytes <= header.offset) {
     out.retired += out.chunks.front().bytes;
-    window_.retire(out.chunks.front().slot);
+    state_.window.retire(out.chunks.front().slot);
     out.chunks.pop_front();
   }
   note_retired(out, out.retired - before);
   if (out.retired == out.source.size()) drop(out);
-  wake_for_slots();  // A later one may have room now.
+  state_.wake_for_slots();  // A later one may have room now.
   return {};
 }
 
 void Bulk::abandon(std::uint64_t transfer) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = outgoing_.find(transfer);
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  const auto found = state_.outgoing.find(transfer);
   if (found == nullptr) return;
   Outgoing& out = *found;
   out.over = true;
-  for (const Chunk& chunk : out.chunks) window_.retire(chunk.slot);
-  for (const Chunk& chunk : out.ready) window_.give_back(chunk.slot);
+  for (const Chunk& chunk : out.chunks) state_.window.retire(chunk.slot);
+  for (const Chunk& chunk : out.ready) state_.window.give_back(chunk.slot);
   out.chunks.clear();
   out.ready.clear();
   drop(out);
-  wake_for_slots();
+  state_.wake_for_slots();
 }
 
 }  // namespace gpurun::client
