@@ -40,11 +40,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
 #include "client/bulk/bulk_state.h"
+#include "client/bulk/bulk_uploads.h"
 #include "client/bulk/completion_order.h"
 #include "client/bulk/connection_use.h"
 #include "client/bulk/host_box.h"
@@ -72,9 +74,7 @@ class Bulk {
   static constexpr std::size_t kEarlyCompletionsMax = CompletionOrder::kEarlyMax;
   static constexpr std::size_t kKeptBytesMax = CompletionOrder::kKeptBytesMax;
   static constexpr std::size_t kKeptBytesEach = CompletionOrder::kKeptBytesEach;
-  // For a larger transfer over shared memory with a source that the program may reuse at once: only
-  // this much is copied. The rest is sent at the same time, from the source.
-  static constexpr std::size_t kCopiedBesideMemoryBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kCopiedBesideMemoryBytes = BulkUploads::kCopiedBesideMemoryBytes;
   static constexpr std::size_t kChunksPerReceipt = BulkState::kChunksPerReceipt;
 
   using Listener = BulkState::Listener;
@@ -109,7 +109,7 @@ class Bulk {
 
   // Returns the window's memory to the system if nothing is under way and nothing has begun since
   // the last call. Call it from time to time.
-  void trim() noexcept;
+  void trim() noexcept { uploads_.trim(); }
 
   // Returns a new transfer's number, which is never 0 and never reused.
   std::uint64_t mint() noexcept { return state_.mint(); }
@@ -120,26 +120,34 @@ class Bulk {
 
   // Opens a transfer to the worker, and returns its number. Nothing is sent yet. `source` is not
   // empty. Without a line the transfer takes turns with all others.
-  std::uint64_t open(ByteView source, std::optional<Line> line = {});
+  std::uint64_t open(ByteView source, std::optional<Line> line = {}) {
+    return uploads_.open(source, line);
+  }
   // As open(), for a copy that takes its turn in a stream. It is sent when the worker asks for it
   // (wanted()), and its source is not read earlier.
-  std::uint64_t open_in_turn(ByteView source, std::optional<Line> line = {});
+  std::uint64_t open_in_turn(ByteView source, std::optional<Line> line = {}) {
+    return uploads_.open_in_turn(source, line);
+  }
   // Drops a transfer because its record was not appended.
-  void forget(std::uint64_t transfer);
+  void forget(std::uint64_t transfer) { uploads_.forget(transfer); }
   // Returns when the source may be reused: its end is copied, and all earlier bytes are sent. The
   // copied part is at most kTransferWindowBytes. Returns false if the session has ended.
-  bool send(std::uint64_t transfer);
+  bool send(std::uint64_t transfer) { return uploads_.send(transfer); }
   // Returns at once. The source must stay untouched until the call that names the transfer is
   // complete.
-  bool send_later(std::uint64_t transfer);
+  bool send_later(std::uint64_t transfer) { return uploads_.send_later(transfer); }
 
   // Offers a transfer: `payload` is kept, and sent if the worker asks for it. Returns 0 if that
   // exceeds kOfferedBytesMax. The payload must then be sent or asked about.
-  std::uint64_t offer(std::shared_ptr<const Bytes> payload);
+  std::uint64_t offer(std::shared_ptr<const Bytes> payload) {
+    return uploads_.offer(std::move(payload));
+  }
   // The worker asks for a transfer that was offered or that takes its turn. The transfer is read
   // once the worker's transfers 1 to `watermark` have arrived whole. kProtocol: it cannot be asked
   // for.
-  Status wanted(std::uint64_t transfer, std::uint64_t watermark);
+  Status wanted(std::uint64_t transfer, std::uint64_t watermark) {
+    return uploads_.wanted(transfer, watermark);
+  }
   // Call it before acting on anything that the worker sent. It orders that action after every read
   // of a source that the worker may know of. A program that learns that its stream has passed a
   // copy may overwrite the source. Nothing else in this process orders our threads' reads before
@@ -147,14 +155,16 @@ class Bulk {
   void after_reads() const noexcept { state_.reads.after_reads(); }
 
   // Returns whether some of `memory` must still be read for a transfer.
-  bool reads(ByteView memory) const noexcept;
+  bool reads(ByteView memory) const noexcept { return uploads_.reads(memory); }
   // Waits until none of `memory` must be read any more, or the session ends.
-  void await_read(ByteView memory) noexcept;
+  void await_read(ByteView memory) noexcept { uploads_.await_read(memory); }
   // Waits until the sources of the transfers up to number `last` are read, or the session ends.
   // Offered transfers do not count. Transfers that other threads begin meanwhile do not delay it.
-  void await_sources_read(std::uint64_t last) noexcept;
+  void await_sources_read(std::uint64_t last) noexcept { uploads_.await_sources_read(last); }
   // As above, for `at_most`. Returns whether they are read, or the session has ended.
-  bool await_sources_read(std::uint64_t last, std::chrono::milliseconds at_most) noexcept;
+  bool await_sources_read(std::uint64_t last, std::chrono::milliseconds at_most) noexcept {
+    return uploads_.await_sources_read(last, at_most);
+  }
   std::uint64_t last_begun() const noexcept { return state_.last_transfer.load(); }
 
   // Announces the bytes of `transfer`, which go to their places in `destination`. Call it before
@@ -179,7 +189,6 @@ class Bulk {
   bool outstanding(ByteView memory) const noexcept;
 
  private:
-  using Outgoing = OutgoingTransfer;
   using Chunk = OutgoingTransfer::Chunk;
   using Incoming = IncomingTransfer;
   using Lock = BulkState::Lock;
@@ -217,19 +226,12 @@ class Bulk {
   // All with the lock held, unless they say otherwise. One that gets the lock may release it.
 
   // bulk_send.cc
-  std::uint64_t add(Outgoing out, std::optional<Line> line);
-  bool sources_are_read(std::uint64_t last) const noexcept;
-  void copy_next(Lock& lock, Outgoing& out);
   Status send_receipts(Lock& lock, transport::Connection& connection);
   Taken take_next(const protocol::ChunksToSend& beside);
   void has_gone(const Taken& taken);
   Status send_next(Lock& lock, Channel& channel);
-  void drop(Outgoing& out);
-  void note_retired(const Outgoing& out, std::uint64_t bytes);
   // Without the lock.
   void run_sender(Channel& channel);
-  Status retire(const protocol::BulkHeader& header);
-  void abandon(std::uint64_t transfer);
 
   // bulk_receive.cc
   void note_receipt(const protocol::BulkHeader& receipt);
@@ -249,7 +251,7 @@ class Bulk {
   void ask_for_more();
 
   BulkState state_;
-  const bool in_memory_;                            // Bytes pass through memory that both ends map.
+  BulkUploads uploads_;
   std::vector<std::unique_ptr<Channel>> channels_;  // Grows. Each element keeps its address.
 };
 

@@ -88,12 +88,12 @@ Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHead
     return Status(Code::kProtocol, "bytes of a transfer that was never begun");
   }
   if (kind == FrameKind::kChunkReceipt) {
-    Status retired = retire(header);
+    Status retired = uploads_.retire(header);
     ask_for_more();
     return retired;
   }
   if (kind == FrameKind::kChunkAbandoned) return abandoned(header);
-  if (kind == FrameKind::kChunkWanted) return wanted(header.transfer, 0);
+  if (kind == FrameKind::kChunkWanted) return uploads_.wanted(header.transfer, 0);
   const Result<protocol::ChunkOnWire> chunk =
       protocol::receive_chunk_head(connection, kind, header, bytes);
   if (!chunk.ok()) return chunk.status();
@@ -189,7 +189,7 @@ void Bulk::note_receipt(const BulkHeader& receipt) {
 }
 
 Status Bulk::abandoned(const BulkHeader& header) {
-  abandon(header.transfer);
+  uploads_.abandon(header.transfer);
   bool unattended = false;
   {
     const std::lock_guard<std::mutex> lock(state_.mutex);
