@@ -1,6 +1,6 @@
 # One process attached to one worker.
 add_library(gpurun_client_session STATIC
-  bulk/bulk.cc bulk/bulk_opener.cc bulk/bulk_receive.cc bulk/bulk_send.cc
+  bulk/bulk.cc bulk/bulk_downloads.cc bulk/bulk_opener.cc bulk/bulk_receive.cc bulk/bulk_send.cc
   bulk/bulk_state.cc bulk/bulk_uploads.cc bulk/bulk_window.cc
   bulk/completion_order.cc bulk/connection_count.cc bulk/connection_use.cc bulk/host_box.cc
   bulk/incoming_transfers.cc bulk/outgoing_transfers.cc bulk/source_reads.cc process/opening_descriptor.cc

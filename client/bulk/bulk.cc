@@ -8,7 +8,8 @@ namespace gpurun::client {
 Bulk::Bulk(std::vector<transport::Connection*> connections, Listener listener, Known known,
            std::optional<ConnectionCount::Bounds> bounds)
     : state_(listener, known, static_cast<unsigned>(connections.size()), bounds),
-      uploads_(state_, connections.front()->capabilities().shares_memory) {
+      uploads_(state_, connections.front()->capabilities().shares_memory),
+      downloads_(state_) {
   for (transport::Connection* connection : connections) {
     channels_.push_back(
         std::make_unique<Channel>(this, connection, known.packed_chunks, channels_.size()));

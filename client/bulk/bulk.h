@@ -45,6 +45,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "client/bulk/bulk_downloads.h"
 #include "client/bulk/bulk_state.h"
 #include "client/bulk/bulk_uploads.h"
 #include "client/bulk/completion_order.h"
@@ -170,23 +171,29 @@ class Bulk {
   // Announces the bytes of `transfer`, which go to their places in `destination`. Call it before
   // the record is appended. `unattended`: no thread waits for the bytes (see outstanding()).
   // Returns the number of connections that may carry them, for the record. 0: only the first one.
-  unsigned expect(std::uint64_t transfer, const HostBox& destination, bool unattended);
+  unsigned expect(std::uint64_t transfer, const HostBox& destination, bool unattended) {
+    return downloads_.expect(transfer, destination, unattended);
+  }
   // Takes all bytes of `transfer` from the log. `number` is the transfer's completion. The bytes
   // are written now, or kept until the completions before it have arrived on other threads. Returns
   // false if too many bytes are kept already. The caller then waits with await_completion(). One
   // thread at a time. kProtocol: no such transfer, another size, or a completion that comes twice.
-  Result<bool> take_whole(std::uint64_t transfer, std::uint64_t number, ByteView bytes);
+  Result<bool> take_whole(std::uint64_t transfer, std::uint64_t number, ByteView bytes) {
+    return downloads_.take_whole(transfer, number, bytes);
+  }
   // Waits until a completion beyond `behind` has arrived, for `at_most`. Returns the last
   // completion that has arrived, or nullopt when the session has ended.
   std::optional<std::uint64_t> await_completion(std::uint64_t behind,
-                                                std::chrono::milliseconds at_most);
+                                                std::chrono::milliseconds at_most) {
+    return downloads_.await_completion(behind, at_most);
+  }
   // Nothing is written to the destination after this call. Returns true if the transfer had not
   // arrived whole.
-  bool cancel(std::uint64_t transfer);
+  bool cancel(std::uint64_t transfer) { return downloads_.cancel(transfer); }
   // Returns whether an unattended transfer has not arrived yet.
-  bool outstanding() const noexcept { return state_.incoming.outstanding(); }
+  bool outstanding() const noexcept { return downloads_.outstanding(); }
   // Returns whether an unattended transfer that has not arrived yet goes to some of `memory`.
-  bool outstanding(ByteView memory) const noexcept;
+  bool outstanding(ByteView memory) const noexcept { return downloads_.outstanding(memory); }
 
  private:
   using Chunk = OutgoingTransfer::Chunk;
@@ -235,16 +242,13 @@ class Bulk {
 
   // bulk_receive.cc
   void note_receipt(const protocol::BulkHeader& receipt);
-  Status write_whole(std::uint64_t transfer, ByteView bytes);
   // Without the lock.
   void run_receiver(Channel& channel);
   Status receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
                        Scratch& scratch);
-  Status await_turn(std::uint64_t behind);
   Status receive_chunk(transport::Connection& connection, const protocol::BulkHeader& header,
                        const protocol::ChunkOnWire& chunk, Scratch& scratch);
   Status abandoned(const protocol::BulkHeader& header);
-  Status complete(std::uint64_t watermark);
 
   // bulk.cc
   // Without the lock, because it calls the listener.
@@ -252,6 +256,7 @@ class Bulk {
 
   BulkState state_;
   BulkUploads uploads_;
+  BulkDownloads downloads_;
   std::vector<std::unique_ptr<Channel>> channels_;  // Grows. Each element keeps its address.
 };
 
