@@ -1,5 +1,5 @@
 // Bulk: the payload bytes of copies and images, which travel beside the command log in chunks of
-// limits::kBulkChunkBytes.
+// limits::kBulkChunkBytes. It owns the parts and is what callers use.
 //
 // To the worker. open() gives a transfer its number. The caller appends the record that names it,
 // then calls send(). A chunk takes a slot of the window (BulkWindow) and goes to the first sender
@@ -14,56 +14,52 @@
 // CompletionOrder puts the completions in order, and the session learns up to which number all
 // bytes are there.
 //
-// Threads. Each connection has a sender and a receiver thread (Channel). A receiver thread also
-// handles the worker's receipts and requests. Receipts for the worker go with whichever sender is
-// free. ConnectionUse decides how many senders work. Any thread of the program may call everything.
+// The parts. A part uses only parts before it.
+// - BulkState is what the parts share: the mutex, all that it guards, and the conditions.
+// - BulkUploads has the transfers to the worker. It opens them, copies bytes and takes receipts.
+// - BulkDownloads has the transfers from the worker: their places, completions and ends.
+// - BulkSender is the sender thread of one connection. It takes, packs and sends chunks.
+// - BulkReceiver is the receiver thread of one connection. It reads frames and writes chunks.
+// - BulkConnections has the connections with these threads, and those that join.
 //
-// Locks. One mutex guards all parts, and the conditions are beside it: see BulkState. Callers may
-// hold the lock of the session's Copies.
+// Threads. Each connection has a sender and a receiver thread. A receiver thread also handles the
+// worker's receipts and requests. Receipts for the worker go with whichever sender is free.
+// ConnectionUse decides how many senders work. Any thread of the program may call everything.
+//
+// Locks. The mutex of BulkState guards all parts. It is not held over a copy of a chunk, a send or
+// a receive. The session's callbacks are called without it, except `writes`. Callers may hold the
+// lock of the session's Copies.
 //
 // Rules for a change here:
 // - Transfers are opened in the order of their records, which the session guarantees. The oldest
 //   transfer that is not filled may therefore always go on.
 // - A change that may let a thread go on notifies that thread's condition. end() notifies all but
-//   written_, because a write in progress ends with its connection.
+//   write_done, because a write in progress ends with its connection.
 // - What a thread reads of a source is in SourceReads while it reads. Before anything acts on what
 //   the worker sent, it calls after_reads().
 // - `over` and `dropped` of a transfer may change whenever the mutex is released.
+// - A chunk costs no further lock, virtual call or allocation.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "client/bulk/bulk_connections.h"
 #include "client/bulk/bulk_downloads.h"
 #include "client/bulk/bulk_state.h"
 #include "client/bulk/bulk_uploads.h"
 #include "client/bulk/completion_order.h"
 #include "client/bulk/connection_use.h"
 #include "client/bulk/host_box.h"
-#include "client/bulk/incoming_transfers.h"
 #include "client/bulk/outgoing_transfers.h"
-#include "client/bulk/source_reads.h"
-#include "client/process/thread.h"
-#include "protocol/bulk/chunk_packer.h"
-#include "protocol/bulk/chunk_wire.h"
-#include "protocol/bulk/receipts.h"
-#include "protocol/log/frame.h"
 #include "transport/transport.h"
-
-namespace gpurun::protocol {
-class BulkHeads;
-}
 
 namespace gpurun::client {
 
@@ -80,6 +76,7 @@ class Bulk {
 
   using Listener = BulkState::Listener;
   using Known = BulkState::Known;
+
   // With `bounds`, starts with one connection, which others may join. It then measures how many
   // connections help in each direction, and uses those. Without `bounds`, uses all connections.
   Bulk(std::vector<transport::Connection*> connections, Listener listener, Known known,
@@ -92,21 +89,23 @@ class Bulk {
   // Wakes all waiting threads, because nothing moves any more. Shuts down the connections that
   // joined. The owner of the others shuts those down.
   void end() noexcept;
-  void join() noexcept;
+  void join() noexcept { connections_.join(); }
 
   // The number of connections that Bulk wants, and the number that it has.
-  unsigned wanted() const noexcept;
-  unsigned open() const noexcept;
+  unsigned wanted() const noexcept { return connections_.wanted(); }
+  unsigned open() const noexcept { return connections_.open(); }
   using Used = ConnectionUse::Used;
-  Used used() const noexcept;
-  Used used_from_device() const noexcept;
+  Used used() const noexcept { return connections_.used(); }
+  Used used_from_device() const noexcept { return connections_.used_from_device(); }
   // Adds a wanted connection that the worker already reads. `their_cores`: the worker's cores. A
   // useless connection is kept as well, because the worker ends the session when one of its
   // connections ends.
-  void add(std::unique_ptr<transport::Connection> connection, unsigned their_cores);
+  void add(std::unique_ptr<transport::Connection> connection, unsigned their_cores) {
+    connections_.add(std::move(connection), their_cores);
+  }
   // No further connection can be opened now. One thread at a time calls add() and cannot_add(). It
   // must have ended before join().
-  void cannot_add();
+  void cannot_add() { connections_.cannot_add(); }
 
   // Returns the window's memory to the system if nothing is under way and nothing has begun since
   // the last call. Call it from time to time.
@@ -196,68 +195,10 @@ class Bulk {
   bool outstanding(ByteView memory) const noexcept { return downloads_.outstanding(memory); }
 
  private:
-  using Chunk = OutgoingTransfer::Chunk;
-  using Incoming = IncomingTransfer;
-  using Lock = BulkState::Lock;
-
-  // One connection and its threads.
-  struct Channel {
-    Channel(Bulk* of, transport::Connection* over, bool packs, std::size_t number)
-        : bulk(of), connection(over), index(number), packer(packs) {}
-    Status start();
-    void join() noexcept;
-
-    Bulk* const bulk;
-    transport::Connection* const connection;
-    const std::size_t index;
-    std::unique_ptr<transport::Connection> owned;  // Of a connection that joined.
-    protocol::ChunkPacker packer;                  // For the sender only, as the next.
-    protocol::ChunksToSend chunks;
-    Thread sender;
-    Thread receiver;
-  };
-  // A chunk that a sender has taken, to send several together.
-  struct Taken {
-    OutgoingTransfers::Pointer out;  // Empty: nothing was taken.
-    Chunk chunk;
-    ByteView payload;
-    bool in_place = false;  // `payload` is the program's memory.
-  };
-  // A receiver's buffers, reused for every chunk.
-  struct Scratch {
-    Bytes packed;
-    // A chunk on its way to a destination with gaps, or where that is faster.
-    Bytes staged;
-  };
-
-  // All with the lock held, unless they say otherwise. One that gets the lock may release it.
-
-  // bulk_send.cc
-  Status send_receipts(Lock& lock, transport::Connection& connection);
-  Taken take_next(const protocol::ChunksToSend& beside);
-  void has_gone(const Taken& taken);
-  Status send_next(Lock& lock, Channel& channel);
-  // Without the lock.
-  void run_sender(Channel& channel);
-
-  // bulk_receive.cc
-  void note_receipt(const protocol::BulkHeader& receipt);
-  // Without the lock.
-  void run_receiver(Channel& channel);
-  Status receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
-                       Scratch& scratch);
-  Status receive_chunk(transport::Connection& connection, const protocol::BulkHeader& header,
-                       const protocol::ChunkOnWire& chunk, Scratch& scratch);
-  Status abandoned(const protocol::BulkHeader& header);
-
-  // bulk.cc
-  // Without the lock, because it calls the listener.
-  void ask_for_more();
-
   BulkState state_;
   BulkUploads uploads_;
   BulkDownloads downloads_;
-  std::vector<std::unique_ptr<Channel>> channels_;  // Grows. Each element keeps its address.
+  BulkConnections connections_;
 };
 
 }  // namespace gpurun::client

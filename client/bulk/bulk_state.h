@@ -1,13 +1,9 @@
 // BulkState: what the parts of a Bulk share, and the one mutex that guards it.
 //
 // One mutex guards all of it, because one decision often needs several members. A chunk goes if its
-// transfer is next, a slot is free and an earlier copy has arrived. The members do not lock.
-//
-// Rules:
-// - The mutex is not held over a copy of a chunk, a send or a receive. The listener is called
-//   without it, except `writes`.
-// - A change that may let a thread go on notifies that thread's condition.
-// - `over` and `dropped` of a transfer may change whenever the mutex is released.
+// transfer is next, a slot is free and an earlier copy has arrived. The members do not lock. The
+// mutex is not held over a copy of a chunk, a send or a receive. The listener is called without it,
+// except `writes`. bulk.h has the rules for a change.
 #pragma once
 
 #include <atomic>

@@ -1,9 +1,11 @@
-// Bulk, sending half: what the sender threads do.
+// BulkSender: takes chunks in turn, sends them together where they are small, and sends receipts.
+#include "client/bulk/bulk_sender.h"
+
 #include <array>
+#include <mutex>
 #include <optional>
 #include <utility>
 
-#include "client/bulk/bulk.h"
 #include "client/log/tsan_send_annotation.h"
 #include "client/process/thread_cpu_time.h"
 
@@ -12,22 +14,32 @@ namespace gpurun::client {
 using protocol::BulkHeader;
 using protocol::FrameKind;
 
-Status Bulk::send_receipts(Lock& lock, transport::Connection& connection) {
+Status BulkSender::start() {
+  return thread_.start(
+      "gpurun-bulk-out",
+      [](void* of) -> void* {
+        static_cast<BulkSender*>(of)->run();
+        return nullptr;
+      },
+      this);
+}
+
+Status BulkSender::send_receipts(Lock& lock) {
   const protocol::Receipts::Batch batch = state_.receipts.take();
   lock.unlock();
-  Status status = protocol::send_bulk_words(connection, FrameKind::kChunkReceipt, batch.headers());
+  Status status = protocol::send_bulk_words(connection_, FrameKind::kChunkReceipt, batch.headers());
   lock.lock();
   return status;
 }
 
 // Takes the next chunk that may go, if it fits beside the chunks that go already.
-Bulk::Taken Bulk::take_next(const protocol::ChunksToSend& beside) {
+BulkSender::Taken BulkSender::take_next() {
   Taken taken;
   const auto out = state_.outgoing.next_to_send();
   if (out == nullptr) return taken;
   taken.in_place = out->head != out->head_end;
   const std::size_t bytes = taken.in_place ? out->chunk_bytes(out->head) : out->ready.front().bytes;
-  if (!beside.fits(bytes)) return taken;
+  if (!chunks_.fits(bytes)) return taken;
   state_.outgoing.serve(*out);
   if (taken.in_place) {
     taken.chunk = state_.take_chunk(*out, out->head);
@@ -48,7 +60,7 @@ Bulk::Taken Bulk::take_next(const protocol::ChunksToSend& beside) {
   return taken;
 }
 
-void Bulk::has_gone(const Taken& taken) {
+void BulkSender::has_gone(const Taken& taken) {
   if (taken.in_place) {
     state_.end_read(*taken.out, taken.payload);
     if (taken.out->taken()) state_.room.notify_all();
@@ -56,7 +68,7 @@ void Bulk::has_gone(const Taken& taken) {
   if (state_.window.end_send(taken.chunk.slot)) state_.wake_for_slots();
 }
 
-Status Bulk::send_next(Lock& lock, Channel& channel) {
+Status BulkSender::send_next(Lock& lock) {
   constexpr std::size_t kMost = protocol::ChunksToSend::kChunksMax;
   constexpr ConnectionUse::Span kNoTime{0};
   std::array<Taken, kMost> together;
@@ -64,12 +76,12 @@ Status Bulk::send_next(Lock& lock, Channel& channel) {
   const bool measures = state_.use.measures_next_send();
   ConnectionUse::Span core_time = kNoTime;
   for (; count < kMost; ++count) {
-    const Taken taken = together[count] = take_next(channel.chunks);
+    const Taken taken = together[count] = take_next();
     if (taken.out == nullptr) break;
     lock.unlock();
     if (measures && count == 0) core_time = thread_cpu_time();
     const BulkHeader header{taken.out->transfer, taken.chunk.offset, taken.out->source.size(), 0};
-    channel.chunks.add(channel.packer, header, taken.payload);
+    chunks_.add(packer_, header, taken.payload);
     lock.lock();
   }
   if (count == 0) return {};
@@ -78,7 +90,7 @@ Status Bulk::send_next(Lock& lock, Channel& channel) {
   for (std::size_t i = 0; i < count; ++i) {
     if (together[i].in_place) sent_in_place[i].emplace(together[i].payload, state_.reads.count());
   }
-  Status status = channel.chunks.send_rest(channel.packer, *channel.connection);
+  Status status = chunks_.send_rest(packer_, connection_);
   for (auto& each : sent_in_place) each.reset();
   const ConnectionUse::Span worked = measures ? thread_cpu_time() - core_time : kNoTime;
   lock.lock();
@@ -87,25 +99,24 @@ Status Bulk::send_next(Lock& lock, Channel& channel) {
   return status;
 }
 
-void Bulk::run_sender(Channel& channel) {
+void BulkSender::run() {
   Lock lock(state_.mutex);
   for (;;) {
-    if (!state_.use.in_use(channel.index)) {
-      state_.unused.wait(lock, [&] { return state_.ended || state_.use.in_use(channel.index); });
+    if (!state_.use.in_use(index_)) {
+      state_.unused.wait(lock, [&] { return state_.ended || state_.use.in_use(index_); });
       if (state_.ended) return;
     }
     // A sender that is no longer in use forwards the wake-up that it consumed.
     state_.to_send.wait(lock, [&] {
-      return state_.ended || !state_.use.in_use(channel.index) || state_.receipts.due() ||
+      return state_.ended || !state_.use.in_use(index_) || state_.receipts.due() ||
              state_.outgoing.next_to_send() != nullptr;
     });
     if (state_.ended) return;
-    if (!state_.use.in_use(channel.index)) {
+    if (!state_.use.in_use(index_)) {
       state_.to_send.notify_one();
       continue;
     }
-    Status status =
-        state_.receipts.due() ? send_receipts(lock, *channel.connection) : send_next(lock, channel);
+    Status status = state_.receipts.due() ? send_receipts(lock) : send_next(lock);
     if (!status.ok()) {
       lock.unlock();
       state_.listener.failed(state_.listener.user, std::move(status));

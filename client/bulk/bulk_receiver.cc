@@ -1,10 +1,16 @@
-// Bulk, receiving half: what the receiver threads do.
+// BulkReceiver: reads frames, writes chunks to their places, and passes on what the worker says.
+#include "client/bulk/bulk_receiver.h"
+
+#include <cstdint>
+#include <mutex>
 #include <optional>
 #include <utility>
 
-#include "client/bulk/bulk.h"
+#include "client/bulk/connection_use.h"
+#include "client/bulk/host_box.h"
 #include "client/process/thread_cpu_time.h"
 #include "protocol/bulk/bulk_head.h"
+#include "protocol/limits.h"
 
 namespace gpurun::client {
 
@@ -25,18 +31,27 @@ bool comes_through_cache(const transport::Connection& connection,
 
 }  // namespace
 
-void Bulk::run_receiver(Channel& channel) {
+Status BulkReceiver::start() {
+  return thread_.start(
+      "gpurun-bulk-in",
+      [](void* of) -> void* {
+        static_cast<BulkReceiver*>(of)->run();
+        return nullptr;
+      },
+      this);
+}
+
+void BulkReceiver::run() {
   protocol::BulkHeads heads;
   Scratch scratch;
   Status status;
-  while (status.ok()) status = receive_frame(*channel.connection, heads, scratch);
+  while (status.ok()) status = receive_frame(heads, scratch);
   state_.listener.failed(state_.listener.user, std::move(status));
 }
 
 // Unbounded here and below. The log channel watches for silence and shuts this connection down.
-Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
-                           Scratch& scratch) {
-  const auto head = heads.receive(connection);
+Status BulkReceiver::receive_frame(protocol::BulkHeads& heads, Scratch& scratch) {
+  const auto head = heads.receive(connection_);
   if (!head.ok()) return head.status();
   if (!head->has_value()) return {};
   state_.reads.after_reads();
@@ -52,15 +67,15 @@ Status Bulk::receive_frame(transport::Connection& connection, protocol::BulkHead
   if (kind == FrameKind::kChunkAbandoned) return abandoned(header);
   if (kind == FrameKind::kChunkWanted) return uploads_.wanted(header.transfer, 0);
   const Result<protocol::ChunkOnWire> chunk =
-      protocol::receive_chunk_head(connection, kind, header, bytes);
+      protocol::receive_chunk_head(connection_, kind, header, bytes);
   if (!chunk.ok()) return chunk.status();
-  Status received = receive_chunk(connection, header, *chunk, scratch);
+  Status received = receive_chunk(header, *chunk, scratch);
   ask_for_more();
   return received;
 }
 
-Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& told,
-                           const protocol::ChunkOnWire& chunk, Scratch& scratch) {
+Status BulkReceiver::receive_chunk(const BulkHeader& told, const protocol::ChunkOnWire& chunk,
+                                   Scratch& scratch) {
   const std::size_t bytes = chunk.bytes;
   BulkHeader header = told;
   if (state_.known.spread_copies) {
@@ -86,7 +101,7 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
     }
   }
   const bool staged =
-      box.has_value() && (!box->is_dense() || comes_through_cache(connection, chunk));
+      box.has_value() && (!box->is_dense() || comes_through_cache(connection_, chunk));
   MutableBytes into;
   if (staged) {
     scratch.staged.resize(bytes);
@@ -95,7 +110,7 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
     into = box->reach().subspan(static_cast<std::size_t>(header.offset), bytes);
   }
   const auto core_time = measures ? thread_cpu_time() : ConnectionUse::Span{0};
-  Status status = protocol::receive_chunk(connection, chunk, into, scratch.packed);
+  Status status = protocol::receive_chunk(connection_, chunk, into, scratch.packed);
   if (status.ok() && staged) write_box(*box, header.offset, into);
   std::uint64_t finished = box.has_value() ? 0 : header.watermark;
   const auto worked = measures ? thread_cpu_time() - core_time : ConnectionUse::Span{0};
@@ -127,11 +142,20 @@ Status Bulk::receive_chunk(transport::Connection& connection, const BulkHeader& 
   return finished == 0 ? Status() : downloads_.complete(finished);
 }
 
-void Bulk::note_receipt(const BulkHeader& receipt) {
+void BulkReceiver::ask_for_more() {
+  if (!state_.use.lacks()) return;
+  {
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    if (!state_.use.ask_for_more() || state_.ended) return;
+  }
+  if (state_.listener.wants_more != nullptr) state_.listener.wants_more(state_.listener.user);
+}
+
+void BulkReceiver::note_receipt(const BulkHeader& receipt) {
   if (state_.receipts.note(receipt, false)) state_.to_send.notify_one();
 }
 
-Status Bulk::abandoned(const BulkHeader& header) {
+Status BulkReceiver::abandoned(const BulkHeader& header) {
   uploads_.abandon(header.transfer);
   bool unattended = false;
   {
