@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
@@ -223,10 +224,14 @@ class Login(unittest.TestCase):
         self.assertIn("the token is for another server", done.stderr)
 
     def on_a_terminal(self, words, answers):
-        """The terminal's output. Each answer follows its question."""
+        """The terminal's output. Each answer follows its question. The program leaves the terminal's
+        settings as they were."""
         pid, terminal = pty.fork()
         if pid == 0:
+            os.read(0, 1)  # Until the settings are known.
             os.execve(world.GPURUN, [world.GPURUN, *words], self.env)
+        settings = termios.tcgetattr(terminal)
+        os.write(terminal, b"\n")
         seen = b""
         answers = list(answers)
         while True:
@@ -240,8 +245,10 @@ class Login(unittest.TestCase):
             seen += got
             if answers and answers[0][0] in seen:
                 os.write(terminal, answers.pop(0)[1])
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        self.assertEqual(termios.tcgetattr(terminal), settings)
         os.close(terminal)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen.decode()
+        return status, seen.decode()
 
     def test_terminal_login_prompts_and_hides_token(self):
         server = self.serve("--tls")
@@ -257,7 +264,7 @@ class Login(unittest.TestCase):
         self.assertNotIn(token.split("_")[2], seen)
         self.assertEqual(self.kept()[f"tokens/{server.address}"], token)
 
-    def test_ctrl_c_at_prompt_stores_nothing(self):
+    def test_ctrl_c_at_prompt_restores_terminal_and_stores_nothing(self):
         server = self.serve()
         status, seen = self.on_a_terminal(("login", server.address), [(b"Token for", b"\x03")])
         self.assertEqual(status, -2, seen)
