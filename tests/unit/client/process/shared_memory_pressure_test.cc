@@ -102,7 +102,10 @@ TEST_F(SharedMemoryPressureTest, ListsLivingUsersOfDevice) {
   board_->say_contexts(own, 1, false);
   other.end();
   EXPECT_EQ(board_->users(1, users, 3), 0u);
-  // The asker does not wait for a process that cannot answer.
+}
+
+TEST_F(SharedMemoryPressureTest, AskSkipsProcessThatCannotAnswer) {
+  const int own = board_->join(self_);
   Other silent;
   board_->stay_silent(board_->join(silent.number()));
   EXPECT_FALSE(board_->ask(own, kLong));

@@ -43,9 +43,6 @@ U64 arithmetic(const Name& name, const TypeFacts& type, const Scalars& in) {
   if (name.opcode == "rcp") return rounded(type, quotient(1, x), mode);
   if (name.opcode == "sqrt") return rounded(type, square_root(x), mode);
   const Exact exact = fused(x, y, z);  // fma, mad
-  if (exact.value == 0 && x * y != 0) {
-    return zero_sum(type, mode, x_negative != y_negative, negative(type, in.c));
-  }
   if (exact.value == 0) {
     return zero_sum(type, mode, x_negative != y_negative, negative(type, in.c));
   }

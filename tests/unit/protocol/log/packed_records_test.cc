@@ -94,7 +94,6 @@ TEST(PackedRecords, RoundTripUnchanged) {
     ++packed_frames;
     EXPECT_LT(payload.size(), records.size() / 2);
     EXPECT_EQ(payload.size() % 8, 0u) << "the next frame is not aligned";
-    EXPECT_EQ(payload.size() % 8, 0u) << "the next frame is not aligned";
     const Result<ByteView> back = unpacker.unpack(payload);
     ASSERT_TRUE(back.ok()) << i << ": " << back.status().to_string();
     ASSERT_EQ(back->size(), records.size());
