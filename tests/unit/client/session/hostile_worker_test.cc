@@ -276,7 +276,7 @@ TEST(HostileWorker, AcknowledgedCallWithoutReplyEndsSession) {
   worker.send_frame(worker.log(), protocol::FrameKind::kHeartbeat, {}, 1);
   EXPECT_EQ(next.get().returned, kResultPeerGone);
   EXPECT_EQ(session->death().code(), Code::kProtocol);
-  EXPECT_NE(session->death().message().find("will not send it"), std::string::npos);
+  EXPECT_NE(session->death().message().find("will not send the reply"), std::string::npos);
 }
 
 TEST(HostileWorker, RepeatedReplyEndsSession) {
