@@ -2,6 +2,7 @@
 """End of a program, in any way, from any thread, while others call CUDA. It ends at once, with its
 own status and without a message of ours, and leaves nothing."""
 import os
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(__file__))
@@ -21,12 +22,22 @@ WAYS = {"return": 0, "exit": STATUS, "_exit": STATUS, "quick_exit": STATUS, "thr
 class Exits(both.Case):
     def compare(self, *words, status):
         env = both.unreported_signals() if status < 0 else {}
-        native = self.native(PROGRAM, "leave", *words, env=env)
+        native = self.native_leave(*words, env=env)
         done = self.forwarded(PROGRAM, "leave", *words, env=env)
         what = f"{words}: {native.stdout}{native.stderr} / {done.stdout}{done.stderr}"
         self.assertEqual(native.returncode, status, what)
         self.assertEqual((done.returncode, done.stdout), (status, native.stdout), what)
         self.assertEqual(done.stderr, native.stderr, what)  # std::terminate prints the reason.
+
+    def native_leave(self, *words, env):
+        """A handler that interrupts malloc() in the emulated device hangs in exit(), as the C library
+        allows. Another try meets another moment. gpurun's own calls must not hang."""
+        for _ in range(2 if words[0] == "signal" else 0):
+            try:
+                return self.native(PROGRAM, "leave", *words, env=env, timeout=both.SECONDS / 6)
+            except subprocess.TimeoutExpired:
+                print(f"{words} hangs natively", flush=True)
+        return self.native(PROGRAM, "leave", *words, env=env)
 
     def test_exit_keeps_status_while_threads_call(self):
         for _ in range(ROUNDS):
