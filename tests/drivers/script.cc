@@ -115,7 +115,7 @@ Status read_rule(Words words, Rule* rule) {
 
 [[noreturn]] void end_process(const std::string& reason) {
   std::fprintf(stderr, "%s\n", reason.c_str());
-  std::abort();
+  std::_Exit(1);
 }
 
 std::string folder_of_this_library() {
