@@ -58,7 +58,7 @@ class DeviceOrder {
   }
   DeviceBarrier& barrier() noexcept { return barrier_; }
 
-  // Forgets the state of contexts that have ended. Cheap when there are none.
+  // Forgets the state of contexts that have ended. Without such a context it only exchanges a flag.
   void forget_contexts() {
     for (const std::uint64_t context : inbox_.take_ended_contexts()) forget(context);
   }

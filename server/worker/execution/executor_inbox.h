@@ -53,7 +53,7 @@ class ExecutorInbox {
 
   // A client's context has ended. It is forgotten before the next call runs.
   void put_ended_context(std::uint64_t context);
-  // Cheap when there are none.
+  // Without an ended context it only exchanges a flag.
   std::vector<std::uint64_t> take_ended_contexts() {
     if (!contexts_ended_.exchange(false, std::memory_order_acq_rel)) return {};
     return take_contexts();

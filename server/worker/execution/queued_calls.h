@@ -33,7 +33,7 @@ class QueuedCalls {
 
   void push(std::unique_ptr<Call> call);
   // Queues a query behind the queued calls that were answered early and that its lane counts as
-  // done. False: there are none, and `call` stays with the caller.
+  // done. Returns false if the lane has no such call. `call` then stays with the caller.
   bool push_behind_early(std::unique_ptr<Call>& call);
   // See IssueQueue.
   IssueQueue::Item* take() { return queue_.take(); }
