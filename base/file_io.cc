@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cerrno>
 
 #include "base/hex.h"
+#include "base/random.h"
 #include "base/unique_fd.h"
 
 namespace gpurun {
@@ -184,9 +184,7 @@ std::string folder_of(const std::string& path) {
 
 Result<std::string> random_digits() {
   std::uint8_t noise[8];
-  if (getrandom(noise, sizeof noise, 0) != ssize_t{sizeof noise}) {
-    return Status(Code::kResourceExhausted, "the system gives no random bytes");
-  }
+  GPURUN_RETURN_IF_ERROR(fill_random(mutable_bytes(noise, sizeof noise)));
   return hex_of(bytes_of(noise));
 }
 

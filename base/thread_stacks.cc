@@ -8,10 +8,15 @@
 #include <sys/resource.h>
 #include <ucontext.h>
 
+// glibc has them since 2.18. Without them threads get the stack of the shell's limit.
+extern "C" int pthread_getattr_default_np(pthread_attr_t*) __attribute__((weak));
+extern "C" int pthread_setattr_default_np(const pthread_attr_t*) __attribute__((weak));
+
 namespace gpurun {
 namespace {
 
 void use_ordinary_stacks_for_threads() {
+  if (pthread_getattr_default_np == nullptr || pthread_setattr_default_np == nullptr) return;
   pthread_attr_t attributes;
   if (pthread_getattr_default_np(&attributes) != 0) return;
   std::size_t bytes = 0;

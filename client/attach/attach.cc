@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "client/attach/attach_connection.h"
 #include "client/attach/extra_bulk_attach.h"
 #include "client/attach/session_connections.h"
@@ -26,9 +27,9 @@ using protocol::ControlMessage;
 // The words of all connections of one session, except for `index`.
 Result<protocol::Attach> first_words(const SessionData& session, const AttachOptions& options,
                                      unsigned connections) {
-  Result<protocol::Id> id = protocol::random_array<protocol::Id>();
+  Result<protocol::Id> id = random_array<protocol::Id>();
   if (!id.ok()) return id.status();
-  Result<protocol::Nonce> nonce = protocol::random_array<protocol::Nonce>();
+  Result<protocol::Nonce> nonce = random_array<protocol::Nonce>();
   if (!nonce.ok()) return nonce.status();
   protocol::Attach attach;
   attach.version = protocol::our_version(protocol::Sender::kClient);

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/random.h"
 #include "protocol/control/control.h"
 #include "protocol/control/local_address.h"
 #include "transport/tcp/address.h"
@@ -81,7 +82,7 @@ Result<std::unique_ptr<ControlLink>> ControlLink::open(std::string_view address,
 // proved by it, waits for the request. Without TLS the server's nonce comes first.
 Status ControlLink::greet(ByteView secret, const protocol::Token* token,
                           const std::optional<protocol::Nonce>& exporter, Deadline deadline) {
-  const Result<protocol::Nonce> ours = protocol::random_array<protocol::Nonce>();
+  const Result<protocol::Nonce> ours = random_array<protocol::Nonce>();
   if (!ours.ok()) return ours.status();
   protocol::Hello hello{protocol::our_version(Sender::kClient), *ours};
   if (token != nullptr) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/memory_file.h"
 #include "base/printable.h"
 #include "client/process/shared_memory_pressure.h"
 
@@ -61,9 +62,9 @@ std::string take(Place& place) {
 }  // namespace
 
 Result<UniqueFd> WorkerExitPage::create() {
-  UniqueFd fd(memfd_create("gpurun-deaths", MFD_CLOEXEC));
-  if (!fd.valid()) return Status::from_errno(errno, "memfd_create");
-  if (ftruncate(fd.get(), kFileBytes) != 0) return Status::from_errno(errno, "ftruncate");
+  Result<UniqueFd> fd = create_memory_file("gpurun-deaths");
+  if (!fd.ok()) return fd;
+  if (ftruncate(fd->get(), kFileBytes) != 0) return Status::from_errno(errno, "ftruncate");
   return fd;
 }
 

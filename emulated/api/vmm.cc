@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/memory_file.h"
 #include "base/unique_fd.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/memory_registry.h"
@@ -106,14 +107,14 @@ struct Trailer {
 
 // Not valid: there is no memory.
 UniqueFd make_file(const Device& device, std::uint64_t bytes) {
-  UniqueFd file(memfd_create("gpurun-device-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Result<UniqueFd> file = create_sealable_memory_file("gpurun-device-memory");
   const Trailer trailer{Trailer::kMagic, static_cast<std::uint64_t>(device.physical())};
-  if (!file.valid() || ftruncate(file.get(), static_cast<off_t>(bytes + Trailer::kBytes)) != 0 ||
-      pwrite(file.get(), &trailer, sizeof trailer, static_cast<off_t>(bytes)) != sizeof trailer ||
-      fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+  if (!file.ok() || ftruncate(file->get(), static_cast<off_t>(bytes + Trailer::kBytes)) != 0 ||
+      pwrite(file->get(), &trailer, sizeof trailer, static_cast<off_t>(bytes)) != sizeof trailer ||
+      fcntl(file->get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return UniqueFd();
   }
-  return file;
+  return *std::move(file);
 }
 
 // The device and the size of the allocation in `file`. INVALID_VALUE: the file is not an

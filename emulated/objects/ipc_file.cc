@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +14,9 @@
 #include <map>
 #include <mutex>
 #include <string>
+
+#include "base/memory_file.h"
+#include "base/random.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -59,14 +61,14 @@ UniqueFd take_adopted(const IpcHandle& handle) {
 
 bool IpcFile::create(const char* name, std::uint64_t bytes) {
   if (file_size_is_limited()) return false;  // Exceeding it raises a signal.
-  UniqueFd low(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!low.valid() || ftruncate(low.get(), static_cast<off_t>(bytes + kBookBytes)) != 0) {
+  Result<UniqueFd> low = create_sealable_memory_file(name);
+  if (!low.ok() || ftruncate(low->get(), static_cast<off_t>(bytes + kBookBytes)) != 0) {
     return false;
   }
   // A process that maps the file must not lose its mapping.
-  if (fcntl(low.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return false;
-  UniqueFd high(fcntl(low.get(), F_DUPFD_CLOEXEC, kDescriptorsFrom));
-  file_ = high.valid() ? std::move(high) : std::move(low);
+  if (fcntl(low->get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return false;
+  UniqueFd high(fcntl(low->get(), F_DUPFD_CLOEXEC, kDescriptorsFrom));
+  file_ = high.valid() ? std::move(high) : *std::move(low);
   identity_ = DescriptorIdentity::of(file_.get());
   book_ = bytes;
   return true;
@@ -93,8 +95,7 @@ bool IpcFile::enter(IpcKind kind, std::uint64_t offset, std::uint64_t bytes, int
   made.bytes = bytes;
   made.device = static_cast<std::uint32_t>(device);
   made.file = about.st_ino;
-  if (getrandom(made.nonce.data(), made.nonce.size(), 0) !=
-          static_cast<ssize_t>(made.nonce.size()) ||
+  if (!fill_random(mutable_bytes(made.nonce.data(), made.nonce.size())).ok() ||
       !write_entry(made.entry, made.nonce)) {
     return false;
   }

@@ -3,7 +3,6 @@
 #include "protocol/auth/proof.h"
 
 #include <errno.h>
-#include <sys/random.h>
 
 #include <string_view>
 
@@ -49,16 +48,6 @@ Tag frame_tag(const Key& key, Sender sender, std::uint64_t counter, ByteView pay
   hash.update(bytes_of(little));
   hash.update(payload);
   return hash.finish();
-}
-
-Status fill_random(MutableBytes into) {
-  while (!into.empty()) {
-    const ssize_t count = getrandom(into.data(), into.size(), 0);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return Status::from_errno(errno, "getrandom");
-    into = into.subspan(static_cast<std::size_t>(count));
-  }
-  return Status();
 }
 
 }  // namespace gpurun::protocol

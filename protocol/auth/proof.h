@@ -47,14 +47,4 @@ Key ticket_key(const Key& lease, const Id& ticket);
 
 Tag frame_tag(const Key& key, Sender sender, std::uint64_t counter, ByteView payload);
 
-// Fills `into` from the kernel's random number generator. May wait for it at boot. kUnavailable: it
-// fails.
-Status fill_random(MutableBytes into);
-template <typename Array>
-Result<Array> random_array() {
-  Array array;
-  GPURUN_RETURN_IF_ERROR(fill_random(mutable_bytes(array.data(), array.size())));
-  return array;
-}
-
 }  // namespace gpurun::protocol

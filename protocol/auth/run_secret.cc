@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/random.h"
 #include "protocol/auth/proof.h"
 
 namespace gpurun::protocol {

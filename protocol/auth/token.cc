@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/hex.h"
+#include "base/random.h"
 
 namespace gpurun::protocol {
 namespace {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hex.h"
+#include "base/random.h"
 #include "protocol/auth/token.h"
 #include "protocol/limits.h"
 
@@ -56,7 +57,7 @@ Result<Asked> Authenticator::identify(transport::Connection& connection,
                                       const protocol::Hello& hello, const Exporter& exporter,
                                       Deadline deadline) const {
   const Result<protocol::Nonce> ours =
-      exporter ? Result<protocol::Nonce>(*exporter) : protocol::random_array<protocol::Nonce>();
+      exporter ? Result<protocol::Nonce>(*exporter) : random_array<protocol::Nonce>();
   if (!ours.ok()) return ours.status();
   const protocol::Challenge challenge{protocol::our_version(Sender::kServer),
                                       exporter ? protocol::Nonce{} : *ours};

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/hex.h"
+#include "base/random.h"
 #include "transport/shm/memory.h"
 #include "transport/tcp/address.h"
 
@@ -105,9 +106,9 @@ void LeaseServer::hold_lease(transport::Connection& connection,
   const protocol::Key& key = asked.key;
   const User& user = asked.user;
   const std::string& peer = connection.description();
-  const Result<protocol::Nonce> challenge = protocol::random_array<protocol::Nonce>();
-  const Result<protocol::Id> id = protocol::random_array<protocol::Id>();
-  const Result<protocol::Id> ticket = protocol::random_array<protocol::Id>();
+  const Result<protocol::Nonce> challenge = random_array<protocol::Nonce>();
+  const Result<protocol::Id> id = random_array<protocol::Id>();
+  const Result<protocol::Id> ticket = random_array<protocol::Id>();
   if (!challenge.ok() || !id.ok() || !ticket.ok()) return;
   std::uint64_t sent = 0;
   const auto say = [&](const ControlMessage& words) {

@@ -11,6 +11,7 @@
 
 #include "base/file_io.h"
 #include "base/injected_fault.h"
+#include "base/random.h"
 #include "base/standard_descriptors.h"
 #include "base/thread_stacks.h"
 #include "base/unique_fd.h"
@@ -45,7 +46,7 @@ Status announce(const std::string& address, int fd) {
 // The name is random, so no other socket has it. It is public: /proc/net/unix shows it to every
 // user.
 std::shared_ptr<transport::Listener> listen_locally() {
-  const Result<protocol::Id> name = protocol::random_array<protocol::Id>();
+  const Result<protocol::Id> name = random_array<protocol::Id>();
   Result<std::unique_ptr<transport::Listener>> listener =
       name.ok() ? transport::listen(protocol::local_address(*name)) : name.status();
   if (listener.ok()) return *std::move(listener);

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "base/random.h"
+
 namespace gpurun::server {
 namespace {
 
@@ -71,7 +73,7 @@ ExchangeResult ExchangeRegistry::put(Owner owner, const protocol::Id& lease,
       descriptors + given.size() > limits_.descriptors) {
     return ExchangeResult::kFull;
   }
-  const auto made = protocol::random_array<protocol::SharingHandle>();
+  const auto made = random_array<protocol::SharingHandle>();
   if (!made.ok()) return ExchangeResult::kFull;
   *handle = *made;
   Entry entry;

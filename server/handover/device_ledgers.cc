@@ -3,9 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include <utility>
+
+#include "base/memory_file.h"
 
 namespace gpurun::server {
 namespace {
@@ -18,12 +19,12 @@ constexpr int kQuestionsMax = 1024;
 Result<std::shared_ptr<const DeviceLedgers>> DeviceLedgers::create(std::size_t devices) {
   auto made = std::make_shared<DeviceLedgers>();
   for (std::size_t i = 0; i < devices; ++i) {
-    UniqueFd file(memfd_create("gpurun-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!file.valid()) return Status::from_errno(errno, "memfd_create");
-    if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
+    Result<UniqueFd> file = create_sealable_memory_file("gpurun-ledger");
+    if (!file.ok()) return file.status();
+    if (fcntl(file->get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
       return Status::from_errno(errno, "F_ADD_SEALS");
     }
-    made->files_.push_back(std::move(file));
+    made->files_.push_back(*std::move(file));
   }
   return std::shared_ptr<const DeviceLedgers>(std::move(made));
 }

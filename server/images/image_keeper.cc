@@ -22,6 +22,7 @@
 
 #include "base/descriptor_message.h"
 #include "base/file_io.h"
+#include "base/memory_file.h"
 #include "server/images/image_folder.h"
 
 namespace gpurun::server {
@@ -185,16 +186,17 @@ class KeptImages final : public ImageKeeper {
   }
 
   void add(const Sha256Digest& digest, ByteView bundle) override {
-    const UniqueFd copy(memfd_create("gpurun-image", MFD_CLOEXEC));
-    const Status copied = copy.valid() ? write_whole(copy.get(), bundle, "an image is not kept")
-                                       : Status::from_errno(errno, "an image is not kept");
+    const Result<UniqueFd> copy = create_memory_file("gpurun-image");
+    const Status copied = copy.ok() ? write_whole(copy->get(), bundle, "an image is not kept")
+                                    : Status(copy.status().code(),
+                                             "an image is not kept: " + copy.status().message());
     if (!copied.ok()) {
       spdlog::warn("{}", copied.message());
       return;
     }
     const std::lock_guard lock(mutex_);
     if (!settle_adding()) return;
-    adding_ = send_words(socket_.get(), Request{Step::kAdd, 0, bundle.size(), digest}, copy.get());
+    adding_ = send_words(socket_.get(), Request{Step::kAdd, 0, bundle.size(), digest}, copy->get());
     if (!adding_) give_up();
     if (bundle.size() > kUnawaitedBytesMax) static_cast<void>(settle_adding());
   }

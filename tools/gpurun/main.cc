@@ -1,6 +1,5 @@
 // gpurun: starts a program with our client library in place of the CUDA driver, on a lease of GPUs.
 // The lease lasts as long as the program and all its descendants.
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "base/file_io.h"
 #include "base/injected_fault.h"
 #include "base/log.h"
+#include "base/memory_file.h"
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
 #include "client/attach/transports.h"
@@ -282,8 +282,9 @@ Result<std::string> write_session_file(Run* run) {
   run->deaths_file = *std::move(deaths_file);
   run->deaths = client::WorkerExitPage::map(run->deaths_file.get());
   if (run->deaths != nullptr) run->lease.session.deaths = own_descriptor(run->deaths_file.get());
-  run->session_file.reset(memfd_create("gpurun-session", MFD_CLOEXEC));
-  if (!run->session_file.valid()) return Status::from_errno(errno, "memfd_create");
+  Result<UniqueFd> session_file = create_memory_file("gpurun-session");
+  if (!session_file.ok()) return session_file.status();
+  run->session_file = *std::move(session_file);
   const std::string text = client::serialise_session_data(run->lease.session);
   GPURUN_RETURN_IF_ERROR(write_whole(run->session_file.get(), text, "session file"));
   return own_descriptor(run->session_file.get());

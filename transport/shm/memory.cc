@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include "base/descriptor_message.h"
+#include "base/memory_file.h"
 #include "transport/tcp/address.h"
 
 namespace gpurun::transport::shm {
@@ -55,11 +55,10 @@ Result<UniqueFd> make_file(std::size_t bytes) {
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < kAddressSpaceMin) {
     return Status(Code::kResourceExhausted, "the limit of address space (ulimit -v) is too low");
   }
-  UniqueFd file(
-      static_cast<int>(syscall(SYS_memfd_create, "gpurun-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
-  if (!file.valid()) return Status::from_errno(errno, "memfd_create");
-  if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
-      fcntl(file.get(), F_ADD_SEALS, kSeals | F_SEAL_SEAL) != 0) {
+  Result<UniqueFd> file = create_sealable_memory_file("gpurun-rings");
+  if (!file.ok()) return file;
+  if (ftruncate(file->get(), static_cast<off_t>(bytes)) != 0 ||
+      fcntl(file->get(), F_ADD_SEALS, kSeals | F_SEAL_SEAL) != 0) {
     return Status::from_errno(errno, "a memory file of " + std::to_string(bytes) + " bytes");
   }
   return file;

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/random.h"
 #include "protocol/auth/proof.h"
 #include "server/daemon/users/runtime_folder.h"
 
@@ -66,7 +67,7 @@ Result<std::shared_ptr<WorkerUids>> WorkerUids::open(UidRange range, const std::
     return Status(Code::kRefused, path + " is not a file of this user alone");
   }
   // Daemons that cannot see each other's claims then mostly start at different numbers.
-  const auto random = protocol::random_array<std::array<std::uint8_t, 8>>();
+  const auto random = random_array<std::array<std::uint8_t, 8>>();
   if (!random.ok()) return random.status();
   std::uint64_t number = 0;
   std::memcpy(&number, random->data(), sizeof number);

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/random.h"
 #include "protocol/control/local_address.h"
 #include "server/daemon/links/handshake_admission.h"
 #include "server/daemon/links/peer_source.h"
@@ -122,8 +123,7 @@ class FloodTest : public DaemonTest {
   }
   void serve(std::size_t places = limits::kHalfOpenMax, milliseconds handshake = 3 * kLong,
              milliseconds grace = milliseconds(limits::kHalfOpenGraceMs)) {
-    auto local =
-        transport::listen(protocol::local_address(*protocol::random_array<protocol::Id>()));
+    auto local = transport::listen(protocol::local_address(*random_array<protocol::Id>()));
     ASSERT_TRUE(local.ok()) << local.status().to_string();
     local_ = *std::move(local);
     DaemonOptions options;

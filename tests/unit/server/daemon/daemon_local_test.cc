@@ -12,6 +12,7 @@
 
 #include "base/close_without_linger.h"
 #include "base/descriptor_message.h"
+#include "base/random.h"
 #include "protocol/control/local_address.h"
 #include "tests/unit/server/daemon/daemon_under_test.h"
 #include "transport/shm/connection.h"
@@ -24,7 +25,7 @@ using client::TransportKind;
 class LocalSocketTest : public DaemonTest {
  protected:
   static std::string some_address() {
-    return protocol::local_address(*protocol::random_array<protocol::Id>());
+    return protocol::local_address(*random_array<protocol::Id>());
   }
   void SetUp() override {
     serve_at(some_address());

@@ -1,0 +1,26 @@
+#include "base/memory_file.h"
+
+#include <errno.h>
+#include <linux/memfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace gpurun {
+namespace {
+
+Result<UniqueFd> create(const char* name, unsigned flags) {
+  // A system call, because glibc has the function only since 2.27.
+  UniqueFd file(static_cast<int>(syscall(SYS_memfd_create, name, flags)));
+  if (!file.valid()) return Status::from_errno(errno, "memfd_create");
+  return file;
+}
+
+}  // namespace
+
+Result<UniqueFd> create_memory_file(const char* name) { return create(name, MFD_CLOEXEC); }
+
+Result<UniqueFd> create_sealable_memory_file(const char* name) {
+  return create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
+}  // namespace gpurun
