@@ -2,7 +2,6 @@
 find_package(Threads REQUIRED)
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(LIBFFI REQUIRED IMPORTED_TARGET libffi)
 pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 # The client library is loaded by programs on machines that may lack these libraries. It therefore
@@ -38,18 +37,29 @@ endif()
 message(STATUS "OpenSSL ${OPENSSL_VERSION}: ${OPENSSL_CRYPTO_LIBRARY}")
 add_library(gpurun_openssl INTERFACE)
 target_link_libraries(gpurun_openssl INTERFACE OpenSSL::SSL OpenSSL::Crypto Threads::Threads ${CMAKE_DL_LIBS})
-find_package(spdlog REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(tomlplusplus REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(GTest REQUIRED)
 # Our own position-independent build (tools/setup/capnproto), because Debian's archives cannot be
 # linked into a shared library.
 find_package(CapnProto REQUIRED PATHS "${GPURUN_DEPS_DIR}" NO_DEFAULT_PATH)
 # The package file names the prefix of the configuration, not the folder of the installation.
-set(CAPNP_EXECUTABLE "${GPURUN_DEPS_DIR}/bin/capnp")
-set(CAPNPC_CXX_EXECUTABLE "${GPURUN_DEPS_DIR}/bin/capnpc-c++")
+set(CAPNP_EXECUTABLE "${GPURUN_BUILD_TOOLS_DIR}/bin/capnp")
+set(CAPNPC_CXX_EXECUTABLE "${GPURUN_BUILD_TOOLS_DIR}/bin/capnpc-c++")
 set(CAPNP_INCLUDE_DIRECTORY "${GPURUN_DEPS_DIR}/include")
+
+if(GPURUN_CLIENT_ONLY)
+  # From GPURUN_DEPS_DIR: this machine's headers are not those of the client's C library.
+  foreach(headers CLI11::CLI11 nlohmann_json::nlohmann_json)
+    add_library(${headers} INTERFACE IMPORTED)
+    target_include_directories(${headers} INTERFACE "${GPURUN_DEPS_DIR}/include")
+  endforeach()
+  return()
+endif()
+
+find_package(CLI11 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(GTest REQUIRED)
+pkg_check_modules(LIBFFI REQUIRED IMPORTED_TARGET libffi)
 
 if(GPURUN_EMULATED)
   set(llvm_folder /usr/lib/llvm-19)
