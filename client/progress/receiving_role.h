@@ -5,8 +5,6 @@
 // thread has the role (docs/adr/0023).
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -54,19 +52,6 @@ class ReceivingRole {
  private:
   std::atomic<std::uint32_t> taken_{0};
   std::unique_ptr<transport::Watch> watch_;
-};
-
-// Disables cancellation while a thread of the program uses the session's connections. A frame cut
-// in half, or a role that is never given up, would end the session for all threads.
-class NoCancellation {
- public:
-  NoCancellation() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
-  NoCancellation(const NoCancellation&) = delete;
-  NoCancellation& operator=(const NoCancellation&) = delete;
-
- private:
-  int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
 }  // namespace gpurun::client
