@@ -10,7 +10,7 @@
 //      +------------------------ log connection ----------------------+
 //
 // post() appends a record and returns. The sender thread sends it as soon as it is idle. call()
-// appends a fence, sends the log up to it and waits. EarlyAnswers answers waits and polls from
+// appends a fence, sends the log up to it and waits. WaitAnswers answers waits and polls from
 // KnownState, which is what the worker has reported before. Copies puts a few bytes into the record
 // and gives more to Bulk, which has connections of its own. Failures of calls that were answered
 // before they ran are kept, and a later fence returns them (DeferredErrors).

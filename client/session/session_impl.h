@@ -12,7 +12,6 @@
 #include "client/log/command_log.h"
 #include "client/session/call_path.h"
 #include "client/session/copies.h"
-#include "client/session/early_answers.h"
 #include "client/session/fences.h"
 #include "client/session/graph_host.h"
 #include "client/session/host_memory_use.h"
@@ -25,6 +24,7 @@
 #include "client/session/reply_handler.h"
 #include "client/session/session.h"
 #include "client/session/session_shutdown.h"
+#include "client/session/wait_answers.h"
 #include "client/stats/stats.h"
 
 namespace gpurun::client {
@@ -58,7 +58,7 @@ struct Session::Impl {
   Fences fences;
   CallPath calls;
   Copies copies;
-  EarlyAnswers early;
+  WaitAnswers early;
 };
 
 }  // namespace gpurun::client

@@ -12,9 +12,9 @@
 #include "base/brief_spin.h"
 #include "base/bytes.h"
 #include "client/bulk/extra_bulk_connections.h"
+#include "client/early_answers/early_wait_limiter.h"
+#include "client/early_answers/stream_progress.h"
 #include "client/log/handles.h"
-#include "client/progress/early_wait_limiter.h"
-#include "client/progress/stream_progress.h"
 #include "protocol/log/record.h"
 #include "transport/transport.h"
 

@@ -20,7 +20,7 @@ HANDLERS = ["server/worker/execution", "server/driver", *BELOW]  # Each area of 
 # Headers of emulated/ itself. Code that translates or runs kernels does not need them.
 EMULATED = ["emulated/device_identity.h", "emulated/memory_ledger.h", "emulated/settings.h"]
 # What the entry points of the client library stand on, beside the rest of the client.
-CLIENT = ["client/attach", "client/session", "client/bulk", "client/progress", "client/stats", "client/log",
+CLIENT = ["client/attach", "client/session", "client/bulk", "client/early_answers", "client/stats", "client/log",
           "client/devices", "client/process"]
 INTERPOSE = ["client/interpose/memory", "client/interpose/capture", "client/interpose/call", "client/interpose/custom.h"]
 # folder -> folders, and single headers, that it may include besides its own headers. The longest
@@ -42,9 +42,9 @@ INCLUDES = {
     "client/devices": BELOW,
     "client/log": ["client/process", *BELOW],
     "client/stats": ["client/process", *BELOW],
-    "client/progress": ["client/log", "client/process", *BELOW],
-    "client/bulk": ["client/progress", "client/log", "client/process", *BELOW],
-    "client/session": ["client/bulk", "client/progress", "client/stats", "client/log", "client/process", *BELOW],
+    "client/early_answers": ["client/log", *BELOW],
+    "client/bulk": ["client/log", "client/process", *BELOW],
+    "client/session": ["client/bulk", "client/early_answers", "client/stats", "client/log", "client/process", *BELOW],
     "client/attach": ["client/session", "client/process", *BELOW],
     "client/control": ["client/attach", *BELOW],
     # The generated list of entry points needs all of them.

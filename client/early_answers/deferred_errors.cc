@@ -1,5 +1,5 @@
 // DeferredErrors: the last failures in a ring, and the contexts that are lost.
-#include "client/progress/deferred_errors.h"
+#include "client/early_answers/deferred_errors.h"
 
 #include <algorithm>
 

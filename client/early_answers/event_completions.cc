@@ -1,5 +1,5 @@
 // EventCompletions: what is known of each event, in slots by the event's index.
-#include "client/progress/event_completions.h"
+#include "client/early_answers/event_completions.h"
 
 #include "base/raise.h"
 

@@ -3,7 +3,7 @@
 // does not wait for it (docs/adr/0036).
 #include <gtest/gtest.h>
 
-#include "client/progress/early_wait_limiter.h"
+#include "client/early_answers/early_wait_limiter.h"
 #include "tests/unit/client/session/session_under_test.h"
 
 namespace gpurun::client {

@@ -1,6 +1,6 @@
 // EarlyWaitLimiter: waits are answered before their completion is reported only while the wire
 // explains the delay. A program must not run far ahead of a slow device.
-#include "client/progress/early_wait_limiter.h"
+#include "client/early_answers/early_wait_limiter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// EarlyAnswers: polls and waits that send nothing, and waits that are posted.
-#include "client/session/early_answers.h"
+// WaitAnswers: polls and waits that send nothing, and waits that are posted.
+#include "client/session/wait_answers.h"
 
 #include <chrono>
 #include <optional>
@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kPollsUnasked{100};
 
 }  // namespace
 
-bool EarlyAnswers::still_not_ready(Lane& lane, Handle event, std::uint64_t record) const noexcept {
+bool WaitAnswers::still_not_ready(Lane& lane, Handle event, std::uint64_t record) const noexcept {
   const std::uint64_t early = uses_.calls.has_adopted(lane) ? lane.early_ : 0;
   const std::uint64_t answered = lane.not_ready_event_ == event ? lane.not_ready_ : 0;
   if ((early > record && early > answered) || uses_.known.events.any_shared() ||
@@ -26,13 +26,13 @@ bool EarlyAnswers::still_not_ready(Lane& lane, Handle event, std::uint64_t recor
   return now - *lane.polls_since_ < kPollsUnasked;
 }
 
-int EarlyAnswers::deliver(Lane& lane, Handle context) {
+int WaitAnswers::deliver(Lane& lane, Handle context) {
   uses_.known.output.write_kept();
   uses_.calls.adopt(lane);
   return uses_.known.errors.take(lane, context);
 }
 
-bool EarlyAnswers::event(Lane& lane, const CallSite& site, bool wait, int* result) {
+bool WaitAnswers::event(Lane& lane, const CallSite& site, bool wait, int* result) {
   using State = EventCompletions::State;
   *result = uses_.shutdown.refusal(site.context);
   if (*result != 0) return true;
@@ -53,7 +53,7 @@ bool EarlyAnswers::event(Lane& lane, const CallSite& site, bool wait, int* resul
   return true;
 }
 
-bool EarlyAnswers::idle(Lane& lane, const CallSite& site, int* result) {
+bool WaitAnswers::idle(Lane& lane, const CallSite& site, int* result) {
   *result = uses_.shutdown.refusal(site.context);
   if (*result != 0) return true;
   const bool posted = uses_.calls.has_adopted(lane) && lane.posted_;
@@ -63,11 +63,11 @@ bool EarlyAnswers::idle(Lane& lane, const CallSite& site, int* result) {
   return true;
 }
 
-bool EarlyAnswers::known_complete(Handle context) const noexcept {
+bool WaitAnswers::known_complete(Handle context) const noexcept {
   return !uses_.options.every_call_is_a_fence && uses_.known.progress.complete(context);
 }
 
-int EarlyAnswers::post_wait(Lane& lane, CallSite site, Work work, ByteView payload) {
+int WaitAnswers::post_wait(Lane& lane, CallSite site, Work work, ByteView payload) {
   site.order = protocol::Order::kStream;
   site.flags = protocol::kFlagBarrier;
   site.work = work;
@@ -82,7 +82,7 @@ int EarlyAnswers::post_wait(Lane& lane, CallSite site, Work work, ByteView paylo
   return uses_.known.errors.take(lane, site.context);
 }
 
-bool EarlyAnswers::wait(Lane& lane, CallSite site, ByteView payload, int* result) {
+bool WaitAnswers::wait(Lane& lane, CallSite site, ByteView payload, int* result) {
   if (!uses_.memory.may_answer_early() || lane.early_waits_ >= StreamProgress::kQuietMax ||
       !uses_.known.progress.may_wait_early(lane.id(), site.context, site.stream)) {
     return false;
@@ -92,7 +92,7 @@ bool EarlyAnswers::wait(Lane& lane, CallSite site, ByteView payload, int* result
   return true;
 }
 
-EventRecord EarlyAnswers::stream_of_record(Handle event) {
+EventRecord WaitAnswers::stream_of_record(Handle event) {
   const std::uint64_t record = uses_.known.events.asked(event);
   uses_.known.events.waited(event);
   const std::optional<EventCompletions::Place> place = uses_.known.events.place_of(event, record);
@@ -103,8 +103,8 @@ EventRecord EarlyAnswers::stream_of_record(Handle event) {
   return {place->stream, record};
 }
 
-bool EarlyAnswers::wait(Lane& lane, const EventRecord& record, CallSite site, ByteView payload,
-                        int* result) {
+bool WaitAnswers::wait(Lane& lane, const EventRecord& record, CallSite site, ByteView payload,
+                       int* result) {
   if (wait(lane, site, payload, result)) return true;
   const std::optional<EventCompletions::Place> place =
       uses_.known.events.place_of(site.subject, record.record);

@@ -1,7 +1,7 @@
 // StreamProgress: the client answers a wait itself only if the server's answer would come at once.
 // Any work since the last wait forbids it, from any thread, in any stream in which the work could
 // run.
-#include "client/progress/stream_progress.h"
+#include "client/early_answers/stream_progress.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // EarlyWaitLimiter: the waits that were answered and are not reported yet, oldest first.
-#include "client/progress/early_wait_limiter.h"
+#include "client/early_answers/early_wait_limiter.h"
 
 namespace gpurun::client {
 

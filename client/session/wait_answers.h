@@ -1,4 +1,4 @@
-// EarlyAnswers: calls that wait or ask, and that the client answers from what it knows. They cost
+// WaitAnswers: calls that wait or ask, and that the client answers from what it knows. They cost
 // no round trip (docs/adr/0009, 0024, 0033, 0036). See Session for what each function promises.
 //
 // A call may be answered here only if its thread can have learnt nothing that contradicts the
@@ -20,7 +20,7 @@
 
 namespace gpurun::client {
 
-class EarlyAnswers {
+class WaitAnswers {
  public:
   struct Uses {
     CallPath& calls;
@@ -31,9 +31,9 @@ class EarlyAnswers {
     SessionShutdown& shutdown;
     const SessionOptions& options;
   };
-  explicit EarlyAnswers(const Uses& uses) noexcept : uses_(uses) {}
-  EarlyAnswers(const EarlyAnswers&) = delete;
-  EarlyAnswers& operator=(const EarlyAnswers&) = delete;
+  explicit WaitAnswers(const Uses& uses) noexcept : uses_(uses) {}
+  WaitAnswers(const WaitAnswers&) = delete;
+  WaitAnswers& operator=(const WaitAnswers&) = delete;
 
   bool event(Lane& lane, const CallSite& site, bool wait, int* result);
   bool idle(Lane& lane, const CallSite& site, int* result);

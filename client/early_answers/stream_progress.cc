@@ -1,5 +1,5 @@
 // StreamProgress: the numbers of each stream and context, in slots by the handle's index.
-#include "client/progress/stream_progress.h"
+#include "client/early_answers/stream_progress.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // DeferredErrors: each lane gets a failure once, every call gets a lost context, and the message
 // names the call that failed.
-#include "client/progress/deferred_errors.h"
+#include "client/early_answers/deferred_errors.h"
 
 #include <gtest/gtest.h>
 
