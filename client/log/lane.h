@@ -55,7 +55,7 @@ class Lane {
   // The parts of a session.
   friend class CallPath;
   friend class DeferredErrors;
-  friend class WaitAnswers;
+  friend class EarlyAnswers;
   friend class Fences;
   friend class LaneReplies;
   friend struct LaneRegistry;

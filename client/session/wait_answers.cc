@@ -1,30 +1,11 @@
 // WaitAnswers: polls and waits that send nothing, and waits that are posted.
 #include "client/session/wait_answers.h"
 
-#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <span>
 
 namespace gpurun::client {
-namespace {
-
-// So long the client answers polls by itself in a row. The worker's unasked reports may be late,
-// because it lacks helpers (kHelperThreadsMax). After this time a poll asks the worker.
-constexpr std::chrono::milliseconds kPollsUnasked{100};
-
-}  // namespace
-
-bool WaitAnswers::still_not_ready(Lane& lane, Handle event, std::uint64_t record) const noexcept {
-  const std::uint64_t early = uses_.calls.has_adopted(lane) ? lane.early_ : 0;
-  const std::uint64_t answered = lane.not_ready_event_ == event ? lane.not_ready_ : 0;
-  if ((early > record && early > answered) || uses_.known.events.any_shared() ||
-      uses_.memory.is_shared() || !uses_.known.events.nothing_came(event)) {
-    return false;
-  }
-  const Clock::time_point now = Clock::now();
-  if (!lane.polls_since_.has_value()) lane.polls_since_ = now;
-  return now - *lane.polls_since_ < kPollsUnasked;
-}
 
 int WaitAnswers::deliver(Lane& lane, Handle context) {
   uses_.known.output.write_kept();
@@ -44,7 +25,8 @@ bool WaitAnswers::event(Lane& lane, const CallSite& site, bool wait, int* result
     *result = uses_.shutdown.refusal(site.context);
     if (*result != 0) return true;
   }
-  const bool runs = state == State::kComing && !wait && still_not_ready(lane, site.subject, record);
+  const bool runs = state == State::kComing && !wait &&
+                    uses_.early.still_not_ready(caller(lane), site.subject, record);
   // What came between the two checks may have been the news.
   if (state == State::kComing && !runs) state = uses_.fences.event_state(site.subject, record);
   if (state != State::kComplete && !runs) return false;
@@ -56,15 +38,9 @@ bool WaitAnswers::event(Lane& lane, const CallSite& site, bool wait, int* result
 bool WaitAnswers::idle(Lane& lane, const CallSite& site, int* result) {
   *result = uses_.shutdown.refusal(site.context);
   if (*result != 0) return true;
-  const bool posted = uses_.calls.has_adopted(lane) && lane.posted_;
-  if (uses_.options.every_call_is_a_fence || posted) return false;
-  if (!uses_.known.progress.idle(site.waits, site.context, site.stream)) return false;
+  if (!uses_.early.idle(caller(lane), site.waits, site.context, site.stream)) return false;
   *result = deliver(lane, site.context);
   return true;
-}
-
-bool WaitAnswers::known_complete(Handle context) const noexcept {
-  return !uses_.options.every_call_is_a_fence && uses_.known.progress.complete(context);
 }
 
 int WaitAnswers::post_wait(Lane& lane, CallSite site, Work work, ByteView payload) {
@@ -83,11 +59,7 @@ int WaitAnswers::post_wait(Lane& lane, CallSite site, Work work, ByteView payloa
 }
 
 bool WaitAnswers::wait(Lane& lane, CallSite site, ByteView payload, int* result) {
-  if (!uses_.memory.may_answer_early() || lane.early_waits_ >= StreamProgress::kQuietMax ||
-      !uses_.known.progress.may_wait_early(lane.id(), site.context, site.stream)) {
-    return false;
-  }
-  ++lane.early_waits_;
+  if (!uses_.early.may_wait(lane, site.context, site.stream)) return false;
   *result = post_wait(lane, site, Work::kRecord, payload);
   return true;
 }
@@ -108,18 +80,10 @@ bool WaitAnswers::wait(Lane& lane, const EventRecord& record, CallSite site, Byt
   if (wait(lane, site, payload, result)) return true;
   const std::optional<EventCompletions::Place> place =
       uses_.known.events.place_of(site.subject, record.record);
-  if (!uses_.memory.may_answer_early() || uses_.known.events.any_shared() || !place.has_value() ||
-      !place->ends_upload || uses_.shutdown.refusal(site.context) != 0 ||
-      !uses_.known.progress.may_wait_for_upload(lane.id(), site.context, site.stream,
-                                                record.record)) {
+  if (!place.has_value() || uses_.shutdown.refusal(site.context) != 0 ||
+      !uses_.early.may_wait_for_upload(lane, site.context, site.stream, *place)) {
     return false;
   }
-  // The upload may be queued behind a copy of another stream. The program may overwrite that copy's
-  // source when the wait returns.
-  if (!uses_.bulk.await_sources_read(uses_.bulk.last_begun(), std::chrono::milliseconds(0))) {
-    return false;
-  }
-  if (!uses_.known.early_waits.answers(record.record, place->posted, Clock::now())) return false;
   *result = post_wait(lane, site, Work::kNone, payload);
   return true;
 }

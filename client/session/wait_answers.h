@@ -1,19 +1,14 @@
-// WaitAnswers: calls that wait or ask, and that the client answers from what it knows. They cost
-// no round trip (docs/adr/0009, 0024, 0033, 0036). See Session for what each function promises.
+// WaitAnswers: answers calls that wait or ask as EarlyAnswers decides. They cost no round trip
+// (docs/adr/0009, 0024, 0033, 0036). See Session for what each function promises.
 //
-// A call may be answered here only if its thread can have learnt nothing that contradicts the
-// answer. Failures that were reported before the answer are delivered with it, as at a fence.
+// Failures that were reported before the answer are delivered with it, as at a fence.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-
 #include "base/bytes.h"
-#include "client/bulk/bulk.h"
+#include "client/early_answers/early_answers.h"
 #include "client/log/lane.h"
 #include "client/session/call_path.h"
 #include "client/session/fences.h"
-#include "client/session/host_memory_use.h"
 #include "client/session/known_state.h"
 #include "client/session/session_shutdown.h"
 #include "client/session/session_types.h"
@@ -26,8 +21,7 @@ class WaitAnswers {
     CallPath& calls;
     Fences& fences;
     KnownState& known;
-    Bulk& bulk;
-    HostMemoryUse& memory;
+    const EarlyAnswers& early;
     SessionShutdown& shutdown;
     const SessionOptions& options;
   };
@@ -37,18 +31,16 @@ class WaitAnswers {
 
   bool event(Lane& lane, const CallSite& site, bool wait, int* result);
   bool idle(Lane& lane, const CallSite& site, int* result);
-  bool known_complete(Handle context) const noexcept;
   bool wait(Lane& lane, CallSite site, ByteView payload, int* result);
   bool wait(Lane& lane, const EventRecord& record, CallSite site, ByteView payload, int* result);
   EventRecord stream_of_record(Handle event);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   // Delivers what a fence would deliver: kernels' output, and the result of earlier failures.
   int deliver(Lane& lane, Handle context);
-  // Returns whether nothing can have shown this lane that `event` is complete. Its news are coming.
-  bool still_not_ready(Lane& lane, Handle event, std::uint64_t record) const noexcept;
+  EarlyAnswers::Caller caller(Lane& lane) const noexcept {
+    return {lane, uses_.calls.has_adopted(lane)};
+  }
   // Posts a wait without waiting for it. All later calls wait for it in the worker.
   int post_wait(Lane& lane, CallSite site, Work work, ByteView payload);
 

@@ -42,7 +42,7 @@ INCLUDES = {
     "client/devices": BELOW,
     "client/log": ["client/process", *BELOW],
     "client/stats": ["client/process", *BELOW],
-    "client/early_answers": ["client/log", *BELOW],
+    "client/early_answers": ["client/bulk", "client/log", *BELOW],
     "client/bulk": ["client/log", "client/process", *BELOW],
     "client/session": ["client/bulk", "client/early_answers", "client/stats", "client/log", "client/process", *BELOW],
     "client/attach": ["client/session", "client/process", *BELOW],

@@ -6,6 +6,8 @@ gpurun_test(client_session_test unit
                     "${CMAKE_CURRENT_LIST_DIR}/early_answers/stream_progress_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/early_answers/early_wait_limiter_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/early_answers/upload_waits_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/early_answers/copy_answers_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/early_answers/free_answers_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/early_answers/deferred_errors_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/session/worker_statistics_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)

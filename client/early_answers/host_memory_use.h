@@ -1,8 +1,6 @@
 // HostMemoryUse: what may read or write the program's memory beside its own threads, now or later.
 // Copies from the device, host functions and graphs may. Another process may look at shared memory.
-//
-// A call that CUDA completes before it returns may be answered early only while none of this is
-// outstanding. Any thread, without a lock of its own.
+// Any thread, without a lock of its own.
 #pragma once
 
 #include <atomic>
@@ -10,15 +8,36 @@
 
 #include "base/bytes.h"
 #include "client/bulk/bulk.h"
-#include "client/session/graph_host.h"
-#include "client/session/session_types.h"
 
 namespace gpurun::client {
 
+// The graphs' operations in this process. GraphHost counts them.
+class GraphMemoryUse {
+ public:
+  void begin(bool writes) noexcept {
+    living_.fetch_add(1, std::memory_order_release);
+    if (writes) writers_.fetch_add(1, std::memory_order_release);
+  }
+  void end(bool writes) noexcept {
+    if (writes) writers_.fetch_sub(1, std::memory_order_release);
+    living_.fetch_sub(1, std::memory_order_release);
+  }
+  // True while there are functions, or copies into the program's memory. Graphs may then write
+  // there at any time.
+  bool may_write() const noexcept { return writers_.load(std::memory_order_acquire) != 0; }
+  // True while a graph lives that reads or writes the program's memory, which it may do at any
+  // time.
+  bool may_touch() const noexcept { return living_.load(std::memory_order_acquire) != 0; }
+
+ private:
+  std::atomic<std::size_t> living_{0};
+  std::atomic<std::size_t> writers_{0};
+};
+
 class HostMemoryUse {
  public:
-  HostMemoryUse(const Bulk& bulk, const GraphHost& graphs, const SessionOptions& options) noexcept
-      : bulk_(bulk), graphs_(graphs), options_(options) {}
+  HostMemoryUse(const Bulk& bulk, const GraphMemoryUse& graphs) noexcept
+      : bulk_(bulk), graphs_(graphs) {}
   HostMemoryUse(const HostMemoryUse&) = delete;
   HostMemoryUse& operator=(const HostMemoryUse&) = delete;
 
@@ -28,17 +47,13 @@ class HostMemoryUse {
     return bulk_.outstanding(memory) || functions_may_write();
   }
   bool graphs_touch_memory() const noexcept { return graphs_.may_touch(); }
-  bool may_answer_early() const noexcept {
-    return shared_.load() == 0 && !options_.every_call_is_a_fence && !write_outstanding() &&
-           !graphs_touch_memory();
-  }
 
   std::size_t add_host_function() noexcept { return host_functions_.fetch_add(1); }
   void end_host_function() noexcept { host_functions_.fetch_sub(1); }
 
   void share() noexcept { shared_.fetch_add(1); }
   void unshare() noexcept { shared_.fetch_sub(1); }
-  bool is_shared() const noexcept { return shared_.load(std::memory_order_acquire) != 0; }
+  bool is_shared() const noexcept { return shared_.load() != 0; }
 
  private:
   bool functions_may_write() const noexcept {
@@ -46,8 +61,7 @@ class HostMemoryUse {
   }
 
   const Bulk& bulk_;
-  const GraphHost& graphs_;
-  const SessionOptions& options_;
+  const GraphMemoryUse& graphs_;
   std::atomic<int> shared_{0};
   std::atomic<std::size_t> host_functions_{0};
 };
