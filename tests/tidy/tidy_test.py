@@ -27,6 +27,9 @@ CASES = [
     ("emulated/engine/a.cc", '// A.\n#include "emulated/settings.h"\n', "may not include"),
     ("emulated/a.cc", '// A.\n#include "emulated/objects/stream.h"\n', "may not include"),
     ("transport/tcp/a.cc", '#include "protocol/log/frame.h"\n', "may not include"),
+    ("driver_abi/a.cc", '// A.\n#include "driver_abi/semantics/integrity.h"\n', "may not include"),
+    ("driver_abi/semantics/a.cc", '// A.\n#include "driver_abi/state/export_tables.h"\n', "may not include"),
+    ("driver_abi/semantics/a.cc", '// A.\n#include "driver_abi/fatbin.h"\n', "may not include"),
     ("client/a.cc", "#include <infiniband/verbs.h>\n", "only in transport/rdma"),
     ("base/a.h", "// A header.\nint x;\n", "pragma once"),
     ("base/a.h", "#pragma once\nint x;\n", "first line"),
@@ -45,6 +48,7 @@ GOOD = [
     ("client/attach/a.cc", '// A.\n#include "client/session/session.h"\n#include "protocol/log/frame.h"\n'),
     ("client/interpose/driver/a.cc", '// A.\n#include "client/interpose/modules/objects.h"\n'),
     ("emulated/api/a.cc", '// A.\n#include "driver_abi/row.h"\n'),
+    ("driver_abi/state/a.cc", '// A.\n#include "driver_abi/semantics/integrity.h"\n#include "driver_abi/row.h"\n'),
     ("base/utility_of.cc", "// Names one idea.\n"),
     ("base/a.cc", "// TODO(perf): measure this.\n"),
 ]

@@ -1,5 +1,5 @@
 // LegacyLaunch: keeps the settings of the old launch calls.
-#include "driver_abi/legacy_launch.h"
+#include "driver_abi/state/legacy_launch.h"
 
 #include <cstring>
 

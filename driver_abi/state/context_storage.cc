@@ -1,6 +1,6 @@
 // Context storage: a hash table of (context, key) with lock-free readers, by a sequence lock over
 // atomic slots.
-#include "driver_abi/context_storage.h"
+#include "driver_abi/state/context_storage.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,5 +1,5 @@
 // Tables library: a shared library that serves the export tables. The test loads it twice.
-#include "driver_abi/export_tables.h"
+#include "driver_abi/state/export_tables.h"
 
 #define GPURUN_TEST_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -1,6 +1,6 @@
 // Export tables: called here as the runtime and the math libraries call them, by UUID and slot
 // number. Every program with CUDA's runtime needs them to start.
-#include "driver_abi/export_tables.h"
+#include "driver_abi/state/export_tables.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

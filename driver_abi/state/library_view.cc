@@ -1,5 +1,5 @@
 // Library view: finds the library behind a call by the object files on the stack.
-#include "driver_abi/library_view.h"
+#include "driver_abi/state/library_view.h"
 
 #include <dlfcn.h>
 #include <unwind.h>

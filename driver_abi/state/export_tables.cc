@@ -1,6 +1,6 @@
 // Export tables: the nine tables as arrays of function pointers, constant at load.
-#include "driver_abi/export_tables.h"
-#include "driver_abi/library_view.h"
+#include "driver_abi/state/export_tables.h"
+#include "driver_abi/state/library_view.h"
 
 #include <pthread.h>
 #include <unistd.h>

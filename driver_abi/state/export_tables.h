@@ -2,8 +2,8 @@
 // and that have no public name. The client library and the emulated device serve them to programs,
 // each through one host.
 //
-// All tables are served from inside the process. semantics/export_table_layout.h has their UUIDs
-// and slots, and the source of these facts.
+// All tables are served from inside the process. export_table_layout.h has their UUIDs and slots,
+// and the source of these facts.
 //
 // All state is immortal and hidden, without constructors and destructors. It answers before our
 // constructors and after our fini. Each copy of the library in one process has its own state.
@@ -11,10 +11,10 @@
 
 #include <cstdint>
 
-#include "driver_abi/context_storage.h"
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/semantics/export_table_layout.h"
 #include "driver_abi/semantics/integrity.h"
+#include "driver_abi/state/context_storage.h"
 
 namespace gpurun::driver_abi {
 
