@@ -13,7 +13,7 @@
 #include "base/user_folders.h"
 #include "protocol/auth/run_secret.h"
 #include "protocol/auth/secret_text.h"
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 
 namespace gpurun::server {
 namespace {
@@ -69,8 +69,8 @@ Result<std::unique_ptr<RunSecret>> make_run_secret(const transport::Listener& li
   };
   const std::string folder = protocol::run_secret_folder();
   if (folder.empty()) return advised(Code::kUnavailable, "XDG_RUNTIME_DIR names no folder for it");
-  const Result<transport::tcp::HostPort> place =
-      transport::tcp::parse_host_port(listener.address(), 0);
+  const Result<transport::sockets::HostPort> place =
+      transport::sockets::parse_host_port(listener.address(), 0);
   if (!place.ok()) return place.status();
   Result<std::unique_ptr<RunSecret>> secret = RunSecret::create(folder, place->port);
   if (!secret.ok()) return advised(secret.status().code(), secret.status().message());
@@ -95,8 +95,8 @@ Result<SharedIdentity> this_servers_identity(const Config& config) {
 }
 
 Result<SharedIdentity> identity_for(const transport::Listener& listener, const Config& config) {
-  const Result<transport::tcp::SocketAddress> address =
-      transport::tcp::local_address(listener.fd());
+  const Result<transport::sockets::SocketAddress> address =
+      transport::sockets::local_address(listener.fd());
   if (!address.ok()) return address.status();
   const bool told = config.tls || !config.tls_certificate.empty() || !config.tls_key.empty();
   if (address->is_loopback() && !told) return SharedIdentity();

@@ -27,7 +27,7 @@
 #include "server/daemon/reload.h"
 #include "server/daemon/worker_settings.h"
 #include "server/daemon/workers/spawn_process.h"
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 #include "transport/transport.h"
 
 namespace gpurun::server {
@@ -113,11 +113,11 @@ Status prepare_access(const Config& config, Bytes secret, Parts* parts) {
 Status prepare(const Config& config, Parts* parts) {
   Result<Bytes> secret = read_secret(config);
   if (!secret.ok()) return secret.status();
-  const Result<transport::tcp::HostPort> place =
-      transport::tcp::parse_host_port(config.listen, limits::kDefaultPort);
+  const Result<transport::sockets::HostPort> place =
+      transport::sockets::parse_host_port(config.listen, limits::kDefaultPort);
   if (!place.ok()) return place.status();
   Result<std::unique_ptr<transport::Listener>> listener =
-      transport::listen("tcp://" + transport::tcp::format_host_port(*place));
+      transport::listen("tcp://" + transport::sockets::format_host_port(*place));
   if (!listener.ok()) return listener.status();
   parts->listener = *std::move(listener);
   Result<SharedIdentity> identity = identity_for(*parts->listener, config);
@@ -135,7 +135,7 @@ std::string describe(const Config& config, const Parts& parts) {
   facts.tls_only = config.tls;
   facts.speaks_tls = parts.identity != nullptr;
   facts.insecure_plaintext = config.insecure_plaintext;
-  const auto here = transport::tcp::local_address(parts.listener->fd());
+  const auto here = transport::sockets::local_address(parts.listener->fd());
   facts.within_machine = here.ok() && here->is_loopback();
   return ready_line(facts);
 }

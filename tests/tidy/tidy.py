@@ -16,6 +16,8 @@ import circles
 FACTS = ["driver_abi", "base"]
 TABLE = ["driver_abi/cuda_abi.h", "driver_abi/row.h", "driver_abi/rows_by_key.h"]
 PROTOCOL = ["protocol/limits.h", *FACTS]
+# What every transport stands on.
+TRANSPORT = ["transport/transport.h", "transport/part_cursor.h", "transport/kept_bytes.h", "base"]
 BELOW = ["protocol", "transport", *FACTS]
 HANDLERS = ["server/worker/execution", "server/driver", *BELOW]  # Each area of the handlers needs these.
 # Headers of emulated/ itself. Code that translates or runs kernels does not need them.
@@ -41,6 +43,11 @@ INCLUDES = {
     "protocol/statistics": ["protocol/log", *PROTOCOL],
     "protocol/control": ["protocol/auth", "protocol/calls", *PROTOCOL],
     "transport": ["base"],
+    "transport/sockets": TRANSPORT,
+    "transport/shm": ["transport/sockets", *TRANSPORT],
+    "transport/tls": TRANSPORT,
+    "transport/loopback": TRANSPORT,
+    "transport/faulty": TRANSPORT,
     "client": [],
     "client/process": BELOW,
     "client/devices": BELOW,

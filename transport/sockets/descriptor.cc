@@ -1,12 +1,12 @@
 // move_up(): high numbers keep clear of the program in the same process.
-#include "transport/tcp/descriptor.h"
+#include "transport/sockets/descriptor.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 
-namespace gpurun::transport::tcp {
+namespace gpurun::transport::sockets {
 
 UniqueFd move_up(UniqueFd fd, int fd_min) {
   if (fd.get() >= fd_min) {
@@ -28,4 +28,4 @@ UniqueFd move_up(UniqueFd fd, int fd_min) {
   return UniqueFd(moved);
 }
 
-}  // namespace gpurun::transport::tcp
+}  // namespace gpurun::transport::sockets

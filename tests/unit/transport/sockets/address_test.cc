@@ -1,10 +1,10 @@
 // Addresses: people type HOST[:PORT], and files contain it. A wrong one must be refused with a
 // message, and an IPv6 address must not lose its last group to the port.
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 
 #include <gtest/gtest.h>
 
-namespace gpurun::transport::tcp {
+namespace gpurun::transport::sockets {
 namespace {
 
 TEST(AddressTest, ReadsHostAndPort) {
@@ -60,4 +60,4 @@ TEST(AddressTest, FormatsIpv6WithBrackets) {
 }
 
 }  // namespace
-}  // namespace gpurun::transport::tcp
+}  // namespace gpurun::transport::sockets

@@ -1,5 +1,5 @@
-// TcpWatch: one socket in an epoll of its own. Every call handles EINTR.
-#include "transport/tcp/watch.h"
+// SocketWatch: one socket in an epoll of its own. Every call handles EINTR.
+#include "transport/sockets/watch.h"
 
 #include <sys/epoll.h>
 
@@ -7,16 +7,17 @@
 #include <string>
 #include <utility>
 
-#include "transport/tcp/descriptor.h"
+#include "transport/sockets/descriptor.h"
 
-namespace gpurun::transport::tcp {
+namespace gpurun::transport::sockets {
 namespace {
 
 constexpr std::uint32_t kComes = EPOLLIN | EPOLLRDHUP;
 
 }  // namespace
 
-Result<std::unique_ptr<TcpWatch>> TcpWatch::of(const TcpConnection& connection, int fd_min) {
+Result<std::unique_ptr<SocketWatch>> SocketWatch::of(const SocketConnection& connection,
+                                                     int fd_min) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) {
     return Status(Code::kResourceExhausted,
@@ -28,23 +29,23 @@ Result<std::unique_ptr<TcpWatch>> TcpWatch::of(const TcpConnection& connection, 
   if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, connection.fd(), &event) != 0) {
     return Status::from_errno(errno, connection.description() + ": watching");
   }
-  return std::unique_ptr<TcpWatch>(new TcpWatch(connection, std::move(epoll)));
+  return std::unique_ptr<SocketWatch>(new SocketWatch(connection, std::move(epoll)));
 }
 
 // As for the connection's descriptor: this process must not close what the program has closed and
 // may have reused.
-TcpWatch::~TcpWatch() {
+SocketWatch::~SocketWatch() {
   if (connection_.taken_away()) static_cast<void>(epoll_.release());
 }
 
-void TcpWatch::arm(std::uint32_t events) noexcept {
+void SocketWatch::arm(std::uint32_t events) noexcept {
   epoll_event event = {};
   event.events = EPOLLONESHOT | events;
   // A failure means that the program has closed one of the two descriptors. wait() finds that.
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection_.fd(), &event);
 }
 
-Status TcpWatch::wait(Deadline deadline) {
+Status SocketWatch::wait(Deadline deadline) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (pauses_ == 0 && std::exchange(woken_, false)) return {};
@@ -71,19 +72,19 @@ Status TcpWatch::wait(Deadline deadline) {
   }
 }
 
-void TcpWatch::pause() noexcept {
+void SocketWatch::pause() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (pauses_++ == 0 && !connection_.taken_away()) arm(0);
 }
 
-void TcpWatch::resume() noexcept {
+void SocketWatch::resume() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   // No check for taken_away(): the thread that pauses calls soon again and checks then. A foreign
   // socket under the number is not in our epoll, so arming it fails harmlessly.
   if (--pauses_ == 0) arm(kComes);
 }
 
-void TcpWatch::wake() noexcept {
+void SocketWatch::wake() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (connection_.taken_away()) return;  // wait() finds out.
   woken_ = true;
@@ -91,4 +92,4 @@ void TcpWatch::wake() noexcept {
   if (pauses_ == 0) arm(kComes | EPOLLOUT);
 }
 
-}  // namespace gpurun::transport::tcp
+}  // namespace gpurun::transport::sockets

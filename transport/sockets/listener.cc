@@ -1,5 +1,5 @@
-// TCP listener: bind, listen, and accept with a deadline.
-#include "transport/tcp/listener.h"
+// Socket listener: bind, listen, and accept with a deadline.
+#include "transport/sockets/listener.h"
 
 #include <netinet/in.h>
 #include <poll.h>
@@ -8,16 +8,16 @@
 
 #include <cerrno>
 
-#include "transport/tcp/connection.h"
+#include "transport/sockets/connection.h"
 
-namespace gpurun::transport::tcp {
+namespace gpurun::transport::sockets {
 namespace {
 
 constexpr int kBacklog = 1024;
 
-class TcpListener final : public Listener {
+class SocketListener final : public Listener {
  public:
-  TcpListener(UniqueFd fd, UniqueFd wake, const SocketAddress& address)
+  SocketListener(UniqueFd fd, UniqueFd wake, const SocketAddress& address)
       : fd_(std::move(fd)),
         wake_(std::move(wake)),
         address_(address.to_string()),
@@ -60,7 +60,7 @@ bool is_peers_trouble(int error_number) {
   }
 }
 
-Result<std::unique_ptr<Connection>> TcpListener::accept(Deadline deadline) {
+Result<std::unique_ptr<Connection>> SocketListener::accept(Deadline deadline) {
   for (;;) {
     if (stopped_.load()) {
       return Status(Code::kPeerGone, "the listener on " + address_ + " was shut down");
@@ -79,7 +79,7 @@ Result<std::unique_ptr<Connection>> TcpListener::accept(Deadline deadline) {
     }
     if (peer.valid()) {
       Result<std::unique_ptr<Connection>> connection =
-          TcpConnection::adopt(std::move(peer), {.strangers = local_});
+          SocketConnection::adopt(std::move(peer), {.strangers = local_});
       if (connection.ok()) return connection;
     }
     // The peer has left already. A series of such peers must not hold the caller beyond its
@@ -114,7 +114,7 @@ Result<std::unique_ptr<Listener>> listen(const SocketAddress& address) {
   if (!wake.valid()) return Status::from_errno(errno, "creating an eventfd");
   Result<SocketAddress> bound = local_address(fd->get());
   if (!bound.ok()) return bound.status();
-  return std::unique_ptr<Listener>(new TcpListener(std::move(*fd), std::move(wake), *bound));
+  return std::unique_ptr<Listener>(new SocketListener(std::move(*fd), std::move(wake), *bound));
 }
 
 Result<std::unique_ptr<Listener>> listen(const HostPort& address) {
@@ -129,4 +129,4 @@ Result<std::unique_ptr<Listener>> listen(const HostPort& address) {
   return last;
 }
 
-}  // namespace gpurun::transport::tcp
+}  // namespace gpurun::transport::sockets

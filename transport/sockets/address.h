@@ -1,4 +1,4 @@
-// TCP addresses: HOST:PORT as people write it, and the form that the kernel takes.
+// Socket addresses: HOST:PORT as people write it, local names, and the form that the kernel takes.
 #pragma once
 
 #include <sys/socket.h>
@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 
-namespace gpurun::transport::tcp {
+namespace gpurun::transport::sockets {
 
 struct HostPort {
   std::string host;  // Without brackets.
@@ -51,4 +51,4 @@ inline constexpr std::size_t kLocalNameMax = 100;
 Result<SocketAddress> local_address(int fd);
 Result<SocketAddress> peer_address(int fd);
 
-}  // namespace gpurun::transport::tcp
+}  // namespace gpurun::transport::sockets

@@ -1,8 +1,8 @@
 // connect() and listen(): an explicit switch over the URL schemes.
 #include <string>
 
-#include "transport/tcp/connection.h"
-#include "transport/tcp/listener.h"
+#include "transport/sockets/connection.h"
+#include "transport/sockets/listener.h"
 #include "transport/transport.h"
 
 namespace gpurun::transport {
@@ -21,12 +21,12 @@ Status unknown_scheme(std::string_view url) {
 }
 
 // Port 0 is the default: the URL must name a port, or (to listen) lets the system choose one.
-Result<tcp::HostPort> tcp_address(std::string_view url) {
-  return tcp::parse_host_port(url.substr(kTcp.size()), 0);
+Result<sockets::HostPort> tcp_address(std::string_view url) {
+  return sockets::parse_host_port(url.substr(kTcp.size()), 0);
 }
 
-Result<tcp::SocketAddress> local_address(std::string_view url) {
-  return tcp::local_name(url.substr(kLocal.size()));
+Result<sockets::SocketAddress> local_address(std::string_view url) {
+  return sockets::local_name(url.substr(kLocal.size()));
 }
 
 }  // namespace
@@ -34,26 +34,26 @@ Result<tcp::SocketAddress> local_address(std::string_view url) {
 Result<std::unique_ptr<Connection>> connect(std::string_view url, Deadline deadline,
                                             const Options& options) {
   if (has_scheme(url, kLocal)) {
-    const Result<tcp::SocketAddress> address = local_address(url);
+    const Result<sockets::SocketAddress> address = local_address(url);
     if (!address.ok()) return address.status();
-    return tcp::connect(*address, deadline, options);
+    return sockets::connect(*address, deadline, options);
   }
   if (!has_scheme(url, kTcp)) return unknown_scheme(url);
-  Result<tcp::HostPort> address = tcp_address(url);
+  Result<sockets::HostPort> address = tcp_address(url);
   if (!address.ok()) return address.status();
-  return tcp::connect(*address, deadline, options);
+  return sockets::connect(*address, deadline, options);
 }
 
 Result<std::unique_ptr<Listener>> listen(std::string_view url) {
   if (has_scheme(url, kLocal)) {
-    const Result<tcp::SocketAddress> address = local_address(url);
+    const Result<sockets::SocketAddress> address = local_address(url);
     if (!address.ok()) return address.status();
-    return tcp::listen(*address);
+    return sockets::listen(*address);
   }
   if (!has_scheme(url, kTcp)) return unknown_scheme(url);
-  Result<tcp::HostPort> address = tcp_address(url);
+  Result<sockets::HostPort> address = tcp_address(url);
   if (!address.ok()) return address.status();
-  return tcp::listen(*address);
+  return sockets::listen(*address);
 }
 
 }  // namespace gpurun::transport

@@ -1,5 +1,5 @@
-// TcpConnection: a connection over one stream socket, either TCP or local (unix(7)). A local one is
-// the base of a connection in shared memory (transport/shm).
+// SocketConnection: a connection over one stream socket, either TCP or local (unix(7)). A local one
+// is the base of a connection in shared memory (transport/shm).
 //
 // The socket is blocking, with kernel time-outs of one slice: one second, or ten
 // (Options::patient). So a wait with a far deadline costs one system call, without a poll before
@@ -16,12 +16,12 @@
 #include "base/descriptor_identity.h"
 #include "base/descriptor_mark.h"
 #include "transport/kept_bytes.h"
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 #include "transport/transport.h"
 
-namespace gpurun::transport::tcp {
+namespace gpurun::transport::sockets {
 
-class TcpConnection final : public Connection {
+class SocketConnection final : public Connection {
  public:
   // Takes over a connected stream socket, made here or passed on by another process. Sets
   // close-on-exec, no delay and keep-alive, and moves it to options.fd_min or above.
@@ -40,7 +40,7 @@ class TcpConnection final : public Connection {
   Result<std::unique_ptr<Watch>> watch() override;
   bool holds_received() const noexcept override { return !kept_.empty(); }
   int fd() const noexcept override { return fd_.get(); }
-  ~TcpConnection() override;
+  ~SocketConnection() override;
 
   // The lower bound of our descriptors' numbers (Options::fd_min).
   int fd_min() const noexcept { return fd_min_; }
@@ -53,7 +53,7 @@ class TcpConnection final : public Connection {
   Status gone_by_the_program();
 
  private:
-  TcpConnection(UniqueFd fd, std::string description, bool same_host, const Options& options);
+  SocketConnection(UniqueFd fd, std::string description, bool same_host, const Options& options);
 
   ssize_t receive_bytes(MutableBytes into, int flags);
   // True when the kernel's time-out of one slice may bound a wait until `deadline`.
@@ -82,4 +82,4 @@ Result<std::unique_ptr<Connection>> connect(const SocketAddress& address, Deadli
 Result<std::unique_ptr<Connection>> connect(const HostPort& address, Deadline deadline,
                                             const Options& options);
 
-}  // namespace gpurun::transport::tcp
+}  // namespace gpurun::transport::sockets

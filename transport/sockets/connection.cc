@@ -1,6 +1,6 @@
-// TcpConnection: waits are left to the kernel in slices, with a check of the deadline after each.
-// Every call handles EINTR.
-#include "transport/tcp/connection.h"
+// SocketConnection: waits are left to the kernel in slices, with a check of the deadline after
+// each. Every call handles EINTR.
+#include "transport/sockets/connection.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -18,10 +18,10 @@
 
 #include "base/close_without_linger.h"
 #include "transport/part_cursor.h"
-#include "transport/tcp/descriptor.h"
-#include "transport/tcp/watch.h"
+#include "transport/sockets/descriptor.h"
+#include "transport/sockets/watch.h"
 
-namespace gpurun::transport::tcp {
+namespace gpurun::transport::sockets {
 namespace {
 
 constexpr std::chrono::seconds kSlice{1}, kPatientSlice{10};
@@ -97,8 +97,8 @@ std::size_t fill(const PartCursor& cursor, iovec* vectors) {
 
 }  // namespace
 
-TcpConnection::TcpConnection(UniqueFd fd, std::string description, bool same_host,
-                             const Options& options)
+SocketConnection::SocketConnection(UniqueFd fd, std::string description, bool same_host,
+                                   const Options& options)
     : fd_(std::move(fd)),
       others_may_close_(options.others_may_close),
       strangers_(options.strangers),
@@ -110,7 +110,7 @@ TcpConnection::TcpConnection(UniqueFd fd, std::string description, bool same_hos
   capabilities_.same_host = same_host;
 }
 
-TcpConnection::~TcpConnection() {
+SocketConnection::~SocketConnection() {
   if (taken_away()) static_cast<void>(fd_.release());
   // Unread data is released with the last descriptor, and with it descriptors that the peer sent.
   if (strangers_) close_without_linger(std::move(fd_));
@@ -118,7 +118,7 @@ TcpConnection::~TcpConnection() {
 
 // As recv(2). Refuses passed descriptors, because no connection uses them. They are closed without
 // a wait, because their sender may have made their close slow.
-ssize_t TcpConnection::receive_bytes(MutableBytes into, int flags) {
+ssize_t SocketConnection::receive_bytes(MutableBytes into, int flags) {
   if (!strangers_) return recv(fd_.get(), into.data(), into.size(), flags);
   iovec vector = {into.data(), into.size()};
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kDescriptorsMax * sizeof(int))> control;
@@ -146,15 +146,15 @@ ssize_t TcpConnection::receive_bytes(MutableBytes into, int flags) {
   return -1;
 }
 
-bool TcpConnection::taken_away() const noexcept {
+bool SocketConnection::taken_away() const noexcept {
   return others_may_close_ && !identity_.holds(fd_.get());
 }
 
-bool TcpConnection::seems_taken_away() const noexcept {
+bool SocketConnection::seems_taken_away() const noexcept {
   return mark_.is_there() ? !mark_.holds(fd_.get()) : taken_away();
 }
 
-Result<std::unique_ptr<Connection>> TcpConnection::adopt(UniqueFd fd, const Options& options) {
+Result<std::unique_ptr<Connection>> SocketConnection::adopt(UniqueFd fd, const Options& options) {
   Result<SocketAddress> near = local_address(fd.get());
   Result<SocketAddress> far = peer_address(fd.get());
   if (near.ok() && !far.ok() && far.status().code() == Code::kPeerGone) {
@@ -170,26 +170,26 @@ Result<std::unique_ptr<Connection>> TcpConnection::adopt(UniqueFd fd, const Opti
   std::string description =
       local ? "a local socket" : "tcp " + near->to_string() + " -> " + far->to_string();
   return std::unique_ptr<Connection>(
-      new TcpConnection(std::move(fd), std::move(description), same_host, options));
+      new SocketConnection(std::move(fd), std::move(description), same_host, options));
 }
 
-bool TcpConnection::outlasts_slice(Deadline deadline) const noexcept {
+bool SocketConnection::outlasts_slice(Deadline deadline) const noexcept {
   return deadline.is_never() || deadline.remaining() > slice_;
 }
 
-void TcpConnection::wait_ready(short events, Deadline deadline) const {
+void SocketConnection::wait_ready(short events, Deadline deadline) const {
   pollfd entry = {fd_.get(), events, 0};
   // Any result, EINTR included, only makes the caller retry and check its deadline.
   (void)poll(&entry, 1, deadline.poll_timeout_ms());
 }
 
-Status TcpConnection::gone_by_the_program() {
+Status SocketConnection::gone_by_the_program() {
   gone_.store(true);
   return Status(Code::kUnavailable, "the program has closed gpurun's descriptor " +
                                         std::to_string(fd_.get()) + " (" + description_ + ")");
 }
 
-Status TcpConnection::gone(const char* doing, int error_number) {
+Status SocketConnection::gone(const char* doing, int error_number) {
   if (taken_away()) return gone_by_the_program();
   const bool ours = gone_.exchange(true);
   shutdown(fd_.get(), SHUT_RDWR);
@@ -201,7 +201,7 @@ Status TcpConnection::gone(const char* doing, int error_number) {
   return Status(Code::kPeerGone, status.message());
 }
 
-Status TcpConnection::send(std::span<const ByteView> parts, Deadline deadline) {
+Status SocketConnection::send(std::span<const ByteView> parts, Deadline deadline) {
   PartCursor cursor(parts);
   while (!cursor.done()) {
     if (gone_.load(std::memory_order_relaxed)) return gone("sending", 0);
@@ -230,7 +230,7 @@ Status TcpConnection::send(std::span<const ByteView> parts, Deadline deadline) {
   return {};
 }
 
-Result<std::size_t> TcpConnection::send_some(std::span<const ByteView> parts) {
+Result<std::size_t> SocketConnection::send_some(std::span<const ByteView> parts) {
   if (gone_.load(std::memory_order_relaxed)) return gone("sending", 0);
   const PartCursor cursor(parts);
   if (cursor.done()) return std::size_t{0};
@@ -245,8 +245,8 @@ Result<std::size_t> TcpConnection::send_some(std::span<const ByteView> parts) {
   return gone("sending", errno);
 }
 
-Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_min,
-                                           Deadline deadline) {
+Result<std::size_t> SocketConnection::receive(MutableBytes into, std::size_t bytes_min,
+                                              Deadline deadline) {
   if (bytes_min == 0 || bytes_min > into.size()) {
     return Status(Code::kInvalidArgument, description_ + ": receive of no bytes");
   }
@@ -273,7 +273,7 @@ Result<std::size_t> TcpConnection::receive(MutableBytes into, std::size_t bytes_
 
 // Checks at the first poll of a series only that the descriptor is still ours, because that check
 // costs more than the poll.
-Result<std::size_t> TcpConnection::receive_some(MutableBytes into, bool again) {
+Result<std::size_t> SocketConnection::receive_some(MutableBytes into, bool again) {
   if (into.empty() || !kept_.empty()) return Connection::receive_some(into, again);
   if (!again && seems_taken_away()) return gone_by_the_program();
   const ssize_t received = receive_bytes(into, MSG_DONTWAIT);
@@ -283,19 +283,19 @@ Result<std::size_t> TcpConnection::receive_some(MutableBytes into, bool again) {
   return gone("receiving", errno);
 }
 
-Result<std::unique_ptr<Watch>> TcpConnection::watch() {
-  Result<std::unique_ptr<TcpWatch>> made = TcpWatch::of(*this, fd_min_);
+Result<std::unique_ptr<Watch>> SocketConnection::watch() {
+  Result<std::unique_ptr<SocketWatch>> made = SocketWatch::of(*this, fd_min_);
   if (!made.ok()) return made.status();
   return std::unique_ptr<Watch>(*std::move(made));
 }
 
-void TcpConnection::bound_unsent(std::size_t bytes) noexcept {
+void SocketConnection::bound_unsent(std::size_t bytes) noexcept {
   if (!taken_away()) {
     set_option(fd_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(bytes));
   }
 }
 
-void TcpConnection::shut_down() noexcept {
+void SocketConnection::shut_down() noexcept {
   gone_.store(true, std::memory_order_relaxed);
   if (!taken_away()) shutdown(fd_.get(), SHUT_RDWR);
 }
@@ -356,7 +356,7 @@ Result<std::unique_ptr<Connection>> connect(const SocketAddress& address, Deadli
     });
     return connected;
   }
-  auto adopted = TcpConnection::adopt(std::move(fd), options);
+  auto adopted = SocketConnection::adopt(std::move(fd), options);
   if (adopted.ok() || adopted.status().code() != Code::kPeerGone) return adopted;
   return Status(Code::kPeerGone, "tcp " + address.to_string() + ": " + adopted.status().message());
 }
@@ -378,4 +378,4 @@ Result<std::unique_ptr<Connection>> connect(const HostPort& address, Deadline de
   return last;
 }
 
-}  // namespace gpurun::transport::tcp
+}  // namespace gpurun::transport::sockets

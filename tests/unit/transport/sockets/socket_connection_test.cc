@@ -1,6 +1,6 @@
 // TCP transport, beyond the common promises: adopted descriptors, their numbers, and connections to
 // a closed port.
-#include "transport/tcp/connection.h"
+#include "transport/sockets/connection.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <future>
 
-#include "transport/tcp/watch.h"
+#include "transport/sockets/watch.h"
 #include "transport/transport.h"
 
 namespace gpurun::transport {
@@ -30,7 +30,7 @@ TEST(TcpConnectionTest, AdoptsDuplicatedDescriptor) {
   ASSERT_TRUE(client.ok() && server.ok());
   UniqueFd copy(dup((*server)->fd()));
   server->reset();  // The copy keeps the connection: destroying one owner must not end it.
-  auto adopted = tcp::TcpConnection::adopt(std::move(copy), {});
+  auto adopted = sockets::SocketConnection::adopt(std::move(copy), {});
   ASSERT_TRUE(adopted.ok()) << adopted.status().to_string();
   EXPECT_EQ(fcntl((*adopted)->fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
   EXPECT_TRUE((*adopted)->capabilities().same_host);
@@ -112,7 +112,7 @@ TEST(TcpConnectionTest, WakeEndsOneWaitEvenIfItComesFirst) {
   ASSERT_TRUE(listener.ok());
   auto client = connect("tcp://" + (*listener)->address(), Deadline::in(kTimeout));
   ASSERT_TRUE(client.ok());
-  auto watch = tcp::TcpWatch::of(static_cast<tcp::TcpConnection&>(**client), 0);
+  auto watch = sockets::SocketWatch::of(static_cast<sockets::SocketConnection&>(**client), 0);
   ASSERT_TRUE(watch.ok()) << watch.status().to_string();
   const auto sleeps = [&] {
     return (*watch)->wait(Deadline::in(std::chrono::milliseconds(1))).code() == Code::kDeadline;
@@ -129,7 +129,7 @@ TEST(TcpConnectionTest, WakeEndsOneWaitEvenIfItComesFirst) {
 }
 
 TEST(TcpConnectionTest, RefusesToAdoptNonSocket) {
-  auto adopted = tcp::TcpConnection::adopt(UniqueFd(open("/dev/null", O_RDONLY)), {});
+  auto adopted = sockets::SocketConnection::adopt(UniqueFd(open("/dev/null", O_RDONLY)), {});
   ASSERT_FALSE(adopted.ok());
   EXPECT_EQ(adopted.status().code(), Code::kInvalidArgument);
 }
@@ -152,7 +152,7 @@ TEST(TcpConnectionTest, AdoptingResetConnectionReturnsPeerGone) {
   peer.reset();
   pollfd gone = {client.get(), POLLIN, 0};
   ASSERT_EQ(poll(&gone, 1, 10'000), 1);
-  auto adopted = tcp::TcpConnection::adopt(std::move(client), {});
+  auto adopted = sockets::SocketConnection::adopt(std::move(client), {});
   ASSERT_FALSE(adopted.ok());
   EXPECT_EQ(adopted.status().code(), Code::kPeerGone) << adopted.status().to_string();
 }

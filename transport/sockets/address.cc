@@ -1,5 +1,5 @@
-// TCP addresses: parsing, name lookup and printing.
-#include "transport/tcp/address.h"
+// Socket addresses: parsing, name lookup and printing.
+#include "transport/sockets/address.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace gpurun::transport::tcp {
+namespace gpurun::transport::sockets {
 namespace {
 
 Result<std::uint16_t> parse_port(std::string_view digits, std::string_view whole) {
@@ -187,4 +187,4 @@ Result<SocketAddress> socket_name(int fd, int (*ask)(int, sockaddr*, socklen_t*)
 Result<SocketAddress> local_address(int fd) { return socket_name(fd, getsockname); }
 Result<SocketAddress> peer_address(int fd) { return socket_name(fd, getpeername); }
 
-}  // namespace gpurun::transport::tcp
+}  // namespace gpurun::transport::sockets
