@@ -18,8 +18,8 @@
 #include "protocol/control/control.h"
 #include "protocol/control/session_identity.h"
 #include "server/daemon/leases/lease_queue.h"
-#include "server/daemon/leases/wiped_key.h"
 #include "server/daemon/users/users.h"
+#include "server/daemon/users/wiped_key.h"
 #include "server/daemon/workers/spawn.h"
 #include "transport/transport.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/result.h"
 #include "server/daemon/config/config.h"
-#include "server/daemon/daemon.h"
+#include "server/daemon/workers/spare_workers.h"
 #include "server/daemon/workers/spawn.h"
 
 namespace gpurun::server {

@@ -1,5 +1,5 @@
 // Authenticator: the exchange of challenge, proof and request.
-#include "server/daemon/authenticator.h"
+#include "server/daemon/links/authenticator.h"
 
 #include <ctime>
 #include <string>

@@ -1,5 +1,5 @@
 // Wiped keys: keys that have ended cannot be read from this process's memory later.
-#include "server/daemon/leases/wiped_key.h"
+#include "server/daemon/users/wiped_key.h"
 
 #include <gtest/gtest.h>
 

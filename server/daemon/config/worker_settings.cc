@@ -1,5 +1,5 @@
 // Worker settings: the driver, users, images and memory of workers.
-#include "server/daemon/worker_settings.h"
+#include "server/daemon/config/worker_settings.h"
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>

@@ -12,9 +12,9 @@
 #include "base/result.h"
 #include "protocol/auth/proof.h"
 #include "protocol/control/control.h"
-#include "server/daemon/leases/wiped_key.h"
-#include "server/daemon/live_settings.h"
+#include "server/daemon/links/live_settings.h"
 #include "server/daemon/users/tokens.h"
+#include "server/daemon/users/wiped_key.h"
 #include "server/handover/user.h"
 #include "transport/transport.h"
 

@@ -1,5 +1,5 @@
 // Files of gpurund: unset paths get this machine's defaults. Explicit paths must be valid.
-#include "server/daemon/daemon_files.h"
+#include "server/daemon/config/daemon_files.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // TokenWatch: the changes come from TokenStore, in the order of the file.
-#include "server/daemon/token_watch.h"
+#include "server/daemon/leases/token_watch.h"
 
 #include <spdlog/spdlog.h>
 
