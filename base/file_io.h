@@ -3,7 +3,7 @@
 //
 // Each function continues after EINTR and after a short transfer. A failure gives the file's name
 // and the system's reason. A caller that checks the owner, the mode or a lock opens the file itself
-// and passes the descriptor, so that the checked file is the one that is read. Any thread.
+// and passes the descriptor. So the checked file is the one that is read. Any thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,13 +1,13 @@
 # Driver facts: what programs require of libcuda beyond the public API: code images, export tables,
 # the integrity value, NVML. The client library and the emulated device use them.
 add_library(gpurun_driver_facts STATIC
-  ${CMAKE_CURRENT_LIST_DIR}/context_storage.cc
-  ${CMAKE_CURRENT_LIST_DIR}/export_tables.cc
+  ${CMAKE_CURRENT_LIST_DIR}/state/context_storage.cc
+  ${CMAKE_CURRENT_LIST_DIR}/state/export_tables.cc
   ${CMAKE_CURRENT_LIST_DIR}/fatbin.cc
   ${CMAKE_CURRENT_LIST_DIR}/host_object.cc
   ${CMAKE_CURRENT_LIST_DIR}/image_length.cc
   ${CMAKE_CURRENT_LIST_DIR}/semantics/integrity.cc
-  ${CMAKE_CURRENT_LIST_DIR}/library_view.cc
+  ${CMAKE_CURRENT_LIST_DIR}/state/library_view.cc
   ${CMAKE_CURRENT_LIST_DIR}/linked_image.cc
   ${CMAKE_CURRENT_LIST_DIR}/ptx_selection.cc
   ${CMAKE_CURRENT_LIST_DIR}/tile_ir_layout.cc)

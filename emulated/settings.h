@@ -46,7 +46,7 @@ struct Settings {
   std::vector<int> ledger;
 };
 
-// Parses `text` (the variable's value; nullptr = defaults). Its only effect is warnings on the log.
+// Parses `text`, the variable's value. nullptr: defaults. Its only effect is warnings on the log.
 Settings parse_settings(const char* text);
 
 // The process's settings, read from the environment at the first call. Any thread.

@@ -98,8 +98,8 @@ class Connection {
   // For polling. Receives what has come without waiting, and returns 0 when nothing has, without
   // building a kDeadline status. `into` is not empty. `again` is true when this thread has just
   // polled or sent. Then checks that hold for a whole series of polls are skipped. Threads and
-  // other errors as receive(), except that a peer's death may be found only by a later one of some
-  // hundred polls in a row. A receive() finds it at once.
+  // other errors as receive(). But of some hundred polls in a row only a later one may find a
+  // peer's death. A receive() finds it at once.
   virtual Result<std::size_t> receive_some(MutableBytes into, bool again) {
     (void)again;
     Result<std::size_t> got = receive(into, 1, Deadline::in(std::chrono::nanoseconds(0)));

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "client/progress/receiving_role.h"
+#include "client/process/no_cancellation.h"
 
 namespace gpurun::client {
 

@@ -3,8 +3,8 @@
 //
 // A thread of the program opens a transfer and lets it go. Bytes that the program leaves alone are
 // sent from its memory. Bytes that it may reuse earlier are copied into slots of the window here,
-// on the program's own thread, and only as many as the window takes. The worker's receipts free the
-// slots. A transfer ends with its last receipt, or when it is forgotten or abandoned.
+// on the program's own thread. No more are copied than the window takes. The worker's receipts free
+// the slots. A transfer ends with its last receipt, or when it is forgotten or abandoned.
 //
 // Threads: any thread may call everything. Every public function takes the mutex of BulkState, and
 // none calls the listener. send() and the functions that await something block.

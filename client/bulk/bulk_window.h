@@ -44,8 +44,8 @@ class BulkWindow {
   // The worker needs the slot no more.
   void retire(std::size_t slot);
 
-  // Returns the memory to the system if nothing is under way and `begun`, the number of transfers
-  // that ever began, is as at the last call.
+  // Returns the memory to the system if nothing is under way and `begun` is as at the last call.
+  // `begun` is the number of transfers that ever began.
   void trim(std::uint64_t begun) noexcept;
 
  private:

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "protocol/control/control.h"
 #include "protocol/control/local_address.h"
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 
 namespace gpurun::client {
 namespace {
@@ -63,10 +63,10 @@ Result<std::unique_ptr<ControlLink>> ControlLink::open(std::string_view address,
                                                        const protocol::Token* token,
                                                        Deadline deadline,
                                                        const LinkSecurity& security) {
-  const Result<transport::tcp::HostPort> place =
-      transport::tcp::parse_host_port(address, limits::kDefaultPort);
+  const Result<transport::sockets::HostPort> place =
+      transport::sockets::parse_host_port(address, limits::kDefaultPort);
   if (!place.ok()) return place.status();
-  const std::string name = transport::tcp::format_host_port(*place);
+  const std::string name = transport::sockets::format_host_port(*place);
   Result<std::unique_ptr<transport::Connection>> connection =
       transport::connect("tcp://" + name, deadline);
   if (!connection.ok()) return connection.status();
@@ -201,7 +201,7 @@ Result<SessionData> ControlLink::request_lease(const LeaseRequest& request) {
     data.encrypted = encrypted();
     // A user that goes through a proxy, which may delay, meter or forward, wants the session to do
     // so too.
-    const auto there = transport::tcp::peer_address(fd());
+    const auto there = transport::sockets::peer_address(fd());
     const bool direct = there.ok() && there->to_string() == grant->reached_at;
     if (direct && !data.encrypted && !grant->local.empty()) {
       if (!protocol::is_local_address(grant->local)) {

@@ -1,7 +1,7 @@
 // CallPath: the way of a call into the command log.
 //
-// This is the path of every launch. An append that finds room takes one lock (the log's, for the
-// number and the place), makes no system call and no allocation, and calls nothing virtual. A
+// This is the path of every launch. An append that finds room takes one lock: the log's, for the
+// number and the place. It makes no system call and no allocation, and calls nothing virtual. A
 // change must keep that.
 //
 // The order of the steps matters. What a reply may touch (the lane's expectation, the event's

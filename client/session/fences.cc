@@ -1,7 +1,7 @@
 // Fences: the two waits.
 #include "client/session/fences.h"
 
-#include "client/progress/receiving_role.h"
+#include "client/process/no_cancellation.h"
 #include "driver_abi/opcodes.h"
 
 namespace gpurun::client {

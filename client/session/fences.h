@@ -9,9 +9,9 @@
 #include <chrono>
 #include <cstdint>
 
+#include "client/early_answers/event_completions.h"
 #include "client/log/command_log.h"
 #include "client/log/lane.h"
-#include "client/progress/event_completions.h"
 #include "client/session/known_state.h"
 #include "client/session/lane_replies.h"
 #include "client/session/log_receiver.h"

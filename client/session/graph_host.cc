@@ -68,8 +68,7 @@ std::uint64_t GraphHost::add(const Operation& operation) {
     return 0;
   }
   operations_.emplace(++last_, std::make_shared<const Operation>(operation));
-  living_.fetch_add(1, std::memory_order_release);
-  if (writes(operation)) writers_.fetch_add(1, std::memory_order_release);
+  memory_use_.begin(writes(operation));
   return last_;
 }
 
@@ -77,8 +76,7 @@ void GraphHost::forget(std::uint64_t number) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = operations_.find(number);
   if (found == operations_.end()) return;
-  if (writes(*found->second)) writers_.fetch_sub(1, std::memory_order_release);
-  living_.fetch_sub(1, std::memory_order_release);
+  memory_use_.end(writes(*found->second));
   operations_.erase(found);
 }
 

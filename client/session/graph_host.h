@@ -6,7 +6,6 @@
 // log writes the bytes that come in, before it handles later items from the worker.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +20,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "client/bulk/host_box.h"
+#include "client/early_answers/host_memory_use.h"
 #include "client/log/lane.h"
 #include "client/process/thread.h"
 #include "client/session/session_types.h"
@@ -51,12 +51,8 @@ class GraphHost {
   void forget(std::uint64_t number) noexcept;
   // The number of live operations.
   std::size_t operations();
-  // True while there are functions, or copies into the program's memory. Graphs may then write
-  // there at any time.
-  bool may_write() const noexcept { return writers_.load(std::memory_order_acquire) != 0; }
-  // True while a graph lives that reads or writes the program's memory, which it may do at any
-  // time.
-  bool may_touch() const noexcept { return living_.load(std::memory_order_acquire) != 0; }
+  // The operations' use of the program's memory.
+  const GraphMemoryUse& memory_use() const noexcept { return memory_use_; }
 
   // For the thread that reads the log. kProtocol: there is no such operation, or it is of another
   // kind, or the bytes go beyond its end, or more than kTurnsMax turns wait.
@@ -84,9 +80,8 @@ class GraphHost {
   void answer(const Turn& turn);
 
   const Post post_;
-  std::atomic<std::size_t> living_{0};   // The number of operations_.
-  std::atomic<std::size_t> writers_{0};  // The number of those that write.
-  std::mutex mutex_;                     // Guards all below.
+  GraphMemoryUse memory_use_;  // Of operations_.
+  std::mutex mutex_;           // Guards all below.
   std::unordered_map<std::uint64_t, std::shared_ptr<const Operation>> operations_;
   std::uint64_t last_ = 0;
   bool stopping_ = false;

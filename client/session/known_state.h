@@ -2,10 +2,10 @@
 // the worker reports. Calls are answered from it. Each part has its own rules for threads.
 #pragma once
 
-#include "client/progress/deferred_errors.h"
-#include "client/progress/early_wait_limiter.h"
-#include "client/progress/event_completions.h"
-#include "client/progress/stream_progress.h"
+#include "client/early_answers/deferred_errors.h"
+#include "client/early_answers/early_wait_limiter.h"
+#include "client/early_answers/event_completions.h"
+#include "client/early_answers/stream_progress.h"
 #include "client/session/device_output.h"
 #include "client/session/session_types.h"
 

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "client/progress/receiving_role.h"
+#include "client/process/no_cancellation.h"
 
 namespace gpurun::client {
 

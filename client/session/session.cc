@@ -61,7 +61,9 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
         static_cast<void>(calls.post(lane, site, parts, nullptr));
         return shutdown.alive();
       }),
-      memory(bulk, graphs, options),
+      memory(bulk, graphs.memory_use()),
+      early({known.events, known.progress, known.early_waits, memory, bulk,
+             options.every_call_is_a_fence}),
       sender(log, *channels.log, bulk, shutdown, stats, options),
       life_signs(sender, options),
       handler({log, room, sender, life_signs, replies, known, bulk, graphs, shutdown, options,
@@ -70,7 +72,7 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
       fences({log, sender, receiver, replies, known, shutdown, stats}),
       calls({log, room, sender, replies, fences, known, shutdown, stats, options}),
       copies({calls, fences, log, bulk, shutdown, stats, options}),
-      early({calls, fences, known, bulk, memory, shutdown, options}) {
+      waits({calls, fences, known, early, shutdown, options}) {
   if (channels.more != nullptr) opener.emplace(*channels.more, bulk);
 }
 
@@ -223,7 +225,7 @@ bool Session::may_still_write(ByteView memory) const noexcept {
 
 bool Session::graphs_touch_memory() const noexcept { return impl_->memory.graphs_touch_memory(); }
 
-bool Session::may_answer_early() const noexcept { return impl_->memory.may_answer_early(); }
+bool Session::may_answer_early() const noexcept { return impl_->early.may_answer_early(); }
 
 std::size_t Session::add_host_function() noexcept { return impl_->memory.add_host_function(); }
 
@@ -234,11 +236,11 @@ void Session::share_memory() noexcept { impl_->memory.share(); }
 void Session::unshare_memory() noexcept { impl_->memory.unshare(); }
 
 bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* result) {
-  return impl_->early.event(lane, site, wait, result);
+  return impl_->waits.event(lane, site, wait, result);
 }
 
 bool Session::idle_answered(Lane& lane, const CallSite& site, int* result) {
-  return impl_->early.idle(lane, site, result);
+  return impl_->waits.idle(lane, site, result);
 }
 
 bool Session::known_complete(Handle context) const noexcept {
@@ -246,16 +248,16 @@ bool Session::known_complete(Handle context) const noexcept {
 }
 
 bool Session::wait_answered_early(Lane& lane, CallSite site, ByteView payload, int* result) {
-  return impl_->early.wait(lane, site, payload, result);
+  return impl_->waits.wait(lane, site, payload, result);
 }
 
 bool Session::wait_answered_early(Lane& lane, const Recorded& record, CallSite site,
                                   ByteView payload, int* result) {
-  return impl_->early.wait(lane, record, site, payload, result);
+  return impl_->waits.wait(lane, record, site, payload, result);
 }
 
 Session::Recorded Session::stream_of_record(Handle event) {
-  return impl_->early.stream_of_record(event);
+  return impl_->waits.stream_of_record(event);
 }
 
 void Session::set_work_done(void (*tell)(std::uint64_t ticket)) noexcept {

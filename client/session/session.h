@@ -10,10 +10,11 @@
 //      +------------------------ log connection ----------------------+
 //
 // post() appends a record and returns. The sender thread sends it as soon as it is idle. call()
-// appends a fence, sends the log up to it and waits. EarlyAnswers answers waits and polls from
-// KnownState, which is what the worker has reported before. Copies puts a few bytes into the record
-// and gives more to Bulk, which has connections of its own. Failures of calls that were answered
-// before they ran are kept, and a later fence returns them (DeferredErrors).
+// appends a fence, sends the log up to it and waits. WaitAnswers answers waits and polls as
+// EarlyAnswers decides from KnownState, which is what the worker has reported before. Copies puts a
+// few bytes into the record and gives more to Bulk, which has connections of its own. Failures of
+// calls that were answered before they ran are kept, and a later fence returns them
+// (DeferredErrors).
 //
 // Threads. Any thread of the program may call anything, with its own lane. The session has a sender
 // thread and a receiver thread, Bulk has two for each connection, and GraphHost has two. At most

@@ -9,13 +9,13 @@
 
 #include "client/bulk/bulk.h"
 #include "client/bulk/bulk_opener.h"
+#include "client/early_answers/early_answers.h"
+#include "client/early_answers/host_memory_use.h"
 #include "client/log/command_log.h"
 #include "client/session/call_path.h"
 #include "client/session/copies.h"
-#include "client/session/early_answers.h"
 #include "client/session/fences.h"
 #include "client/session/graph_host.h"
-#include "client/session/host_memory_use.h"
 #include "client/session/known_state.h"
 #include "client/session/lane_replies.h"
 #include "client/session/life_signs.h"
@@ -25,6 +25,7 @@
 #include "client/session/reply_handler.h"
 #include "client/session/session.h"
 #include "client/session/session_shutdown.h"
+#include "client/session/wait_answers.h"
 #include "client/stats/stats.h"
 
 namespace gpurun::client {
@@ -51,6 +52,7 @@ struct Session::Impl {
   std::optional<BulkOpener> opener;  // Empty: no connection joins.
   GraphHost graphs;
   HostMemoryUse memory;
+  EarlyAnswers early;
   LogSender sender;
   LifeSigns life_signs;
   ReplyHandler handler;
@@ -58,7 +60,7 @@ struct Session::Impl {
   Fences fences;
   CallPath calls;
   Copies copies;
-  EarlyAnswers early;
+  WaitAnswers waits;
 };
 
 }  // namespace gpurun::client

@@ -14,9 +14,9 @@
 #include <mutex>
 
 #include "base/status.h"
+#include "client/early_answers/deferred_errors.h"
 #include "client/log/command_log.h"
 #include "client/process/fork_guard.h"
-#include "client/progress/deferred_errors.h"
 #include "client/session/session_types.h"
 
 namespace gpurun::client {

@@ -12,9 +12,10 @@
 #include "base/brief_spin.h"
 #include "base/bytes.h"
 #include "client/bulk/extra_bulk_connections.h"
+#include "client/early_answers/copy_answers.h"
+#include "client/early_answers/early_wait_limiter.h"
+#include "client/early_answers/stream_progress.h"
 #include "client/log/handles.h"
-#include "client/progress/early_wait_limiter.h"
-#include "client/progress/stream_progress.h"
 #include "protocol/log/record.h"
 #include "transport/transport.h"
 
@@ -91,15 +92,6 @@ struct SessionChannels {
   // Where to ask how the worker died, by `id`. nullptr: nowhere.
   WorkerExitPage* deaths = nullptr;
   std::array<std::uint8_t, 16> id{};
-};
-
-// When a copy reads its host source.
-enum class CopyReading : std::uint8_t {
-  kNow,   // Before the call returns. The program may then change or free it.
-  kSoon,  // As the wire allows. It stays untouched until the copy completes (pinned).
-  // As kSoon, but not before the stream reaches the copy, because earlier work may still write to
-  // the source (Session::may_still_write()).
-  kInTurn
 };
 
 // A record of an event, as Session::stream_of_record() returns it. Stream 0: the event has no such

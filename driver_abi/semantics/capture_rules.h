@@ -52,8 +52,8 @@ const CaptureRule& capture_rule(CaptureFamily family) noexcept;
 // The family of a Row::base ("cuMemAlloc"). Functions that are not listed are kOpen.
 CaptureFamily capture_family(const char* base) noexcept;
 
-// Whether a thread in mode `own` may make no unsafe call because of a capture in mode `capture`,
-// begun by this thread or by another one. Modes are CUstreamCaptureMode's numbers.
+// Whether a thread in mode `own` may make no unsafe call because of a capture in mode `capture`.
+// This thread or another one began the capture. Modes are CUstreamCaptureMode's numbers.
 bool mode_prohibits(unsigned own, unsigned capture, bool begun_by_this_thread) noexcept;
 
 }  // namespace gpurun::driver_abi

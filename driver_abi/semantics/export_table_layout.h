@@ -85,7 +85,7 @@ inline constexpr ExportTableDescription kExportTables[kExportTableCount] = {
      true},
 };
 
-// The slots that programs call. What each answers is in export_tables.cc.
+// The slots that programs call. What each answers is in state/export_tables.cc.
 namespace export_slot {
 inline constexpr unsigned kCudartLoad = 1;
 inline constexpr unsigned kCudartPrimaryContext = 2;

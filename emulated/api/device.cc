@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
-#include "driver_abi/library_view.h"
 #include "driver_abi/semantics/device_facts.h"
 #include "driver_abi/semantics/object_flags.h"
+#include "driver_abi/state/library_view.h"
 #include "emulated/api/caller.h"
 #include "emulated/api/entry.h"
 #include "emulated/objects/device_limits.h"

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "driver_abi/emulated_view.h"
-#include "driver_abi/export_tables.h"
 #include "driver_abi/row.h"
+#include "driver_abi/state/export_tables.h"
 #include "emulated/api.h"
 #include "emulated/api/entry.h"
 #include "emulated/api/ipc.h"

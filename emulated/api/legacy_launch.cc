@@ -1,6 +1,6 @@
 // The launch calls from before CUDA 4: state of a function, then a cuLaunchKernel with the
 // parameters as one block.
-#include "driver_abi/legacy_launch.h"
+#include "driver_abi/state/legacy_launch.h"
 
 #include "emulated/api.h"
 #include "emulated/api/entry.h"

@@ -40,7 +40,7 @@ constexpr Comparison kComparisons[] = {
 
 using Lanes = llvm::SmallVector<Value*, 2>;
 
-// The comparison that a modifier names, of operands 1 and 2; two results for packed types.
+// The comparison that a modifier names, of operands 1 and 2. Two results for packed types.
 Lanes compare(FunctionBuilder& b, const Operation& op) {
   for (const Comparison& known : kComparisons) {
     if (!op.has(known.name)) continue;
@@ -118,7 +118,7 @@ void emit_selp(FunctionBuilder& b, const Operation& op) {
   b.write(b.operand(op, 0), b.ir.CreateSelect(b.read_predicate(b.operand(op, 3)), x, y));
 }
 
-// slct.dtype.ctype d, a, b, c: a when c >= 0, else b; NaN takes b.
+// slct.dtype.ctype d, a, b, c: a when c >= 0, else b. NaN takes b.
 void emit_slct(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 4, 4);
   Value* x = b.read(b.operand(op, 1), op.first_type.bits);

@@ -8,9 +8,9 @@ namespace gpurun::emulated {
 // +0 or -0 for a subnormal of `format` when the instruction says .ftz, else the value.
 llvm::Value* flush(FunctionBuilder& b, llvm::Value* value, ptx::FloatFormat format);
 llvm::Value* flush_if(FunctionBuilder& b, const Operation& op, llvm::Value* value);
-// [0, 1]; NaN becomes +0.
+// To [0, 1]. NaN becomes +0.
 llvm::Value* saturate(FunctionBuilder& b, llvm::Value* value);
-// max(value, +0); NaN stays.
+// max(value, +0). NaN stays.
 llvm::Value* clamp_negative(FunctionBuilder& b, llvm::Value* value);
 // A float or double rounded to nearest even to the format, as the float (double) of that value.
 llvm::Value* round_to(FunctionBuilder& b, llvm::Value* value, ptx::FloatFormat format);

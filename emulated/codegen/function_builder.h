@@ -24,7 +24,7 @@ namespace gpurun::emulated {
 struct Operation {
   const ptx::Instruction& instruction;
   ptx::Type type;        // The last modifier that is a type.
-  ptx::Type first_type;  // The first one; the same when there is only one.
+  ptx::Type first_type;  // The first one. The same when there is only one.
   std::uint32_t site;    // RuntimeFunctions' `site`.
 
   bool has(std::string_view modifier) const { return instruction.has(modifier); }
@@ -183,7 +183,7 @@ class FunctionBuilder {
   llvm::Value* warp_words_ = nullptr;
   llvm::IRBuilder<> entry_;  // Place of allocas and context loads.
   std::vector<llvm::AllocaInst*> registers_;
-  std::vector<llvm::Value*> variables_;  // Pointers; null for shared variables.
+  std::vector<llvm::Value*> variables_;  // Pointers. Null for shared variables.
   std::vector<std::uint32_t> parameter_offsets_;
   std::vector<llvm::BasicBlock*> labels_;
 };

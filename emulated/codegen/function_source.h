@@ -17,8 +17,8 @@ struct Symbol {
     kUnknown,        // Nothing has this name: an error where it is used.
     kShared,         // A module-scope .shared variable: shared_offset.
     kDynamicShared,  // Starts after the kernel's static shared memory.
-    kMemory,         // A .global or .const variable; link_name is its address.
-    kFunction,       // function; link_name its code, descriptor_name its descriptor.
+    kMemory,         // A .global or .const variable. link_name is its address.
+    kFunction,       // `function`. link_name: its code. descriptor_name: its descriptor.
     kRuntime,        // A function of the device run time: vprintf, malloc, ...
   };
   Kind kind = Kind::kUnknown;

@@ -30,7 +30,7 @@ class ObjectAccess {
   Value* words_ = nullptr;
 };
 
-// Part `index` of a vector of at least `count`; a scalar is a vector of one.
+// Part `index` of a vector of at least `count`. A scalar is a vector of one.
 const ptx::Operand& vector_part(FunctionBuilder& b, const ptx::Operand& operand, unsigned count,
                                 unsigned index);
 

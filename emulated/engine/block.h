@@ -43,7 +43,7 @@ class Block {
     kFinished,  // Every thread has ended.
     // All remaining threads wait for something outside the block. Call step() again.
     kWaiting,
-    kStopped,  // The grid has failed; call abandon().
+    kStopped,  // The grid has failed. Call abandon().
   };
 
   // nullptr when memory is short. `stack_bytes` must come from stack_class().

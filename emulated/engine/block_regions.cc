@@ -21,7 +21,7 @@ std::size_t aligned(std::size_t bytes) {
 
 void Block::Free::operator()(std::uint8_t* memory) const { std::free(memory); }
 
-// Runs the whole block; outcome_ says how it ended.
+// Runs the whole block. outcome_ says how it ended.
 void Block::run_regions(Fiber& self) {
   next_thread_ = thread_count_;
   if (!prepare_regions(self)) {

@@ -20,7 +20,7 @@ struct Place {
 
 // ---- Barriers
 
-// Counts one arrival; true when it completes the barrier.
+// Counts one arrival. True when it completes the barrier.
 bool Block::arrive(std::uint32_t id, std::uint32_t count, Barrier** found) {
   id %= kBarriersPerBlock;
   barriers_used_ |= std::uint32_t{1} << id;

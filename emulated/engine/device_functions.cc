@@ -143,7 +143,7 @@ std::uint64_t allocate(ThreadContext* thread, std::uint64_t bytes) {
 void release(ThreadContext* thread, std::uint64_t address) {
   ContextRuntime* context = context_of(thread);
   if (context == nullptr || context->heap().release(address)) return;
-  // Undefined in CUDA ("Dynamic global memory allocation"); NVIDIA's driver ends the kernel.
+  // Undefined in CUDA ("Dynamic global memory allocation"). NVIDIA's driver ends the kernel.
   block_of(thread).fail(fiber_of(thread), kGridLaunchFailed,
                         "free() of an address that malloc() did not return");
 }

@@ -95,9 +95,9 @@ struct Extent {
 struct LaunchRequest {
   KernelFunction function = nullptr;
   std::string_view name;  // For messages.
-  Extent grid;            // Every extent at least 1; at most 2^31 - 1, 65535, 65535.
+  Extent grid;            // Every extent at least 1. At most 2^31 - 1, 65535, 65535.
   Extent block;           // At most 1024 threads.
-  Extent cluster;         // Blocks of a cluster start together; divides `grid`.
+  Extent cluster;         // Blocks of a cluster start together. Divides `grid`.
   std::uint32_t static_shared_bytes = 0;
   std::uint32_t dynamic_shared_bytes = 0;
   // Stack of one thread for compiled code: CompiledKernel::stack_bytes, plus the context's stack
@@ -121,15 +121,15 @@ struct LaunchRequest {
 // How a grid ended. The first failure counts. `block` and `thread` say where it happened.
 struct GridResult {
   int code = kGridOk;
-  std::string kernel;   // Its name; empty on success.
-  std::string message;  // One sentence without the kernel's name; empty on success.
+  std::string kernel;   // Its name. Empty on success.
+  std::string message;  // One sentence without the kernel's name. Empty on success.
   Extent block{0, 0, 0};
   Extent thread{0, 0, 0};
   std::uint64_t address = 0;  // For faults: the address that was touched.
 };
 
 struct EngineOptions {
-  int threads = 0;  // Pool threads; 0 = one per processor that this process may use.
+  int threads = 0;  // Pool threads. 0: one per processor that this process may use.
   std::uint32_t sm_count = 8;
   // Bound of the resident threads of one non-cooperative grid (sm_count * threads per SM).
   std::uint32_t resident_threads = 8 * 1536;

@@ -28,7 +28,7 @@ constexpr std::uint64_t kClaimsLeft = 4;
 constexpr std::uint64_t kBlocksBetweenLooks = 16;
 // Turns without progress after which a non-cooperative grid gets a further resident block.
 constexpr std::size_t kFruitlessTurns = 4;
-// Idle stacks that are kept for later launches; each has a page or two of touched memory.
+// Idle stacks that are kept for later launches. Each has a page or two of touched memory.
 constexpr std::size_t kSpareStacksMax = 4096;
 // A thread that has only polled for this long sleeps between its turns.
 constexpr auto kPollingLong = std::chrono::milliseconds(100);

@@ -50,7 +50,7 @@ struct CompilerCounters {
 
 class CompilerBackend;
 
-// Any thread. `runtime` is copied; resolve_function in it is ignored.
+// Any thread. `runtime` is copied. resolve_function in it is ignored.
 class Compiler {
  public:
   static Result<std::unique_ptr<Compiler>> create(const RuntimeFunctions& runtime,

@@ -47,8 +47,8 @@ struct KernelAttributes {
   // .local variables of the kernel and its callees, summed.
   std::uint32_t local_bytes = 0;
   std::uint32_t const_bytes = 0;                  // .const variables of the module.
-  std::uint32_t required_block[3] = {0, 0, 0};    // .reqntid; zeros without it.
-  std::uint32_t max_block[3] = {0, 0, 0};         // .maxntid; zeros without it.
+  std::uint32_t required_block[3] = {0, 0, 0};    // .reqntid, or zeros.
+  std::uint32_t max_block[3] = {0, 0, 0};         // .maxntid, or zeros.
   std::uint32_t min_blocks_per_sm = 0;            // .minnctapersm
   std::uint32_t required_cluster[3] = {0, 0, 0};  // .reqnctapercluster
   std::uint32_t max_threads = kBlockThreadsMax;   // From required_block or max_block.

@@ -20,7 +20,7 @@ constexpr unsigned kFlagsOfCuda = kFlagsKnown | CUDA_ARRAY3D_DEPTH_TEXTURE |
                                   CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE |
                                   CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
 
-// Largest width, height and depth or layers; 0: the extent must be 0.
+// Largest width, height and depth or layers. 0: the extent must be 0.
 struct Limits {
   CUdevice_attribute width;
   CUdevice_attribute height;

@@ -63,7 +63,7 @@ class Capture final : public std::enable_shared_from_this<Capture> {
   const std::shared_ptr<Graph> graph_;
   const StreamPtr origin_;
   const CUstreamCaptureMode mode_;
-  const void* const thread_;  // Identity of the thread's state; never dereferenced.
+  const void* const thread_;  // Identity of the thread's state. Never dereferenced.
   bool ended_ = false;
   mutable std::mutex mutex_;
   bool invalidated_ = false;

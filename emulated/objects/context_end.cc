@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <set>
 
-#include "driver_abi/context_storage.h"
+#include "driver_abi/state/context_storage.h"
 #include "emulated/objects/capture.h"
 #include "emulated/objects/context.h"
 #include "emulated/objects/ownership.h"

@@ -6,7 +6,7 @@ namespace gpurun::emulated {
 class Context;
 
 // Ends all work and frees what the context owns. It runs the destructors of what libraries
-// attached to the context (driver_abi/context_storage.h). A primary context can be activated
+// attached to the context (driver_abi/state/context_storage.h). A primary context can be activated
 // again afterwards.
 void end_context(Context& context);
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "driver_abi/legacy_launch.h"
+#include "driver_abi/state/legacy_launch.h"
 #include "emulated/module/module.h"
 #include "emulated/objects/code_image.h"
 #include "emulated/objects/context.h"

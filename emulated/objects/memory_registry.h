@@ -30,7 +30,7 @@ struct MemoryRange {
   MemoryKind kind = MemoryKind::kDevice;
   int device = 0;
   std::uint64_t context_handle = 0;  // 0: belongs to no context (pools, VMM).
-  std::uint64_t buffer_id = 0;       // Unique in the process; set by add().
+  std::uint64_t buffer_id = 0;       // Unique in the process. Set by add().
   unsigned flags = 0;                // The flags of the call that made it.
   std::uint64_t owner_handle = 0;    // The pool or VMM allocation.
   // Of a pool's memory: the context of the stream that it was allocated in.

@@ -19,12 +19,12 @@ struct Operand {
     kInteger,   // bits
     kFloat32,   // bits
     kFloat64,   // bits
-    kVariable,  // index: into Function::variables; bits: offset added to its address
-    kSymbol,    // name: a symbol of the module; bits: offset
+    kVariable,  // index: into Function::variables. bits: offset added to its address
+    kSymbol,    // name: a symbol of the module. bits: offset
     kLabel,     // index: the label of a Statement
     kTable,     // index: into Function::branch_tables
     kSpecial,   // name with its component: "%tid.x"
-    kMemory,    // parts[0]: base; bits: offset; parts[1..]: coordinates etc.
+    kMemory,    // parts[0]: base. bits: offset. parts[1..]: coordinates etc.
     kVector,    // parts
     kSink,      // _
   };
@@ -81,7 +81,7 @@ struct Variable {
   Type type;
   Linkage linkage = Linkage::kNone;
   std::string_view name;
-  std::uint32_t alignment = 0;            // As written; 0: not written.
+  std::uint32_t alignment = 0;            // As written. 0: not written.
   std::uint32_t vector_length = 1;        // .v2, .v4
   std::vector<std::uint64_t> dimensions;  // Empty: a scalar. A first 0: unsized.
   bool managed = false;
@@ -90,7 +90,7 @@ struct Variable {
 
   bool unsized() const { return !dimensions.empty() && dimensions[0] == 0; }
   std::uint64_t element_count() const;
-  // At most kVariableBytesMax; 0 for unsized arrays without initializer.
+  // At most kVariableBytesMax. 0 for unsized arrays without initializer.
   std::uint64_t byte_size() const;
   // The written alignment, or the natural one without it.
   std::uint32_t byte_alignment() const;

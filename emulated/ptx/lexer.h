@@ -9,10 +9,10 @@ namespace gpurun::emulated::ptx {
 
 enum class TokenKind : std::uint8_t {
   kIdentifier,   // name, %name, $name
-  kDirective,    // .name, .a::b; text without the dot
+  kDirective,    // .name, .a::b. text without the dot
   kInteger,      // bits: the value
-  kFloat32,      // 0fXXXXXXXX; bits: the pattern
-  kFloat64,      // 0dXXXXXXXXXXXXXXXX or 1.5e3; bits: the pattern
+  kFloat32,      // 0fXXXXXXXX. bits: the pattern
+  kFloat64,      // 0dXXXXXXXXXXXXXXXX or 1.5e3. bits: the pattern
   kString,       // text without the quotes
   kPunctuation,  // one character
   kEnd,          // end of text, or a malformed token (then text is not empty)

@@ -29,7 +29,7 @@ struct Type {
   bool is_signed() const { return kind == TypeKind::kSigned; }
   bool is_predicate() const { return kind == TypeKind::kPredicate; }
   bool is_packed() const { return format >= FloatFormat::kF16x2; }
-  // Bytes in memory; predicates take one.
+  // Bytes in memory. Predicates take one.
   std::uint32_t bytes() const { return bits < 8 ? 1u : bits / 8u; }
   bool operator==(const Type&) const = default;
 };

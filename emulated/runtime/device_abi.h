@@ -35,8 +35,8 @@ inline constexpr std::uint32_t kBarriersPerBlock = 16;
 // it is constant while the block runs. Compiled code loads these fields once and keeps them in
 // registers.
 struct BlockContext {
-  std::uint8_t* shared;  // Base of the shared window; at least 1 KiB aligned.
-  // Kernel parameters as KernelAttributes lays them out; 16-aligned.
+  std::uint8_t* shared;  // Base of the shared window. At least 1 KiB aligned.
+  // Kernel parameters as KernelAttributes lays them out. 16-aligned.
   const std::uint8_t* params;
   std::uint32_t block_id[3];           // %ctaid
   std::uint32_t block_dim[3];          // %ntid
@@ -63,10 +63,10 @@ struct CodePosition {
   // Distinguishes functions that one call through a pointer can reach.
   const void* function;
   std::uint64_t word_count;
-  // The words follow. For each loop around the place, from the outermost inwards, they are the
-  // loop's number in the function and how often the thread has reached the loop's header. The last
-  // word is the place's number. Of two places, the one with the smaller number comes first in the
-  // code.
+  // The words follow. Each loop around the place has two, from the outermost loop inwards. The
+  // first is the loop's number in the function. The second is how often the thread has reached the
+  // loop's header. The last word is the place's number. Of two places, the one with the smaller
+  // number comes first in the code.
   const std::uint64_t* words() const { return reinterpret_cast<const std::uint64_t*>(this + 1); }
 };
 
@@ -74,7 +74,7 @@ struct CodePosition {
 struct ThreadContext {
   const BlockContext* block;
   std::uint32_t thread_id[3];   // %tid
-  std::uint32_t thread_linear;  // x + y * ntid.x + z * ntid.x * ntid.y; lane = low 5 bits.
+  std::uint32_t thread_linear;  // x + y * ntid.x + z * ntid.x * ntid.y. lane = low 5 bits.
   std::uint64_t stack_low;      // isspacep.local: stack_low <= address < stack_high.
   std::uint64_t stack_high;
   // Decremented by every volatile, relaxed or acquire load and every compare-and-swap or exchange.
@@ -123,8 +123,8 @@ inline constexpr std::uint32_t kExchangeResults = 2;
 // The words of the lanes of neighbouring warps, side by side.
 struct WarpWords {
   const std::uint32_t* in[kExchangeInputs];  // Lane l's: in[i][l * step[i]].
-  std::uint32_t step[kExchangeInputs];       // 1; 0: all lanes have the same word.
-  std::uint32_t* out[kExchangeResults];      // One per lane; nullptr: not needed.
+  std::uint32_t step[kExchangeInputs];       // 1. 0: all lanes have the same word.
+  std::uint32_t* out[kExchangeResults];      // One per lane. nullptr: not needed.
 };
 
 // As WarpFunction, for an operation of few words and for `warps` warps at once. The same lanes are
@@ -231,7 +231,7 @@ struct RuntimeFunctions {
   // cudaCGScopeGrid). It returns 0 for a launch that is not cooperative, and for an unsupported
   // scope. It does not switch.
   std::uint64_t (*group_handle)(ThreadContext*, std::uint32_t scope);
-  // Waits for all threads of the grid; `flags` have no meaning yet.
+  // Waits for all threads of the grid. `flags` have no meaning yet.
   std::uint32_t (*group_sync)(ThreadContext*, std::uint64_t handle, std::uint32_t flags);
   // The numbers of threads in the group and of groups, and this thread's rank and its group's. They
   // are written as u32 to the given device addresses. 0: not wanted. Neither function switches.
@@ -257,7 +257,7 @@ struct RuntimeFunctions {
 // pointers and initialisers of variables hold. It is fixed when the module is loaded. The code is
 // compiled at its first use.
 struct FunctionDescriptor {
-  void* code;    // void (*)(ThreadContext*, void* result_or_parameter...); null until compiled.
+  void* code;    // void (*)(ThreadContext*, void* result_or_parameter...). Null until compiled.
   void* module;  // The module's own.
   std::uint64_t index;
 };

@@ -23,7 +23,7 @@ class DeviceHeap {
   std::size_t limit() const;
   std::size_t bytes_used() const;
 
-  // 16-aligned memory, not zeroed; 0 when the heap is full.
+  // 16-aligned memory, not zeroed. 0 when the heap is full.
   std::uint64_t allocate(std::uint64_t bytes);
   // False, and nothing is done, when `address` is not from allocate() or was released. 0 is allowed
   // and does nothing.

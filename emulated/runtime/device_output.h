@@ -14,7 +14,7 @@ namespace gpurun::emulated {
 class DeviceOutput {
  public:
   enum class Target { kStdout, kStderr };
-  // Receives one record; called with no lock held.
+  // Receives one record. Called with no lock held.
   using Sink = std::function<void(Target, const std::string& text)>;
 
   // CU_LIMIT_PRINTF_FIFO_SIZE's default (CUDA Programming Guide, "Formatted output").
@@ -30,9 +30,9 @@ class DeviceOutput {
 
   void append(Target target, std::string text);
 
-  // Shows everything printed so far. The driver calls it where CUDA shows output. CUDA does so
-  // after a wait for a context, stream or event, a blocking copy, a module load or unload, and when
-  // the context is destroyed. Concurrent calls keep the order.
+  // Shows everything printed so far. The driver calls it where CUDA shows output: after a wait for
+  // a context, stream or event, and after a blocking copy. CUDA also does so after a module load or
+  // unload, and when the context is destroyed. Concurrent calls keep the order.
   void flush();
 
  private:

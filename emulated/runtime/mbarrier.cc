@@ -17,9 +17,9 @@ constexpr U32 kBytesMask = 0x1fffff;
 struct Object {
   U32 pending;   // Arrivals that are still missing in this phase.
   U32 expected;  // Arrivals that a phase takes.
-  // Bytes announced and not yet arrived; a 21-bit number that may be negative.
+  // Bytes announced and not yet arrived. A 21-bit number that may be negative.
   U32 bytes;
-  U32 phase;  // Counts phases modulo 8; its low bit is the parity.
+  U32 phase;  // Counts phases modulo 8. Its low bit is the parity.
 };
 
 Object unpack(U64 word) {

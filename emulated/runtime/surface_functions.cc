@@ -10,7 +10,7 @@
 namespace gpurun::emulated {
 namespace {
 
-// The address of an access; 0: it is outside.
+// The address of an access. 0: it is outside.
 std::uint64_t place(const Surface& surface, const SurfaceOperation& operation,
                     const std::uint32_t* where) {
   const TexelImage& image = surface.image;

@@ -1,5 +1,5 @@
 // Texels: conversion from memory to the four 32-bit results of a fetch (CUDA C++ Programming Guide,
-// "Texture Memory"; Driver API, cuTexObjectCreate).
+// "Texture Memory", and Driver API, cuTexObjectCreate).
 #pragma once
 
 #include <cstdint>

@@ -126,7 +126,7 @@ class ObjectSlots {
 using TextureSlots = ObjectSlots<Texture, 0x0671>;
 using SurfaceSlots = ObjectSlots<Surface, 0x0672>;
 
-// The tables of the process; never destroyed.
+// The tables of the process. Never destroyed.
 TextureSlots& texture_slots();
 SurfaceSlots& surface_slots();
 

@@ -41,7 +41,7 @@ std::int32_t whole_part(float x) {
   return whole - (static_cast<float>(whole) > x ? 1 : 0);
 }
 
-// 1.8 fixed point; `fraction` is not negative.
+// 1.8 fixed point. `fraction` is not negative.
 float eight_bits(float fraction) {
   return static_cast<float>(static_cast<std::int32_t>(fraction * 256.0f + 0.5f)) * 0x1p-8f;
 }

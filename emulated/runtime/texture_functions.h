@@ -17,7 +17,7 @@ enum class LevelMode : std::uint8_t { kBase, kLevel, kGradient };
 
 // One instruction, as a constant in translated code.
 struct TextureOperation {
-  std::uint8_t dimensions = 2;  // 1 to 3; 3 for a cube.
+  std::uint8_t dimensions = 2;  // 1 to 3. 3 for a cube.
   bool layered = false;
   bool cube = false;
   bool indexed = false;  // Coordinates and level are integers: no filtering.

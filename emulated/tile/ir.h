@@ -78,7 +78,7 @@ struct Type {
   // kPartitionView: the tensor's dimension for each dimension of a tile.
   std::vector<std::int32_t> dim_map;
   std::optional<Padding> padding;     // kPartitionView.
-  std::vector<TypeIndex> parameters;  // kFunction; it has no results.
+  std::vector<TypeIndex> parameters;  // kFunction. It has no results.
 
   // The number of elements of a tile.
   std::uint64_t elements() const {
@@ -106,7 +106,7 @@ struct Operation {
   std::vector<std::uint32_t> counts;
   std::vector<ValueId> results;
   std::uint64_t flags = 0;  // Optional attributes, then operands, by bit.
-  // Enumerators, integers and truth values in order of declaration; 0 for a missing one.
+  // Enumerators, integers and truth values in order of declaration. 0 for a missing one.
   std::vector<std::uint64_t> numbers;
   std::vector<std::int32_t> list;         // The attribute that is a list.
   std::string text;                       // The attribute that is a string.

@@ -182,7 +182,7 @@ class KernelWriter {
   const Plan plan_;
   PtxText text_;
   std::string variables_;               // Declarations before the kernel.
-  std::vector<std::string> registers_;  // By ValueId; empty: not made yet.
+  std::vector<std::string> registers_;  // By ValueId. Empty: not made yet.
   std::map<ValueId, Tensor> tensors_;   // Of views of both kinds.
   std::vector<Scope> scopes_;
   const Operation* current_ = nullptr;

@@ -99,7 +99,7 @@ enum Code : std::uint32_t {
 // - The attributes, the operands, the regions.
 struct OperationForm {
   const char* name;
-  // The number of results; -1: many.
+  // The number of results. -1: many.
   int results;
   // One letter for each attribute: e enumerator, u nothing except its flag, h hints for the
   // optimiser. L list of 32-bit numbers, C constant, P predicate, i 32-bit integer, I 64-bit

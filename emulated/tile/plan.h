@@ -16,7 +16,7 @@ namespace gpurun::emulated::tile {
 inline constexpr std::uint64_t kLocalBytesMax = 512 * 1024;
 
 struct Plan {
-  std::vector<bool> in_register;  // By ValueId; tiles only.
+  std::vector<bool> in_register;  // By ValueId. Tiles only.
   // In local memory, for tiles that are not in a register.
   std::vector<std::uint64_t> offsets;
   std::uint64_t local_bytes = 0;

@@ -58,8 +58,8 @@ Status send_bulk_word(Connection& connection, FrameKind kind, const BulkHeader& 
 // Chunks that go out together over one connection. Together, short chunks that follow one another
 // are as fast as a long one. Each send of its own would cost both sides a turn through TCP, and
 // often a thread's sleep. `packer` decides how they are packed, and learns the time of each send.
-// There is one for each connection. The heads, and parts that are not the chunks' own bytes, are in
-// this object and in the packer until the last byte has been sent.
+// There is one for each connection. The heads, and parts that are not the chunks' own bytes, are
+// here and in the packer until the last byte has been sent.
 class ChunksToSend {
  public:
   // This many bytes and chunks go together. A packed chunk ends such a group. A chunk of full size

@@ -45,8 +45,8 @@ enum class Order : std::uint8_t {
   // After the lane's earlier kLane calls and after the earlier users of `subject`. Event query,
   // event synchronise, elapsed time, event destroy.
   kLane = 2,
-  // In the queue of `stream`. The legacy stream (0, 1) and the blocking streams of a context are
-  // issued in log order among themselves, as CUDA orders them on the device.
+  // In the queue of `stream`. A context's legacy stream (0, 1) and blocking streams are issued in
+  // log order among themselves, as CUDA orders them on the device.
   kStream = 3,
   // Issued after every earlier call of `context`, whatever its order. Every later call except
   // kImmediate waits until this one is issued. No call waits when the client waits for this one

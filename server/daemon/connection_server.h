@@ -16,10 +16,10 @@
 #include "server/daemon/daemon_options.h"
 #include "server/daemon/lease_server.h"
 #include "server/daemon/leases/lease_book.h"
+#include "server/daemon/leases/token_watch.h"
 #include "server/daemon/links/connection_threads.h"
 #include "server/daemon/links/half_open.h"
-#include "server/daemon/live_settings.h"
-#include "server/daemon/token_watch.h"
+#include "server/daemon/links/live_settings.h"
 #include "server/daemon/users/audit.h"
 #include "transport/tls/client_hello.h"
 

@@ -13,7 +13,7 @@
 #include "base/hex.h"
 #include "base/random.h"
 #include "transport/shm/memory.h"
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 
 namespace gpurun::server {
 namespace {
@@ -47,7 +47,8 @@ void refuse_and_hear_out(transport::Connection& connection, const std::string& r
 
 // Our end of a link. Empty when clients cannot connect to it.
 std::string reached_at(const transport::Connection& link) {
-  const Result<transport::tcp::SocketAddress> here = transport::tcp::local_address(link.fd());
+  const Result<transport::sockets::SocketAddress> here =
+      transport::sockets::local_address(link.fd());
   return here.ok() ? here->to_string() : std::string();
 }
 
@@ -55,7 +56,8 @@ std::string reached_at(const transport::Connection& link) {
 protocol::ListedGpu about_holder(const transport::Connection& link,
                                  const protocol::LeaseRequest& request) {
   protocol::ListedGpu about;
-  const Result<transport::tcp::SocketAddress> there = transport::tcp::peer_address(link.fd());
+  const Result<transport::sockets::SocketAddress> there =
+      transport::sockets::peer_address(link.fd());
   about.holder = there.ok() ? there->to_string() : link.description();
   about.host = request.host.substr(0, kAskerBytesMax);
   about.program = request.program.substr(0, kAskerBytesMax);

@@ -9,7 +9,6 @@
 
 #include "base/deadline.h"
 #include "protocol/control/control.h"
-#include "server/daemon/authenticator.h"
 #include "server/daemon/daemon_events.h"
 #include "server/daemon/daemon_options.h"
 #include "server/daemon/leases/lease_admission.h"
@@ -17,6 +16,7 @@
 #include "server/daemon/leases/lease_links.h"
 #include "server/daemon/leases/lease_queue.h"
 #include "server/daemon/links/acceptor.h"
+#include "server/daemon/links/authenticator.h"
 #include "server/daemon/links/connection_closer.h"
 #include "server/daemon/links/half_open.h"
 #include "server/daemon/session_workers.h"

@@ -19,16 +19,16 @@
 #include "protocol/control/local_address.h"
 #include "protocol/limits.h"
 #include "server/daemon/config/command_line.h"
+#include "server/daemon/config/daemon_files.h"
+#include "server/daemon/config/worker_settings.h"
 #include "server/daemon/daemon.h"
-#include "server/daemon/daemon_files.h"
 #include "server/daemon/daemon_notify.h"
 #include "server/daemon/daemon_signals.h"
 #include "server/daemon/process_limits.h"
 #include "server/daemon/ready_line.h"
 #include "server/daemon/reload.h"
-#include "server/daemon/worker_settings.h"
 #include "server/daemon/workers/spawn_process.h"
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 #include "transport/transport.h"
 
 namespace gpurun::server {
@@ -114,11 +114,11 @@ Status prepare_access(const Config& config, Bytes secret, Parts* parts) {
 Status prepare(const Config& config, Parts* parts) {
   Result<Bytes> secret = read_secret(config);
   if (!secret.ok()) return secret.status();
-  const Result<transport::tcp::HostPort> place =
-      transport::tcp::parse_host_port(config.listen, limits::kDefaultPort);
+  const Result<transport::sockets::HostPort> place =
+      transport::sockets::parse_host_port(config.listen, limits::kDefaultPort);
   if (!place.ok()) return place.status();
   Result<std::unique_ptr<transport::Listener>> listener =
-      transport::listen("tcp://" + transport::tcp::format_host_port(*place));
+      transport::listen("tcp://" + transport::sockets::format_host_port(*place));
   if (!listener.ok()) return listener.status();
   parts->listener = *std::move(listener);
   Result<SharedIdentity> identity = identity_for(*parts->listener, config);
@@ -136,7 +136,7 @@ std::string describe(const Config& config, const Parts& parts) {
   facts.tls_only = config.tls;
   facts.speaks_tls = parts.identity != nullptr;
   facts.insecure_plaintext = config.insecure_plaintext;
-  const auto here = transport::tcp::local_address(parts.listener->fd());
+  const auto here = transport::sockets::local_address(parts.listener->fd());
   facts.within_machine = here.ok() && here->is_loopback();
   return ready_line(facts);
 }

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "server/daemon/config/config_values.h"
-#include "server/daemon/daemon_files.h"
+#include "server/daemon/config/daemon_files.h"
 
 namespace gpurun::server {
 namespace {

@@ -41,7 +41,7 @@
 #include "server/worker/channels/worker.h"
 #include "server/worker/sandbox/confinement.h"
 #include "transport/shm/connection.h"
-#include "transport/tcp/connection.h"
+#include "transport/sockets/connection.h"
 #include "transport/tls/library.h"
 
 namespace gpurun::server {
@@ -103,7 +103,7 @@ Result<WorkerChannels> adopt(std::vector<UniqueFd> connections) {
   WorkerChannels channels;
   for (UniqueFd& fd : connections) {
     Result<std::unique_ptr<transport::Connection>> connection =
-        transport::tcp::TcpConnection::adopt(std::move(fd), {.patient = true});
+        transport::sockets::SocketConnection::adopt(std::move(fd), {.patient = true});
     if (!connection.ok()) return connection.status();
     if (channels.log == nullptr) {
       channels.log = *std::move(connection);

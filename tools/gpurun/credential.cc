@@ -16,7 +16,7 @@
 #include "protocol/auth/secret_text.h"
 #include "protocol/limits.h"
 #include "tools/gpurun/secret.h"
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 
 namespace gpurun::tools {
 namespace {
@@ -103,10 +103,10 @@ Result<Credential> named_credential(std::string token_file, std::string secret_f
 
 Result<Credential> found_credential(const std::string& server) {
   const std::string folder = config_folder();
-  const auto place = transport::tcp::parse_host_port(server, limits::kDefaultPort);
+  const auto place = transport::sockets::parse_host_port(server, limits::kDefaultPort);
   // A host has no slash, but could be the name of a folder such as "..".
   if (place.ok() && !folder.empty() && place->host[0] != '.') {
-    for (const std::string& name : {transport::tcp::format_host_port(*place), place->host}) {
+    for (const std::string& name : {transport::sockets::format_host_port(*place), place->host}) {
       Result<Credential> found = token_at(folder + "/tokens/" + name);
       if (!found.ok() || found->token) return found;
     }

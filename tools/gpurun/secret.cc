@@ -13,7 +13,7 @@
 #include "protocol/auth/run_secret.h"
 #include "protocol/auth/secret_text.h"
 #include "protocol/limits.h"
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 
 namespace gpurun::tools {
 namespace {
@@ -29,14 +29,14 @@ Result<Bytes> read_open_file(int fd, const struct stat& about, const std::string
 }
 
 // Numbers, and the only name that every machine has for itself.
-bool is_this_machine(const transport::tcp::HostPort& place) {
+bool is_this_machine(const transport::sockets::HostPort& place) {
   if (place.host == "localhost") return true;
   in6_addr number = {};
   if (inet_pton(AF_INET, place.host.c_str(), &number) != 1 &&
       inet_pton(AF_INET6, place.host.c_str(), &number) != 1) {
     return false;
   }
-  const auto addresses = transport::tcp::resolve(place, false);
+  const auto addresses = transport::sockets::resolve(place, false);
   return addresses.ok() && !addresses->empty() && addresses->front().is_loopback();
 }
 
@@ -51,7 +51,7 @@ Result<Bytes> read_secret_file(const std::string& path) {
 }
 
 Result<Bytes> read_run_secret(const std::string& server) {
-  const auto place = transport::tcp::parse_host_port(server, limits::kDefaultPort);
+  const auto place = transport::sockets::parse_host_port(server, limits::kDefaultPort);
   if (!place.ok() || !is_this_machine(*place)) return Bytes();
   const std::string folder = protocol::run_secret_folder();
   if (folder.empty()) return Status(Code::kUnavailable, "XDG_RUNTIME_DIR is not set");

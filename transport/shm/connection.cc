@@ -13,7 +13,7 @@
 #include "transport/part_cursor.h"
 #include "transport/shm/sleeper.h"
 #include "transport/shm/watch.h"
-#include "transport/tcp/connection.h"
+#include "transport/sockets/connection.h"
 
 namespace gpurun::transport::shm {
 namespace {
@@ -28,7 +28,7 @@ constexpr unsigned kLooksAtRing = 256;
 
 class ShmConnection final : public Connection {
  public:
-  ShmConnection(std::unique_ptr<tcp::TcpConnection> socket, SharedMemory memory, Side side)
+  ShmConnection(std::unique_ptr<sockets::SocketConnection> socket, SharedMemory memory, Side side)
       : socket_(std::move(socket)),
         memory_(std::move(memory)),
         out_ring_(side == Side::kOffered ? memory_.to_taker() : memory_.to_offerer()),
@@ -66,7 +66,7 @@ class ShmConnection final : public Connection {
   Status heed_socket();
   bool has_ended() const noexcept { return ended_ || is_closed(in_ring_); }
 
-  const std::unique_ptr<tcp::TcpConnection> socket_;
+  const std::unique_ptr<sockets::SocketConnection> socket_;
   const SharedMemory memory_;
   const Ring out_ring_;
   const Ring in_ring_;
@@ -256,7 +256,7 @@ void ShmConnection::shut_down() noexcept {
 }
 
 Result<std::unique_ptr<Watch>> ShmConnection::watch() {
-  auto socket = tcp::TcpWatch::of(*socket_, socket_->fd_min());
+  auto socket = sockets::SocketWatch::of(*socket_, socket_->fd_min());
   if (!socket.ok()) return socket.status();
   return std::unique_ptr<Watch>(new ShmWatch(*std::move(socket), sleeper_, watch_));
 }
@@ -266,13 +266,13 @@ Result<std::unique_ptr<Watch>> ShmConnection::watch() {
 Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, SharedMemory memory,
                                           Side side) {
   if (!memory.is_there()) return socket;
-  auto* const concrete = dynamic_cast<tcp::TcpConnection*>(socket.get());
+  auto* const concrete = dynamic_cast<sockets::SocketConnection*>(socket.get());
   if (concrete == nullptr) {
     return Status(Code::kInvalidArgument, socket->description() + ": no local socket");
   }
   static_cast<void>(socket.release());
-  return std::unique_ptr<Connection>(
-      new ShmConnection(std::unique_ptr<tcp::TcpConnection>(concrete), std::move(memory), side));
+  return std::unique_ptr<Connection>(new ShmConnection(
+      std::unique_ptr<sockets::SocketConnection>(concrete), std::move(memory), side));
 }
 
 Status share_offered(std::unique_ptr<Connection>& connection, Deadline deadline) {

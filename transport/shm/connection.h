@@ -21,7 +21,7 @@ enum class Side : std::uint8_t { kOffered, kTook };
 
 // Returns a connection through `memory`, or `socket` itself when `memory` is empty. All bytes that
 // were meant for `socket` itself must have been received before. kInvalidArgument: `socket` does
-// not come from listen() or connect() at "unix:NAME", nor from TcpConnection::adopt().
+// not come from listen() or connect() at "unix:NAME", nor from SocketConnection::adopt().
 Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, SharedMemory memory,
                                           Side side);
 

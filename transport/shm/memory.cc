@@ -18,7 +18,7 @@
 
 #include "base/descriptor_message.h"
 #include "base/memory_file.h"
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 
 namespace gpurun::transport::shm {
 namespace {
@@ -146,7 +146,7 @@ Result<SharedMemory> offer(Connection& socket, std::size_t ring_bytes, Deadline 
 }
 
 bool is_local(const Connection& socket) {
-  const Result<tcp::SocketAddress> here = tcp::local_address(socket.fd());
+  const Result<sockets::SocketAddress> here = sockets::local_address(socket.fd());
   return here.ok() && here->family() == AF_UNIX;
 }
 

@@ -5,7 +5,7 @@
 
 namespace gpurun::transport::shm {
 
-ShmWatch::ShmWatch(std::unique_ptr<tcp::TcpWatch> socket, Sleeper& sleeper,
+ShmWatch::ShmWatch(std::unique_ptr<sockets::SocketWatch> socket, Sleeper& sleeper,
                    std::atomic<ShmWatch*>& place)
     : socket_(std::move(socket)), sleeper_(sleeper), place_(place) {
   place_.store(this, std::memory_order_release);

@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "transport/shm/sleeper.h"
-#include "transport/tcp/watch.h"
+#include "transport/sockets/watch.h"
 #include "transport/transport.h"
 
 namespace gpurun::transport::shm {
@@ -19,7 +19,8 @@ class ShmWatch final : public Watch {
  public:
   // `sleeper` and `place` belong to the connection and outlive this object. `place` points to this
   // object while it lives.
-  ShmWatch(std::unique_ptr<tcp::TcpWatch> socket, Sleeper& sleeper, std::atomic<ShmWatch*>& place);
+  ShmWatch(std::unique_ptr<sockets::SocketWatch> socket, Sleeper& sleeper,
+           std::atomic<ShmWatch*>& place);
   ~ShmWatch() override;
 
   Status wait(Deadline deadline) override;
@@ -32,7 +33,7 @@ class ShmWatch final : public Watch {
   void receiver_sleeps() noexcept;
 
  private:
-  const std::unique_ptr<tcp::TcpWatch> socket_;
+  const std::unique_ptr<sockets::SocketWatch> socket_;
   Sleeper& sleeper_;
   std::atomic<ShmWatch*>& place_;
   std::mutex mutex_;  // Guards all below, and sleeper_ while no thread receives.

@@ -132,17 +132,17 @@ class BoxRun {
     const bool stays = waiting_ != Waiting::kSynchronous && from.place == Place::kPinned &&
                        place_of(from.address, reach) == Place::kPinned;
     const ByteView source = byte_view(reinterpret_cast<const void*>(from.address), reach);
-    Session::Reading reading = Session::Reading::kNow;
-    int result = choose_reading(here_, site_, waiting_, stays, source, &reading);
+    CopyReading reading = CopyReading::kNow;
+    int result = prepare_reading(here_, site_, waiting_, stays, source, &reading);
     if (result != 0) return result;
-    const auto send = [&](const Part& part, ByteView bytes, Session::Reading when) {
+    const auto send = [&](const Part& part, ByteView bytes, CopyReading when) {
       CallSite site = site_;
       if (early && is_last(part)) site.flags |= protocol::kFlagBarrier;
       return here_.session().copy_in(*here_.lane, site, box(part), bytes, when);
     };
     if (copy_.is_dense(from)) {
       result = send(whole(), source, reading);
-    } else if (reading == Session::Reading::kInTurn) {
+    } else if (reading == CopyReading::kInTurn) {
       result = for_each_part(1, [&](const Part& part) {
         std::uint64_t address = 0;
         (void)side(from, part, &address);
@@ -153,7 +153,7 @@ class BoxRun {
       result = for_each_gathered([&](const Part& part) {
         gathered.resize(bytes_of_part(part));
         read_box(host_box(from), offset_of(part), gathered);
-        return send(part, gathered, Session::Reading::kNow);
+        return send(part, gathered, CopyReading::kNow);
       });
     }
     if (result != 0 || (sure && (waiting_ != Waiting::kSynchronous || early))) return result;

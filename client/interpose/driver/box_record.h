@@ -6,7 +6,7 @@
 
 #include "client/interpose/call/forward.h"
 #include "client/interpose/driver/copy_box.h"
-#include "client/interpose/driver/copy_reading.h"
+#include "client/interpose/driver/copy_waits.h"
 
 namespace gpurun::client::interpose {
 

@@ -14,8 +14,8 @@
 #include "client/interpose/memory/memory_ranges.h"
 #include "client/interpose/memory/used_memory.h"
 #include "client/interpose/modules/objects.h"
-#include "driver_abi/context_storage.h"
 #include "driver_abi/semantics/object_flags.h"
+#include "driver_abi/state/context_storage.h"
 
 namespace gpurun::client::interpose {
 namespace {

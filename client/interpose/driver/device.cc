@@ -6,8 +6,8 @@
 #include "client/interpose/call/forward.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/program_caller.h"
-#include "driver_abi/library_view.h"
 #include "driver_abi/semantics/device_facts.h"
+#include "driver_abi/state/library_view.h"
 
 namespace gpurun::client::interpose {
 namespace {

@@ -6,7 +6,7 @@
 #include "client/interpose/driver/nvml_view.h"
 #include "client/interpose/driver/primary_context.h"
 #include "driver_abi/client_marker.h"
-#include "driver_abi/export_tables.h"
+#include "driver_abi/state/export_tables.h"
 
 namespace gpurun::client::interpose {
 namespace {

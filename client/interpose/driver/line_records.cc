@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "client/early_answers/quiet_work.h"
 #include "client/interpose/call/stream.h"
 #include "client/interpose/driver/copy_memory.h"
 #include "client/interpose/memory/memory_ranges.h"
@@ -10,10 +11,6 @@
 namespace gpurun::client::interpose {
 namespace {
 
-// Larger copies take longer than the time for which a copy may be reported as done early. They are
-// not quiet work (Work).
-constexpr std::uint64_t kQuietCopyBytesMax = std::uint64_t{8} << 10;
-static_assert(kQuietCopyBytesMax <= limits::kInlineBytesMax, "their bytes are in their records");
 class LineRun {
  public:
   LineRun(const EntryContext& here, std::uint16_t code, Handle stream, const Copy& copy,
@@ -81,24 +78,20 @@ class LineRun {
   int in(std::uint64_t to, std::uint64_t from, bool last) {
     const ByteView source = byte_view(reinterpret_cast<const void*>(from), copy_.width);
     CallSite site = site_;
-    Session::Reading reading = Session::Reading::kNow;
+    CopyReading reading = CopyReading::kNow;
     const int result =
-        choose_reading(here_, site, waiting_, stays_on_return(from), source, &reading);
+        prepare_reading(here_, site, waiting_, stays_on_return(from), source, &reading);
     if (result != 0) return result;
     // Only a copy that was answered early is a barrier. A copy that its thread waits for must not
     // hold up calls of other threads, because earlier work may wait for those calls.
     if (early_ && last) site.flags = protocol::kFlagBarrier;
-    if (reading != Session::Reading::kInTurn) site.work = work_of(to);
+    if (reading != CopyReading::kInTurn) site.work = work_of(to);
     return here_.session().copy_in(*here_.lane, site, to, source, reading);
   }
 
   Work work_of(std::uint64_t to) const {
-    if (!copy_.single_line() || copy_.width > kQuietCopyBytesMax ||
-        waiting_ == Waiting::kSynchronous) {
-      return Work::kAny;
-    }
-    const auto range = find_range(to);
-    return range.has_value() && range->ends_behind(site_.context) ? Work::kQuiet : Work::kAny;
+    if (!copy_.single_line() || waiting_ == Waiting::kSynchronous) return Work::kAny;
+    return work_of_copy(copy_.width, end_of_memory(to, site_.context));
   }
 
   // Whether the source stays unchanged until the copy is complete, except by work that is ordered

@@ -1,4 +1,5 @@
 // Memset: fills of device memory. CUDA waits for none of them when the memory is the device's.
+#include "client/early_answers/quiet_work.h"
 #include "client/interpose/call/forward.h"
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
@@ -6,10 +7,6 @@
 
 namespace gpurun::client::interpose {
 namespace {
-
-// Larger fills take longer than the time for which a fill may be reported as done early. They are
-// not quiet work (Work).
-constexpr std::uint64_t kQuietFillBytesMax = std::uint64_t{1} << 20;
 
 CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint32_t element_bytes,
               size_t count, CUstream given) {
@@ -34,10 +31,7 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
   CallSite site = here.stream_site(stream);
   site.opcode = code;
   site.form = protocol::Form::kMemset;
-  if (range.has_value() && range->ends_behind(site.context) &&
-      count * element_bytes <= kQuietFillBytesMax) {
-    site.work = Work::kQuiet;
-  }
+  if (range.has_value()) site.work = work_of_fill(count * element_bytes, range->end(site.context));
   if (range.has_value()) return cuda(here.session().post(*here.lane, site, bytes_of(payload)));
   // Only the worker's driver can decide whether an address that we do not know is valid.
   Reply reply;

@@ -4,14 +4,14 @@
 //   copy_box.h          The box: its lines, slices and pitches.
 //   copy_memory.h       Where a side lies, and whether known memory holds it.
 //   copy_description.h  From the program's structures to a box.
-//   copy_reading.h      When a host source is read, and when the call may return.
+//   copy_waits.h        When a host source is read, and when the call may return.
 //   box_record.h        A box as one record, or a few.
 //   line_records.h      Each line as a record of its own.
 #pragma once
 
 #include "client/interpose/call/forward.h"
 #include "client/interpose/driver/copy_box.h"
-#include "client/interpose/driver/copy_reading.h"
+#include "client/interpose/driver/copy_waits.h"
 
 namespace gpurun::client::interpose {
 

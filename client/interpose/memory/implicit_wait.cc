@@ -1,6 +1,7 @@
 // Implicit waits: the record that takes a free's place in the device's order, and the wait.
 #include "client/interpose/memory/implicit_wait.h"
 
+#include "client/early_answers/free_answers.h"
 #include "client/interpose/capture/capture.h"
 #include "protocol/calls/device_memory.h"
 #include "protocol/control/features.h"
@@ -41,13 +42,16 @@ bool may_free_early(const EntryContext& here) {
 
 int wait_implicitly(const EntryContext& here, Handle context) {
   Session& session = here.session();
-  const bool early = may_free_early(here);
-  const bool captures = context_captures(context);
-  // CUDA forbids a wait for a context that captures. The record waits only for its earlier work.
-  if (worker_keeps_order(here) && (early || captures)) {
-    return session.known_complete(context) ? session.health(context) : order(here, context, early);
+  FreeFacts facts;
+  facts.early = may_free_early(here);
+  facts.captures = context_captures(context);
+  facts.complete = session.known_complete(context);
+  facts.worker_keeps_order = worker_keeps_order(here);
+  const FreeAnswer answer = answer_free(facts);
+  if (answer == FreeAnswer::kNothing) return session.health(context);
+  if (answer != FreeAnswer::kAwaitContext) {
+    return order(here, context, answer == FreeAnswer::kPost);
   }
-  if (captures || (early && session.known_complete(context))) return session.health(context);
   CallSite site;
   site.context = context;
   site.waits = Waits::kForContext;

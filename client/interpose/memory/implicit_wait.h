@@ -1,6 +1,6 @@
 // Implicit waits: a call that frees memory completes the earlier work of a context before it
 // returns. Where the program cannot notice, the call returns early and the worker keeps the order
-// (docs/adr/0038).
+// (docs/adr/0038). client/early_answers/free_answers.h decides.
 #pragma once
 
 #include "client/interpose/call/forward.h"

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "client/early_answers/memory_end.h"
 #include "client/log/handles.h"
 
 namespace gpurun::client::interpose {
@@ -38,11 +39,13 @@ struct MemoryRange {
   std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID. add_range() chooses it.
 
   bool on_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
-  // Whether every call that ends this range waits for earlier work of `context_of_work`. If so,
-  // that work may still write to the range after the program was told that it is done. Unmapping
-  // and unloading do not wait for such work, nor does the end of another context's memory.
-  bool ends_behind(Handle context_of_work) const {
-    return kind == MemoryKind::kPool || (kind == MemoryKind::kDevice && context == context_of_work);
+  // Unmapping and unloading do not wait for earlier work of `context_of_work`, nor does the end of
+  // another context's memory.
+  MemoryEnd end(Handle context_of_work) const {
+    if (kind == MemoryKind::kModule) return MemoryEnd::kUnloaded;
+    const bool behind =
+        kind == MemoryKind::kPool || (kind == MemoryKind::kDevice && context == context_of_work);
+    return behind ? MemoryEnd::kBehindWork : MemoryEnd::kUnknown;
   }
   bool covers(std::uint64_t address, std::uint64_t count) const {
     return address >= base && address - base <= bytes && count <= bytes - (address - base);
@@ -54,8 +57,13 @@ struct MemoryRange {
 bool add_range(MemoryRange range) noexcept;
 // The range that contains `address`.
 std::optional<MemoryRange> find_range(std::uint64_t address) noexcept;
-// As above. `held`: whether this process keeps an address without a range blocked, because it is or
-// was an address of device memory.
+// Returns the end of the device memory at `address`, for work of `context_of_work`.
+inline MemoryEnd end_of_memory(std::uint64_t address, Handle context_of_work) noexcept {
+  const std::optional<MemoryRange> range = find_range(address);
+  return range.has_value() ? range->end(context_of_work) : MemoryEnd::kUnknown;
+}
+// As find_range(). `held`: whether this process keeps an address without a range blocked, because
+// it is or was an address of device memory.
 std::optional<MemoryRange> find_range(std::uint64_t address, bool* held) noexcept;
 // Removes the range that starts at `base` if it is of `kind`.
 std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noexcept;

@@ -18,7 +18,7 @@
 #include "client/interpose/modules/jit_request.h"
 #include "client/interpose/modules/kernel_table.h"
 #include "driver_abi/image_length.h"
-#include "driver_abi/legacy_launch.h"
+#include "driver_abi/state/legacy_launch.h"
 
 namespace gpurun::client::interpose::modules {
 

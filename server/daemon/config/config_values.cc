@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "protocol/limits.h"
 #include "server/daemon/workers/spare_workers.h"
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 
 namespace gpurun::server {
 namespace {
@@ -60,7 +60,7 @@ Result<std::uint64_t> parse_size(std::string_view text) {
 }
 
 Status check_listen(const Config& config) {
-  const auto place = transport::tcp::parse_host_port(config.listen, limits::kDefaultPort);
+  const auto place = transport::sockets::parse_host_port(config.listen, limits::kDefaultPort);
   if (place.ok()) return {};
   return wrong(config.listen, ": " + place.status().message());
 }

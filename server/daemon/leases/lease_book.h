@@ -18,8 +18,8 @@
 #include "protocol/control/control.h"
 #include "protocol/control/session_identity.h"
 #include "server/daemon/leases/lease_queue.h"
-#include "server/daemon/leases/wiped_key.h"
 #include "server/daemon/users/users.h"
+#include "server/daemon/users/wiped_key.h"
 #include "server/daemon/workers/spawn.h"
 #include "transport/transport.h"
 
@@ -82,8 +82,8 @@ class LeaseBook {
 
   // Takes a connection of which the first frame (`encrypted`: ClientHello) is proved. Leaves it
   // with the caller on failure. The last connection of a session completes it. kRefused: the
-  // session was here before (a replay), a connection comes twice, or too many gather on this lease
-  // or of this user (limits::kGatheringMax and the next).
+  // session was here before (a replay), or a connection comes twice. Also if too many gather on
+  // this lease or of this user (limits::kGatheringMax and the next).
   Result<std::optional<Arrival>> arrive(const protocol::Attach& attach, const protocol::Key& key,
                                         std::unique_ptr<transport::Connection>& connection,
                                         bool encrypted = false);

@@ -18,7 +18,7 @@ std::string bytes_behind(char kind, const void* bytes, std::size_t count) {
 }  // namespace
 
 std::string source_of(int fd) {
-  const Result<transport::tcp::SocketAddress> peer = transport::tcp::peer_address(fd);
+  const Result<transport::sockets::SocketAddress> peer = transport::sockets::peer_address(fd);
   if (!peer.ok()) return {};
   if (peer->family() == AF_UNIX) {
     ucred credentials = {};
@@ -29,7 +29,7 @@ std::string source_of(int fd) {
   return source_of(*peer);
 }
 
-std::string source_of(const transport::tcp::SocketAddress& peer) {
+std::string source_of(const transport::sockets::SocketAddress& peer) {
   if (peer.family() == AF_INET) {
     sockaddr_in v4 = {};
     std::memcpy(&v4, &peer.storage, sizeof v4);

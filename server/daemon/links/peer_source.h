@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "transport/tcp/address.h"
+#include "transport/sockets/address.h"
 
 namespace gpurun::server {
 
@@ -13,6 +13,6 @@ namespace gpurun::server {
 // share one source.
 std::string source_of(int fd);
 // The part that an IP address decides. Empty for other addresses.
-std::string source_of(const transport::tcp::SocketAddress& peer);
+std::string source_of(const transport::sockets::SocketAddress& peer);
 
 }  // namespace gpurun::server

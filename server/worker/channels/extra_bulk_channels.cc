@@ -14,7 +14,7 @@
 #include "server/handover/spawn_extra_bulk.h"
 #include "server/worker/channels/channel_security.h"
 #include "transport/shm/connection.h"
-#include "transport/tcp/connection.h"
+#include "transport/sockets/connection.h"
 
 namespace gpurun::server {
 namespace {
@@ -70,7 +70,7 @@ Status ExtraBulkChannels::take_next(BulkLanes& lanes) {
   if (joining.status().code() == Code::kProtocol) return joining.status();
   if (!joining.ok()) return Status(Code::kUnavailable, joining.status().message());
   Result<std::unique_ptr<transport::Connection>> adopted =
-      transport::tcp::TcpConnection::adopt(std::move(fd), {.patient = true});
+      transport::sockets::SocketConnection::adopt(std::move(fd), {.patient = true});
   if (!adopted.ok()) return adopted.status();
   std::unique_ptr<transport::Connection> connection = *std::move(adopted);
   {

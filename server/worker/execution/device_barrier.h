@@ -3,7 +3,7 @@
 // An event is recorded in the stream of such a call. Every other stream waits for that event before
 // its next call. The thread that made the call believes that it is complete. Its queries about the
 // device therefore wait for the event, too. After an early answer to a wait for a stream the
-// queries of every thread wait, because the lane that was answered may have notified the others.
+// queries of every thread wait. The lane that was answered may have notified the others.
 //
 // A free has no stream. It follows all the work of its context (docs/adr/0038). Its event is
 // recorded in a side stream of the worker, which waits for every stream that has work.
@@ -34,7 +34,7 @@ class DeviceBarrier {
   int before(const protocol::RecordHeader& header, void* stream);
   // The lanes that wait for a barrier call in their queries: its own lane, all lanes that have its
   // context, or all. kFreed is kToContext for a free. The work before a free may take longer than
-  // that before a wait, so queries that came before the free do not wait for its event.
+  // that before a wait. So queries that came before the free do not wait for its event.
   enum class Owed : std::uint8_t { kToLane, kToContext, kToAll, kFreed };
   // The barrier call of `header` is issued in `stream`. Returns 0 or the CUresult.
   int after(const protocol::RecordHeader& header, void* stream, Owed owed);

@@ -1,8 +1,8 @@
 // DriverTasks: driver calls on helper threads, for callers that must not call the driver or must
-// not block, and the count of helpers that need their contexts.
+// not block. It also counts the helpers that need their contexts.
 //
-// A helper counts from begin() to end(). A call that destroys a context waits until the count is
-// 0, because such a helper may use an event or a stream of that context. Any thread. The mutex is a
+// A helper counts from begin() to end(), because it may use an event or a stream of its context. A
+// call that destroys a context waits until the count is 0. Any thread. The mutex is a
 // leaf.
 #pragma once
 

@@ -1,6 +1,5 @@
-// ParkedCalls: calls that wait for the device or that block in the driver, after they have left the
-// issue queue or while they keep their place in it. They wait on helper threads, or for a
-// completion.
+// ParkedCalls: calls that wait for the device or that block in the driver. They have left the issue
+// queue, or keep their place in it. They wait on helper threads, or for a completion.
 //
 // With the executor's role.
 #pragma once

@@ -1,5 +1,5 @@
 // StallWarning: one warning to the program about calls that wait for long behind another thread's
-// call that was answered early (a copy, a free or a wait).
+// early answer (to a copy, a free or a wait).
 //
 // That thread may have notified this one, so nothing may pass the early call. But the worker cannot
 // see whether it has. If it has not, and the work before the early call waits for the stalled call,

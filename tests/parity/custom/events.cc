@@ -1,5 +1,5 @@
 // Events: the trials leave out the flags that the worker uses for its own events. See recording.cc.
-#include "client/progress/event_completions.h"
+#include "client/early_answers/event_completions.h"
 #include "tests/parity/custom/trial_cuda.h"
 
 namespace gpurun::parity {
@@ -12,7 +12,8 @@ void add_question(TrialTable& table, Function asked) {
         const Both<CUevent> event = t.new_event();
         t.expect_local(t.client(asked, event), t.direct(asked, event).result);  // Never recorded.
         const Both<CUevent> recorded = t.new_event();
-        // The worker reports the first completions unasked (client/progress/event_completions.h).
+        // The worker reports the first completions unasked
+        // (client/early_answers/event_completions.h).
         for (unsigned i = 0; i <= client::EventCompletions::kUnaskedRecords; ++i) {
           t.same(FN(cuEventRecord), recorded, t.stream());
         }

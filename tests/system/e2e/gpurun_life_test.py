@@ -316,6 +316,15 @@ class SharedServers(unittest.TestCase):
             done = gpurun(*server.options(), "--", "true")
             self.assertIn("chmod 600", done.stderr)
 
+    def test_wrong_secret_starts_nothing(self):
+        with world.Gpurund() as server, world.Gpurund() as other:
+            done = gpurun("-l", server.address, "--secret-file", other.secret_file, "--", "echo", "started")
+            self.assertEqual((done.returncode, done.stdout), (125, ""))
+            self.assertIn(f"{server.address}: the secret is wrong", done.stderr)
+            self.assertNotIn("started", done.stderr)
+            self.assertEqual(gpurun(*server.options(), "--", "true").returncode, 0, "no lease is left")
+        self.assertIn("the secret is wrong", server.errors)
+
     def test_run_uses_first_server_with_free_gpu(self):
         with world.Gpurund() as server:
             words = ["-l", f"127.0.0.1:1,{server.address}", "--secret-file", server.secret_file]

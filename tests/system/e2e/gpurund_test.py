@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
 import world  # noqa: E402
 from world import alive, can_be, can_lend_users, environment, gpurun, status_of, until  # noqa: E402
 from gpu_program import GpuProgram  # noqa: E402
+from tls_ends import attach_with, session_of  # noqa: E402
 
 DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 
@@ -293,6 +294,36 @@ class RunSecret(unittest.TestCase):
             self.assertEqual(server.address, "")
             self.assertEqual(server.process.wait(world.SECONDS), 1)
         self.assertRegex(server.errors, "XDG_RUNTIME_DIR .*--secret-file")
+
+
+class RefusedAttach(unittest.TestCase):
+    """A process gets the reason when its attach is refused. A shared server also warns its operator.
+    A private server does not, because it writes to the terminal of that process."""
+
+    REASON = "the ticket is not proved"
+
+    def refuse(self, *words):
+        """The run's stderr. Meanwhile another process attached with an altered ticket."""
+        run = subprocess.Popen([world.GPURUN, "-q", *words, "--", world.ARGS.client, "wait"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True)
+        self.assertEqual(run.stdout.readline(), "ready\n")
+        session = session_of(run.pid)
+        session["key"] = ("1" if session["key"][0] == "0" else "0") + session["key"][1:]
+        with tempfile.TemporaryDirectory() as folder:
+            done = attach_with(session, folder)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(self.REASON, done.stderr)
+        _, errors = run.communicate("\n", timeout=world.SECONDS)
+        self.assertEqual(run.returncode, 0, errors)
+        return errors
+
+    def test_private_server_does_not_warn(self):
+        self.assertEqual(self.refuse("-l", "none"), "")
+
+    def test_shared_server_warns_operator(self):
+        with world.Gpurund() as server:
+            self.refuse(*server.options())
+        self.assertRegex(server.errors, rf"\[warning\] .*attach: {self.REASON}")
 
 
 class Workers(unittest.TestCase):

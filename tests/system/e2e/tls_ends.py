@@ -128,15 +128,19 @@ class Holder:
         return self.run.returncode, out, errors
 
     def session(self):
-        """The values with which its program attaches: name -> value, as client/attach/session_data.cc
-        writes them."""
-        for pid in [self.run.pid, *world.children(self.run.pid)]:
-            with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
-                for entry in file.read().split("\0"):
-                    if entry.startswith("GPURUN_SESSION="):
-                        with open(entry.partition("=")[2], encoding="ascii") as data:
-                            return dict(line.split(" ", 1) for line in data.read().splitlines()[1:])
-        raise LookupError("its program has no session")
+        return session_of(self.run.pid)
+
+
+def session_of(gpurun_pid):
+    """The values with which the program of a run attaches: name -> value, as
+    client/attach/session_data.cc writes them."""
+    for pid in [gpurun_pid, *world.children(gpurun_pid)]:
+        with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
+            for entry in file.read().split("\0"):
+                if entry.startswith("GPURUN_SESSION="):
+                    with open(entry.partition("=")[2], encoding="ascii") as data:
+                        return dict(line.split(" ", 1) for line in data.read().splitlines()[1:])
+    raise LookupError("its program has no session")
 
 
 def attach_with(session, folder):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Polls: a program that polls an event does not wait for the server. Completions arrive
-unrequested, and until then no poll is sent, except one every 100 ms (client/session/early_answers.cc). With
+unrequested, and until then no poll is sent, except one every 100 ms (client/early_answers/early_answers.cc). With
 GPURUN_SYNC=1 each poll asks the worker.
 
 Counts the entries of cuEventQuery in --stats. Measures no time.

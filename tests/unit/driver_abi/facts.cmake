@@ -1,7 +1,7 @@
 # Tests of gpurun_driver_facts.
 gpurun_test(driver_facts_test unit TIMEOUT 120
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/error_codes_test.cc
-          ${CMAKE_CURRENT_LIST_DIR}/export_tables_test.cc
+          ${CMAKE_CURRENT_LIST_DIR}/state/export_tables_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/fatbin_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/host_object_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/image_length_test.cc
@@ -9,7 +9,7 @@ gpurun_test(driver_facts_test unit TIMEOUT 120
           ${CMAKE_CURRENT_LIST_DIR}/ptx_selection_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/tile_ir_layout_test.cc
   LIBRARIES gpurun_driver_facts gpurun_lz4 gpurun_zstd)
-add_library(gpurun_test_tables MODULE ${CMAKE_CURRENT_LIST_DIR}/tables_library.cc)
+add_library(gpurun_test_tables MODULE ${CMAKE_CURRENT_LIST_DIR}/state/tables_library.cc)
 target_link_libraries(gpurun_test_tables PRIVATE gpurun_driver_facts gpurun_options)
 add_dependencies(driver_facts_test gpurun_test_tables)
 target_compile_definitions(driver_facts_test PRIVATE

@@ -7,16 +7,28 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
 #include "driver_abi/cuda_abi.h"
+#include "driver_abi/driver_release.h"
 #include "protocol/calls/snapshot.capnp.h"
 
 namespace gpurun::client {
 namespace {
 
+Bytes encoded(capnp::MallocMessageBuilder& builder) {
+  const auto words = capnp::messageToFlatArray(builder);
+  const ByteView view = byte_view(words.asBytes().begin(), words.asBytes().size());
+  return Bytes(view.begin(), view.end());
+}
+
 Bytes snapshot_of(unsigned device_count) {
   capnp::MallocMessageBuilder builder;
   auto snapshot = builder.initRoot<protocol::wire::Snapshot>();
   snapshot.setDriverVersion(13000);
+  snapshot.setDriverRelease("550.54.15");
   auto devices = snapshot.initDevices(device_count);
   for (unsigned i = 0; i < device_count; ++i) {
     devices[i].setName("device");
@@ -30,9 +42,7 @@ Bytes snapshot_of(unsigned device_count) {
     attributes[2].setId(100'000);
     attributes[2].setValue(1);
   }
-  const auto flat = capnp::messageToFlatArray(builder);
-  const ByteView view = byte_view(flat.asBytes().begin(), flat.asBytes().size());
-  return Bytes(view.begin(), view.end());
+  return encoded(builder);
 }
 
 std::vector<int> left(const char* visible) {
@@ -122,10 +132,87 @@ TEST(DeviceSnapshot, RejectsHugeListInFewBytes) {
 
 TEST(DeviceSnapshot, SurvivesTruncatedSnapshot) {
   const Bytes good = snapshot_of(2);
-  for (std::size_t length = 0; length + 8 < good.size(); length += 8) {
-    (void)DeviceSnapshot::parse(ByteView(good).first(length), nullptr).ok();
+  // Nothing at all is an empty snapshot. The last word may be padding.
+  EXPECT_EQ(DeviceSnapshot::parse(ByteView(good).first(0), nullptr)->device_count(), 0);
+  for (std::size_t length = 1; length + 8 <= good.size(); ++length) {
+    const auto cut = DeviceSnapshot::parse(ByteView(good).first(length), nullptr);
+    EXPECT_EQ(cut.status().code(), Code::kProtocol) << length;
   }
-  EXPECT_FALSE(DeviceSnapshot::parse(ByteView(good).first(8), nullptr).ok());
+}
+
+// What a program asks of any parsed snapshot must be answered within its own bounds.
+void expect_sound(const DeviceSnapshot& snapshot) {
+  EXPECT_LE(snapshot.device_count(), 64);
+  EXPECT_TRUE(driver_abi::is_driver_release(snapshot.driver_release()));
+  for (int i = 0; i < snapshot.device_count(); ++i) {
+    const Device* const device = snapshot.device(i);
+    ASSERT_NE(device, nullptr);
+    EXPECT_GE(device->server_ordinal, 0);
+    EXPECT_LT(device->server_ordinal, 64);
+    EXPECT_EQ(device->attributes.size(), static_cast<std::size_t>(CU_DEVICE_ATTRIBUTE_MAX));
+    EXPECT_EQ(device->attribute(CU_DEVICE_ATTRIBUTE_MAX), 0);
+    EXPECT_EQ(device->attribute(-1), 0);
+    (void)snapshot.peer_attribute(i, 0, 1);
+  }
+}
+
+TEST(DeviceSnapshot, FlippedBitGivesErrorOrSoundSnapshot) {
+  const Bytes good = snapshot_of(2);
+  int rejected = 0;
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    Bytes wrong = good;
+    wrong[bit / 8] ^= std::byte{1} << (bit % 8);
+    SCOPED_TRACE(bit);
+    const auto parsed = DeviceSnapshot::parse(wrong, nullptr);
+    if (parsed.ok()) {
+      expect_sound(*parsed);
+    } else {
+      EXPECT_EQ(parsed.status().code(), Code::kProtocol);
+      ++rejected;
+    }
+  }
+  EXPECT_GT(rejected, 0) << "some bits are lengths and places";
+}
+
+TEST(DeviceSnapshot, ImpossibleDriverVersionGivesReleaseThatProgramsCanParse) {
+  for (const int version :
+       {0, -1, 1, 999'999, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+    capnp::MallocMessageBuilder builder;
+    builder.initRoot<protocol::wire::Snapshot>().setDriverVersion(version);
+    const auto parsed = DeviceSnapshot::parse(encoded(builder), nullptr);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+    EXPECT_EQ(parsed->driver_version(), version);
+    EXPECT_TRUE(driver_abi::is_driver_release(parsed->driver_release())) << version;
+  }
+}
+
+TEST(DeviceSnapshot, RejectsTooManyDevices) {
+  EXPECT_EQ(DeviceSnapshot::parse(snapshot_of(64), nullptr)->device_count(), 64);
+  EXPECT_EQ(DeviceSnapshot::parse(snapshot_of(65), nullptr).status().code(), Code::kProtocol);
+}
+
+// An identity of another length, and attributes that no device has.
+TEST(DeviceSnapshot, IgnoresWhatDoesNotFit) {
+  capnp::MallocMessageBuilder builder;
+  auto devices = builder.initRoot<protocol::wire::Snapshot>().initDevices(2);
+  for (auto& byte : devices[0].initUuid(40)) byte = 7;
+  devices[1].initUuid(3)[0] = 9;
+  constexpr int kIds[] = {-1, 0, CU_DEVICE_ATTRIBUTE_MAX, 1 << 30, CU_DEVICE_ATTRIBUTE_WARP_SIZE};
+  auto attributes = devices[0].initAttributes(std::size(kIds));
+  for (unsigned i = 0; i < std::size(kIds); ++i) {
+    attributes[i].setId(kIds[i]);
+    attributes[i].setValue(32);
+  }
+  const auto parsed = DeviceSnapshot::parse(encoded(builder), nullptr);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  expect_sound(*parsed);
+  EXPECT_THAT(parsed->device(0)->uuid, testing::Each(7));
+  EXPECT_EQ(parsed->device(1)->uuid[0], 9);
+  EXPECT_EQ(parsed->device(1)->uuid[3], 0);
+  EXPECT_EQ(parsed->device(0)->attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE), 32);
+  const auto& known = parsed->device(0)->attributes;
+  EXPECT_EQ(
+      std::count_if(known.begin(), known.end(), [](const auto& of) { return of.has_value(); }), 1);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/printable.h"
-#include "client/progress/deferred_errors.h"
+#include "client/early_answers/deferred_errors.h"
 #include "client/session/device_output.h"
 #include "client/session/graph_host.h"
 #include "driver_abi/opcodes.h"

@@ -1,6 +1,6 @@
 // Unasked completions: the worker reports the completion of events unasked. A wait for such an
 // event sends nothing, and ends with the report, with its context or with the session.
-#include "client/progress/event_completions.h"
+#include "client/early_answers/event_completions.h"
 
 #include <gtest/gtest.h>
 

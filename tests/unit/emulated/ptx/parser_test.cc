@@ -2,6 +2,7 @@
 // Malformed or cut text is an error and never a crash.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 
 #include "emulated/ptx/index.h"
@@ -69,6 +70,17 @@ TEST(PtxParser, ResolvesRegistersLabelsAndPairsThroughScopes) {
   EXPECT_EQ(shuffle.operands[2].bits, ~std::uint64_t{0});
 }
 
+// The first error of the index, or of a function.
+Status parsed(const std::string& text) {
+  const auto index = index_module(text);
+  if (!index.ok()) return index.status();
+  for (const FunctionRange& range : index->functions) {
+    const auto function = parse_function(range);
+    if (!function.ok()) return function.status();
+  }
+  return {};
+}
+
 TEST(PtxParser, SurvivesTruncatedText) {
   const std::string text(kText);
   for (std::size_t length = 0; length < text.size(); ++length) {
@@ -76,6 +88,32 @@ TEST(PtxParser, SurvivesTruncatedText) {
     auto index = index_module(cut);
     if (!index.ok()) continue;
     for (const FunctionRange& range : index->functions) (void)parse_function(range);
+  }
+}
+
+// Text that ends within a statement is an error, of the index or of the function. Text that ends
+// behind a statement is a module with fewer of them.
+TEST(PtxParser, RejectsTextThatIsCutWithinStatement) {
+  const std::string text(kText);
+  struct Statement {
+    const char* start;
+    const char* end;
+  };
+  for (const Statement& statement :
+       {Statement{".extern .shared", "dynamic[];"}, Statement{".global .align", "-2}};"},
+        Statement{".func (.param", ".param .b32 in);"}, Statement{".visible .entry", "ret;\n}"},
+        Statement{".section", ".b8 1 }"}}) {
+    SCOPED_TRACE(statement.start);
+    const std::size_t start = text.find(statement.start);
+    const std::size_t end = text.find(statement.end, start) + std::strlen(statement.end);
+    ASSERT_LT(start, end);
+    EXPECT_TRUE(parsed(text.substr(0, start)).ok());
+    EXPECT_TRUE(parsed(text.substr(0, end)).ok());
+    for (std::size_t length = start + 1; length < end; ++length) {
+      const Status cut = parsed(text.substr(0, length));
+      EXPECT_FALSE(cut.ok()) << text.substr(start, length - start);
+      EXPECT_NE(cut.message(), "");
+    }
   }
 }
 

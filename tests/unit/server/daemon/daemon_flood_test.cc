@@ -21,13 +21,13 @@
 #include "server/daemon/links/handshake_admission.h"
 #include "server/daemon/links/peer_source.h"
 #include "tests/unit/server/daemon/daemon_under_test.h"
-#include "transport/tcp/connection.h"
+#include "transport/sockets/connection.h"
 
 namespace gpurun::server {
 namespace {
 
 using protocol::Sender;
-using transport::tcp::SocketAddress;
+using transport::sockets::SocketAddress;
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -133,7 +133,7 @@ class FloodTest : public DaemonTest {
     options.half_open_grace = grace;
     options.local = local_;
     start(std::move(options));
-    port_ = transport::tcp::parse_host_port(daemon_->address(), 0)->port;
+    port_ = transport::sockets::parse_host_port(daemon_->address(), 0)->port;
   }
   // Requests a lease on `link`, with the server's secret and without TLS.
   static bool takes_lease(transport::Connection& link) {
@@ -153,7 +153,7 @@ class FloodTest : public DaemonTest {
   }
   bool takes_lease_from(unsigned host) {
     UniqueFd fd = dial_from(host, port_);
-    auto link = transport::tcp::TcpConnection::adopt(std::move(fd), {});
+    auto link = transport::sockets::SocketConnection::adopt(std::move(fd), {});
     return link.ok() && takes_lease(**link);
   }
   bool takes_lease_locally() {
@@ -164,7 +164,7 @@ class FloodTest : public DaemonTest {
   bool attaches(const client::SessionData& session, std::uint8_t id) {
     std::vector<std::unique_ptr<transport::Connection>> links;
     for (std::uint16_t index = 0; index < 2; ++index) {
-      auto link = transport::tcp::TcpConnection::adopt(dial_from(2, port_), {});
+      auto link = transport::sockets::SocketConnection::adopt(dial_from(2, port_), {});
       if (!link.ok()) return false;
       say(**link, session, words(session, id), index);
       links.push_back(*std::move(link));
@@ -288,7 +288,7 @@ class HandshakeAdmissionTest : public testing::Test {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0) << std::strerror(errno);
     peers_.emplace_back(ends[1]);
     ASSERT_EQ(send(ends[1], words.data(), words.size(), 0), ssize_t(words.size()));
-    auto connection = transport::tcp::TcpConnection::adopt(UniqueFd(ends[0]), {});
+    auto connection = transport::sockets::SocketConnection::adopt(UniqueFd(ends[0]), {});
     ASSERT_TRUE(connection.ok());
     admission_->add(*std::move(connection), source);
   }

@@ -212,6 +212,28 @@ TEST_F(DaemonUsersTest, RemovingTokenFileRevokesItsTokens) {
   EXPECT_TRUE(has(refusal_of(token), "does not know token"));
 }
 
+TEST_F(DaemonUsersTest, RemovingOneTokenRevokesOnlyThatToken) {
+  const Token token = make("anna");
+  const Token annas_other = make("anna");
+  const Token bens = make("ben");
+  serve();
+  auto running = link_of(token), other = link_of(annas_other), third = link_of(bens);
+  ASSERT_TRUE(running->request_lease(ask(1)).ok());
+  ASSERT_TRUE(other->request_lease(ask(1)).ok());
+  const auto kept = third->request_lease(ask(1));
+  ASSERT_TRUE(kept.ok()) << kept.status().to_string();
+  change([&](std::vector<TokenEntry>* entries) {
+    EXPECT_EQ(std::erase_if(*entries, [&](const auto& entry) { return entry.id == token.id; }), 1u);
+  });
+  EXPECT_TRUE(has(end_of(*running), "token " + name_of(token) + " of user anna was revoked"));
+  EXPECT_TRUE(has(refusal_of(token), "does not know token"));
+  // The daemon handles a change as a whole, so it has seen the other tokens, too.
+  EXPECT_TRUE(other->lease_ended().ok());
+  EXPECT_TRUE(third->lease_ended().ok());
+  EXPECT_TRUE(client::attach(*kept, {}).ok());
+  EXPECT_TRUE(link_of(annas_other)->list().ok());
+}
+
 TEST_F(DaemonUsersTest, RetiringTokenKeepsItsLease) {
   const Token token = make("anna");
   const Token later = make("anna");

@@ -17,7 +17,7 @@
 #include "server/handover/spawn_assignment.h"
 #include "server/handover/spawn_hand_over.h"
 #include "transport/shm/connection.h"
-#include "transport/tcp/connection.h"
+#include "transport/sockets/connection.h"
 
 extern char** environ;
 
@@ -47,7 +47,7 @@ int serve(std::string_view driver) {
   Result<server::HandOver> hand_over = server::receive_hand_over(server::kHandOverFd);
   if (!hand_over.ok()) return 3;
   if (hand_over->rows == protocol::rows_digest(driver_abi::rows())) inherited += "equal rows\n";
-  auto log = transport::tcp::TcpConnection::adopt(std::move(hand_over->connections[0]), {});
+  auto log = transport::sockets::SocketConnection::adopt(std::move(hand_over->connections[0]), {});
   if (!log.ok()) return 4;
   transport::Connection& answered = **log;
   const Deadline deadline = Deadline::in(std::chrono::seconds(10));

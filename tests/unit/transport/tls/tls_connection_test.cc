@@ -14,7 +14,7 @@
 
 #include "transport/faulty/connection.h"
 #include "transport/loopback/connection.h"
-#include "transport/tcp/connection.h"
+#include "transport/sockets/connection.h"
 
 namespace gpurun::transport::tls {
 namespace {

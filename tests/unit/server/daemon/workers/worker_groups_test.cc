@@ -1,15 +1,21 @@
-// Worker control groups: the right lines go to the right files before the worker is moved into its
-// group. A daemon leaves groups of others alone. The hierarchy is a folder here, so the kernel's
-// part is not covered.
+// Worker control groups: the right lines go to the right files, in the order that the kernel needs.
+// A worker is limited before it is moved into its group. A daemon leaves groups of others alone.
+// The hierarchy is a folder here, so the kernel's part is not covered.
 #include "server/daemon/workers/worker_groups.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
 
 namespace gpurun::server {
 namespace {
@@ -43,6 +49,8 @@ class WorkerGroupsTest : public testing::Test {
     return WorkerGroups::create(folder_, folder_ + "/self");
   }
 
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+
   const std::string kDaemon = "system.slice/gpurund.service/";
   const std::string kWorker = kDaemon + "worker-4711/";
 
@@ -69,6 +77,55 @@ TEST_F(WorkerGroupsTest, LimitsWorkerAndMovesItIntoGroup) {
   EXPECT_TRUE((*group)->memory_struck());
   group->reset();
   EXPECT_EQ(read(kWorker + "cgroup.kill"), "1");
+}
+
+// The files of a folder that are written from now on, in order. Each counts once in a row.
+class Writes {
+ public:
+  explicit Writes(const std::string& folder) : events_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    EXPECT_GE(inotify_add_watch(events_.get(), folder.c_str(), IN_MODIFY), 0);
+  }
+  std::vector<std::string> take() const {
+    std::vector<std::string> names;
+    alignas(inotify_event) std::array<char, 4096> buffer;
+    ssize_t bytes = 0;
+    while ((bytes = ::read(events_.get(), buffer.data(), buffer.size())) > 0) {
+      for (ssize_t at = 0; at < bytes;) {
+        const auto* const event = reinterpret_cast<const inotify_event*>(buffer.data() + at);
+        if (names.empty() || names.back() != event->name) names.emplace_back(event->name);
+        at += static_cast<ssize_t>(sizeof *event + event->len);
+      }
+    }
+    return names;
+  }
+
+ private:
+  const UniqueFd events_;
+};
+
+// A worker that was moved first could start tasks, or take memory, beyond its limits.
+TEST_F(WorkerGroupsTest, LimitsTasksBeforeWorkerIsMoved) {
+  const auto groups = create();
+  ASSERT_TRUE(groups.ok()) << groups.status().to_string();
+  const Writes writes(path(kWorker));
+  const auto group = (*groups)->add(4711);
+  ASSERT_TRUE(group.ok()) << group.status().to_string();
+  EXPECT_THAT(writes.take(), testing::ElementsAre("pids.max", "cgroup.procs"));
+  ASSERT_TRUE((*group)->limit_memory(1 << 20).ok());
+  EXPECT_THAT(writes.take(),
+              testing::ElementsAre("memory.max", "memory.oom.group", "memory.swap.max"));
+}
+
+// The kernel gives limits to subgroups only where the group itself has no processes.
+TEST_F(WorkerGroupsTest, DaemonLeavesItsGroupBeforeSubgroupsGetLimits) {
+  const Writes own(path(kDaemon + "daemon")), above(path(kDaemon));
+  std::filesystem::remove(path(kDaemon + "daemon/cgroup.procs"));
+  EXPECT_FALSE(create().ok()) << "the daemon cannot leave its group";
+  EXPECT_THAT(above.take(), testing::IsEmpty());
+  write(kDaemon + "daemon/cgroup.procs", "");
+  ASSERT_TRUE(create().ok());
+  EXPECT_THAT(own.take(), testing::ElementsAre("cgroup.procs"));
+  EXPECT_THAT(above.take(), testing::ElementsAre("cgroup.subtree_control"));
 }
 
 TEST_F(WorkerGroupsTest, ZeroMemoryMeansNoLimit) {

@@ -1,0 +1,65 @@
+// EarlyAnswers: conditions over what is known, cheapest first.
+#include "client/early_answers/early_answers.h"
+
+namespace gpurun::client {
+namespace {
+
+// So long the client answers polls by itself in a row. The worker's unasked reports may be late,
+// because it lacks helpers (kHelperThreadsMax). After this time a poll asks the worker.
+constexpr std::chrono::milliseconds kPollsUnasked{100};
+
+}  // namespace
+
+bool EarlyAnswers::idle(const Caller& caller, Waits waits, Handle context,
+                        Handle stream) const noexcept {
+  const bool posted = caller.adopted && caller.lane.posted_;
+  return !uses_.every_call_is_a_fence && !posted && uses_.progress.idle(waits, context, stream);
+}
+
+bool EarlyAnswers::known_complete(Handle context) const noexcept {
+  return !uses_.every_call_is_a_fence && uses_.progress.complete(context);
+}
+
+bool EarlyAnswers::still_not_ready(const Caller& caller, Handle event,
+                                   std::uint64_t record) const noexcept {
+  Lane& lane = caller.lane;
+  const std::uint64_t early = caller.adopted ? lane.early_ : 0;
+  const std::uint64_t answered = lane.not_ready_event_ == event ? lane.not_ready_ : 0;
+  if ((early > record && early > answered) || uses_.events.any_shared() ||
+      uses_.memory.is_shared() || !uses_.events.nothing_came(event)) {
+    return false;
+  }
+  const Clock::time_point now = Clock::now();
+  if (!lane.polls_since_.has_value()) lane.polls_since_ = now;
+  return now - *lane.polls_since_ < kPollsUnasked;
+}
+
+bool EarlyAnswers::may_answer_early() const noexcept {
+  return !uses_.every_call_is_a_fence && !uses_.memory.is_shared() &&
+         !uses_.memory.write_outstanding() && !uses_.memory.graphs_touch_memory();
+}
+
+bool EarlyAnswers::may_wait(Lane& lane, Handle context, Handle stream) const noexcept {
+  if (!may_answer_early() || lane.early_waits_ >= StreamProgress::kQuietMax ||
+      !uses_.progress.may_wait_early(lane.id(), context, stream)) {
+    return false;
+  }
+  ++lane.early_waits_;
+  return true;
+}
+
+bool EarlyAnswers::may_wait_for_upload(const Lane& lane, Handle context, Handle stream,
+                                       const EventCompletions::Place& place) const noexcept {
+  if (!may_answer_early() || uses_.events.any_shared() || !place.ends_upload ||
+      !uses_.progress.may_wait_for_upload(lane.id(), context, stream, place.record)) {
+    return false;
+  }
+  // The upload may be queued behind a copy of another stream. The program may overwrite that copy's
+  // source when the wait returns.
+  if (!uses_.bulk.await_sources_read(uses_.bulk.last_begun(), std::chrono::milliseconds(0))) {
+    return false;
+  }
+  return uses_.limiter.answers(place.record, place.posted, Clock::now());
+}
+
+}  // namespace gpurun::client

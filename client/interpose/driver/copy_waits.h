@@ -1,0 +1,20 @@
+// Copy waits: carries out what client/early_answers decides for a copy to the device.
+#pragma once
+
+#include "client/early_answers/copy_answers.h"
+#include "client/interpose/call/forward.h"
+#include "client/interpose/driver/copy_box.h"
+
+namespace gpurun::client::interpose {
+
+// Returns whether a synchronous copy to the device may return before it is complete, because the
+// program could not notice. Waits up to 20 ms until the sources of earlier copies are read.
+bool may_return_early(const EntryContext& here, const CallSite& site, const CopySide& destination,
+                      Waiting waiting);
+
+// Decides when the source of a copy to the device is read. `stays`: the source does not change
+// until the copy is complete. May wait for the stream first. Returns 0, or that wait's failure.
+int prepare_reading(const EntryContext& here, const CallSite& site, Waiting waiting, bool stays,
+                    ByteView source, CopyReading* reading);
+
+}  // namespace gpurun::client::interpose

@@ -1,0 +1,95 @@
+// SocketWatch: one socket in an epoll of its own. Every call handles EINTR.
+#include "transport/sockets/watch.h"
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "transport/sockets/descriptor.h"
+
+namespace gpurun::transport::sockets {
+namespace {
+
+constexpr std::uint32_t kComes = EPOLLIN | EPOLLRDHUP;
+
+}  // namespace
+
+Result<std::unique_ptr<SocketWatch>> SocketWatch::of(const SocketConnection& connection,
+                                                     int fd_min) {
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) {
+    return Status(Code::kResourceExhausted,
+                  connection.description() + ": no descriptor to watch it");
+  }
+  epoll = move_up(std::move(epoll), fd_min);
+  epoll_event event = {};
+  event.events = EPOLLONESHOT;
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, connection.fd(), &event) != 0) {
+    return Status::from_errno(errno, connection.description() + ": watching");
+  }
+  return std::unique_ptr<SocketWatch>(new SocketWatch(connection, std::move(epoll)));
+}
+
+// As for the connection's descriptor: this process must not close what the program has closed and
+// may have reused.
+SocketWatch::~SocketWatch() {
+  if (connection_.taken_away()) static_cast<void>(epoll_.release());
+}
+
+void SocketWatch::arm(std::uint32_t events) noexcept {
+  epoll_event event = {};
+  event.events = EPOLLONESHOT | events;
+  // A failure means that the program has closed one of the two descriptors. wait() finds that.
+  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection_.fd(), &event);
+}
+
+Status SocketWatch::wait(Deadline deadline) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (pauses_ == 0 && std::exchange(woken_, false)) return {};
+    // Bytes that have come since it was armed last make it fire at once.
+    if (pauses_ == 0) arm(kComes);
+  }
+  for (;;) {
+    if (connection_.taken_away()) {
+      return Status(Code::kUnavailable, "the program has closed gpurun's descriptor " +
+                                            std::to_string(connection_.fd()));
+    }
+    epoll_event event = {};
+    const int ready = epoll_wait(epoll_.get(), &event, 1, deadline.poll_timeout_ms());
+    if (ready > 0) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      woken_ = false;
+      return {};
+    }
+    if (ready < 0 && errno != EINTR) {
+      return Status(Code::kUnavailable,
+                    "the program has closed gpurun's descriptor " + std::to_string(epoll_.get()));
+    }
+    if (deadline.passed()) return Status(Code::kDeadline, connection_.description() + ": watching");
+  }
+}
+
+void SocketWatch::pause() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (pauses_++ == 0 && !connection_.taken_away()) arm(0);
+}
+
+void SocketWatch::resume() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  // No check for taken_away(): the thread that pauses calls soon again and checks then. A foreign
+  // socket under the number is not in our epoll, so arming it fails harmlessly.
+  if (--pauses_ == 0) arm(kComes);
+}
+
+void SocketWatch::wake() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (connection_.taken_away()) return;  // wait() finds out.
+  woken_ = true;
+  // EPOLLOUT fires at once, because a socket that is not full is always writable.
+  if (pauses_ == 0) arm(kComes | EPOLLOUT);
+}
+
+}  // namespace gpurun::transport::sockets

@@ -1,0 +1,43 @@
+// SocketWatch: a watch of a socket, by a oneshot epoll(7) that is armed while no thread
+// receives.
+//
+// A thread in poll(2) would wake up for every byte, also for bytes that another thread is in
+// recv(2) for. To disarm the epoll costs that other thread a system call, but no context switch.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "base/unique_fd.h"
+#include "transport/sockets/connection.h"
+
+namespace gpurun::transport::sockets {
+
+class SocketWatch final : public Watch {
+ public:
+  // kResourceExhausted: no descriptor. `connection` outlives it.
+  static Result<std::unique_ptr<SocketWatch>> of(const SocketConnection& connection, int fd_min);
+  ~SocketWatch() override;
+
+  Status wait(Deadline deadline) override;
+  void pause() noexcept override;
+  void resume() noexcept override;
+  int fd() const noexcept override { return epoll_.get(); }
+  // Makes wait() return once, now or at its next call, unless the watch is paused by then. Any
+  // thread.
+  void wake() noexcept;
+
+ private:
+  SocketWatch(const SocketConnection& connection, UniqueFd epoll)
+      : connection_(connection), epoll_(std::move(epoll)) {}
+  // Call with mutex_ held. Arms for `events`, once (epoll_ctl(2)). 0 disarms.
+  void arm(std::uint32_t events) noexcept;
+
+  const SocketConnection& connection_;
+  UniqueFd epoll_;
+  std::mutex mutex_;  // Held during epoll_ctl(2), which does not wait.
+  int pauses_ = 0;    // Guarded by mutex_, as the next.
+  bool woken_ = false;
+};
+
+}  // namespace gpurun::transport::sockets
