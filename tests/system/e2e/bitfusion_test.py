@@ -172,6 +172,18 @@ class Words(Fronted):
             self.refused([command, "-n", "1"], f"{command} has no option -n", 2)
         self.refused(["localhealth", "-l", "a"], "localhealth has no option -l", 2)
 
+    def test_token_in_a_wrong_place_is_hidden(self):
+        self.real()
+        digits = "3f786850e387550f" * 4
+        token = f"gpurun1_0123456789ab_{digits}_01234567"
+        for words in ([token], [f"--{token}"], ["run", f"--token={token}", "app"], ["run", "-t", token, "app"],
+                      ["list_gpus", token], ["health", token], ["run", "-l", token, "app"], ["health", "-l", token],
+                      ["health", "-s", token], ["list_gpus", "-s", token], ["run", "-l", "none", token]):
+            done = self.bitfusion(*words)
+            self.assertNotEqual(done.returncode, 0, words)
+            self.assertRegex(done.stdout + done.stderr, r"gpurun1_\(hidden\)|not shown", words)
+            self.assertNotIn(digits[:16], done.stdout + done.stderr)
+
     def test_help_shows_commands(self):
         for words in (["help"], ["--help"], ["-h"], ["run", "--help"], ["health", "-h"]):
             done = self.bitfusion(*words)
