@@ -316,7 +316,8 @@ class Runs(Fronted):
 
     def test_ctrl_c_reaches_the_program(self):
         server = self.serve()
-        run = self.start("run", "-n", "1", "trap 'echo caught; exit 7' INT; echo ready; sleep 1000 & wait",
+        # A shell without a terminal lets its background processes ignore the signal.
+        run = self.start("run", "-n", "1", "trap 'echo caught; kill $!; exit 7' INT; sleep 1000 & echo ready; wait",
                          env=self.user_of(server))
         self.stack.callback(lambda: os.killpg(run.pid, signal.SIGKILL) if run.poll() is None else None)
         self.assertEqual(run.stdout.readline(), "ready\n")
