@@ -2,7 +2,8 @@
 # can be moved as a whole, because programs find their parts relative to themselves
 # (tools/gpurun/places.h).
 #
-#   bin/gpurun, gpuctl, gpurund     libexec/gpurun/gpurun-worker
+#   bin/gpurun, gpuctl, gpurund, gpurun-bitfusion
+#   libexec/gpurun/gpurun-worker
 #   lib/gpurun/client/              what programs load: libcuda.so.1, libnvidia-ml.so.1, libgpurun-nvjitlink.so
 #   lib/gpurun/emulated/            the emulated device under the same names
 #   share/man/                      the manual, where go-md2man is installed
@@ -26,6 +27,8 @@ function(gpurun_install_targets kind destination component)
   endforeach()
 endfunction()
 gpurun_install_targets(RUNTIME bin client gpurun gpuctl)
+# It is no `bitfusion`: an operator gives it that name, so that no package takes Bitfusion's own.
+install(PROGRAMS packaging/bitfusion/gpurun-bitfusion DESTINATION bin COMPONENT client)
 gpurun_install_targets(RUNTIME bin server gpurund)
 gpurun_install_targets(RUNTIME libexec/gpurun server gpurun-worker)
 gpurun_install_targets(LIBRARY lib/gpurun/client client gpurun_client_library gpurun_client_nvml gpurun_nvjitlink)

@@ -45,7 +45,8 @@ class Install(unittest.TestCase):
             document = re.search(r"(?m)^Documentation=file://(.*)$", unit)[1]
             self.assertTrue(document.startswith(first) and os.path.isfile(document), document)
             os.rename(first, second)
-            for path in ("bin/gpurun", "bin/gpuctl", "bin/gpurund", "libexec/gpurun/gpurun-worker",
+            for path in ("bin/gpurun", "bin/gpuctl", "bin/gpurund", "bin/gpurun-bitfusion",
+                         "libexec/gpurun/gpurun-worker",
                          "lib/gpurun/client/libcuda.so", "lib/gpurun/client/libcuda.so.1",
                          "lib/gpurun/client/libgpurun-nvjitlink.so",
                          "lib/gpurun/client/libnvidia-ml.so.1",
@@ -61,6 +62,10 @@ class Install(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(done.stdout, f"0 {second}/lib/gpurun/client/libcuda.so.1\n")
             self.assertNotIn("missing", done.stderr)
+            done = subprocess.run([f"{second}/bin/gpurun-bitfusion", "localhealth"], env=env, capture_output=True,
+                                  text=True, timeout=world.SECONDS)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertIn(f"PASS  {second}/lib/gpurun/client/libcuda.so.1 loads\n", done.stdout)
             for library in ("libgpurun-nvjitlink.so", "libnvidia-ml.so.1"):
                 os.unlink(f"{second}/lib/gpurun/client/{library}")
                 done = subprocess.run([f"{second}/bin/gpurun", "--device", "emulated", "--", "true"], env=env,
