@@ -1,3 +1,4 @@
+// Memory files by system call.
 #include "base/memory_file.h"
 
 #include <errno.h>

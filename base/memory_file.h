@@ -10,8 +10,8 @@ namespace gpurun {
 // exec().
 Result<UniqueFd> create_memory_file(const char* name);
 
-// A memory file whose owner may add seals (fcntl(2), F_ADD_SEALS), so that other processes cannot
-// change its size.
+// A memory file that takes seals (fcntl(2), F_ADD_SEALS), so that other processes cannot change its
+// size.
 Result<UniqueFd> create_sealable_memory_file(const char* name);
 
 }  // namespace gpurun

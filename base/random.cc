@@ -1,3 +1,4 @@
+// Random bytes by system call.
 #include "base/random.h"
 
 #include <errno.h>
