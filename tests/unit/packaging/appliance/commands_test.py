@@ -24,7 +24,7 @@ COMMAND = APPLIANCE / "root/usr/sbin/gpurun-appliance"
 KERNEL = "6.1.0-1-amd64"
 KEY = "sha256:" + "ab" * 32
 # Programs that change the machine. Each writes its name and words to the file "deeds".
-DEEDS = ("systemctl networkctl hostnamectl chpasswd apt-get modprobe update-initramfs dpkg ssh-keygen userdel passwd "
+DEEDS = ("systemctl networkctl hostnamectl chpasswd apt-get modprobe update-initramfs dpkg ssh-keygen userdel usermod "
          "cloud-init journalctl").split()
 
 
@@ -417,7 +417,7 @@ class Care(Case):
         self.has(self.machine.run("reset", "--yes"), 0, "Restart it")
         self.assertEqual([name for name in gone if (self.machine.root / name).exists()], [])
         self.assertEqual([name for name in kept if not (self.machine.root / name).exists()], [])
-        for deed in ("passwd --quiet --lock root", "userdel --remove admin", "cloud-init clean --logs",
+        for deed in ("usermod --password * root", "hostnamectl set-hostname gpurun", "userdel --remove admin", "cloud-init clean --logs",
                      "systemctl disable --quiet --now gpurund"):
             self.assertIn(deed, self.machine.deeds())
         self.assertEqual(self.machine.text("etc/machine-id"), "")

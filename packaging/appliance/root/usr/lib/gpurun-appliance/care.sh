@@ -94,7 +94,8 @@ command_reset() {
   rm -f "$ROOT"/etc/gpurun/*.pem
   [ ! -e "$ROOT/usr/share/gpurun/gpurund.toml" ] || cp "$ROOT/usr/share/gpurun/gpurund.toml" "$SETTINGS"
   set_setting driver emulated
-  passwd --quiet --lock root
+  write_hostname gpurun
+  usermod --password '*' root
   while IFS= read -r user; do
     userdel --remove "$user" 2>/dev/null || fail "user $user is logged in. Log out, and repeat this command."
   done < <(awk -F : '$3 >= 1000 && $3 < 60000 { print $1 }' "$ROOT/etc/passwd")

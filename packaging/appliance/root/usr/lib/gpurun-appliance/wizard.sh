@@ -69,6 +69,10 @@ An empty answer takes the value in [brackets]. Nothing changes before the last q
 
 TEXT
   interface=$(ethernet_devices | head -n 1)
+  [ -n "$interface" ] || {
+    echo "This machine has no network device. Add one, and start it again."
+    return 1
+  }
   if [ "$(ethernet_devices | wc -l)" -gt 1 ]; then
     ask_valid interface "Network device ($(ethernet_devices | tr '\n' ' '))" "$interface" is_ethernet_device \
       "There is no such device." || return 1
@@ -177,13 +181,15 @@ root_has_password() {
 as_root_with_password() { # COMMAND...
   if ! root_has_password; then
     echo "Root has no password, so nobody can log in on this console. ssh, or cloud-init, can set one."
-    return 0
-  fi
-  (
-    trap - INT QUIT TSTP HUP
+  elif (
+    trap - INT QUIT TSTP
     cd /
     setpriv --reuid nobody --regid nogroup --clear-groups su - root "$@"
-  ) || true
+  ); then
+    return 0
+  fi
+  # The page comes back after a key, or some seconds for the message above.
+  IFS= read -r -s -n 1 -t 5 || true
 }
 
 # cloud-init configures the appliance, if the machine has a data source for it.
