@@ -32,7 +32,7 @@ def free_port():
 class Machine:
     """One virtual machine. Its disk is a layer over `image`, so the image stays as it is."""
 
-    def __init__(self, folder, name, image, disk_gib, disks=(), network="virtio-net-pci", secure_boot=False):
+    def __init__(self, folder, name, image, disk_gib, processors, disks=(), network="virtio-net-pci", secure_boot=False):
         self.log = folder / f"{name}.console"
         self.port, self.ssh_port = free_port(), free_port()
         self.text = ""
@@ -43,7 +43,7 @@ class Machine:
             f"{disk_gib}G")
         path = folder / f"{name}.serial"
         command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
-                   "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", 2, "-m", 2048, "-rtc", "base=utc",
+                   "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", processors, "-m", 2048, "-rtc", "base=utc",
                    "-drive", f"file={disk},if=virtio,format=qcow2,cache=unsafe",
                    "-netdev", f"user,id=n,restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:4790,"
                    f"hostfwd=tcp:127.0.0.1:{self.ssh_port}-:22",

@@ -56,6 +56,7 @@ class Machine:
                      f'echo "gpuctl $*" >>"{self.root}/deeds"\n'
                      'case "$last" in /*) echo gpurun1_secret >"$last" ;; *) echo gpurun1_secret ;; esac ;; esac')
         self.program("ip", "echo '2: ens3 inet 10.0.0.5/24 scope global'")
+        self.program("hostname", "echo old")
         self.program("dpkg-query", 'case "$*" in *gpurun-server*) printf 1.0 ;; *) exit 1 ;; esac')
 
     def program(self, name, text):
@@ -204,7 +205,8 @@ class Wizard(Case):
 
     QUESTIONS = [("Address of ens3", "nonsense"), ("Address of ens3", "10.0.0.7/24"), ("Gateway", ""),
                  ("Name servers", ""), ("Hostname", "gpu7"), ("Name of the", "$(reboot)"), ("Name of the", "ben"),
-                 ("Root's password", "one"), ("again", "two"), ("Root's password", "hidden-word"), ("again", "hidden-word")]
+                 ("Root's password", "one"), ("again", "two"), ("Root's password", "hidden-word"),
+                 ("again", "hidden-word")]
 
     def test_asks_again_after_wrong_answers_and_applies(self):
         shown, status = self.typed([*self.QUESTIONS, ("Apply", "yes"), ("Press Enter when", "")])
@@ -224,6 +226,15 @@ class Wizard(Case):
 
     def test_needs_a_terminal(self):
         self.has(self.machine.run("wizard"), 1, "needs a terminal")
+
+
+class Status(Case):
+    def test_page(self):
+        self.has(self.machine.run("status"), 0, "address      10.0.0.5", "listens on   127.0.0.1:4790",
+                 f"fingerprint  {KEY}", "driver       real", "0 x , 0 free", f"version      1.0, kernel {KERNEL}")
+        self.machine.program("systemctl", "exit 3")
+        self.machine.program("ip", ":")
+        self.has(self.machine.run("status"), 0, "address      none yet", "gpurund does not run")
 
 
 class Driver(Case):
@@ -348,7 +359,8 @@ class Rdma(Case):
 
     def test_rxe_refuses_wrong_names(self):
         self.has(self.machine.run("rdma", "rxe", "on", "ens9"), 2, "no network device \"ens9\"")
-        self.has(self.machine.run("rdma", "rxe", "on", "../x"), 2, "no name of a network device")
+        for name in ("../x", "a-b", ""):
+            self.has(self.machine.run("rdma", "rxe", "on", name), 2, "no name of a network device")
         self.assertEqual(self.machine.deeds(), [])
         self.has(self.machine.run("rdma", "rxe", "on", "ens3"), 0)
         self.assertEqual(self.machine.deeds(), ["systemctl enable --quiet --now gpurun-rxe@ens3"])
@@ -417,8 +429,8 @@ class Care(Case):
         self.has(self.machine.run("reset", "--yes"), 0, "Restart it")
         self.assertEqual([name for name in gone if (self.machine.root / name).exists()], [])
         self.assertEqual([name for name in kept if not (self.machine.root / name).exists()], [])
-        for deed in ("usermod --password * root", "hostnamectl set-hostname gpurun", "userdel --remove admin", "cloud-init clean --logs",
-                     "systemctl disable --quiet --now gpurund"):
+        for deed in ("usermod --password * root", "hostnamectl set-hostname gpurun", "userdel --remove admin",
+                     "cloud-init clean --logs", "systemctl disable --quiet --now gpurund"):
             self.assertIn(deed, self.machine.deeds())
         self.assertEqual(self.machine.text("etc/machine-id"), "")
 

@@ -39,6 +39,7 @@ command_update() {
       fail "$running leases are in use, and an update ends them. Wait, or use \"update --now\"."
   fi
   before=$(fingerprint)
+  umask 022 # Files that packages make are for all users.
   # The operator's settings win over those of the package.
   DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
     -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "${debs[@]}" ||

@@ -120,6 +120,7 @@ driver_install() {
     update-initramfs -u
     fail "nouveau holds the GPU, and is disabled now. Please restart this machine, and repeat this command."
   fi
+  umask 022 # Files that packages make are for all users.
   [ ${#debs[@]} -eq 0 ] ||
     DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${debs[@]}"
   [ ${#runs[@]} -eq 0 ] || run_file "${runs[0]}"

@@ -83,7 +83,7 @@ rdma_check() {
 }
 
 rxe() { # on|off DEVICE
-  [[ $2 =~ ^[a-zA-Z0-9_.-]{1,15}$ ]] || wrong_usage "\"$2\" is no name of a network device"
+  [[ $2 =~ ^[a-zA-Z0-9_.]{1,15}$ ]] || wrong_usage "\"$2\" is no name of a network device"
   case $1 in
     on)
       [ -e "$ROOT/sys/class/net/$2" ] || wrong_usage "there is no network device \"$2\""

@@ -101,9 +101,8 @@ TEXT
   [ -z "$gateway" ] || arguments+=(--gateway "$gateway")
   [ -z "$dns" ] || arguments+=(--dns "$dns")
   [ -z "$user" ] || arguments+=(--user "$user" --token-out console)
-  # In a subshell: an error ends the subshell, and the questions begin again.
   if [ -n "$password" ]; then
-    printf '%s\n' "$password" | ("$0" configure "${arguments[@]}" --root-password-stdin)
+    printf '%s\n' "$password" | "$0" configure "${arguments[@]}" --root-password-stdin
   else
     "$0" configure "${arguments[@]}"
   fi || return 1
@@ -117,7 +116,7 @@ command_wizard() {
   exec 9>"$RUN/wizard.lock"
   flock -n 9 || fail "the wizard runs on another console. Answer there, or wait 15 minutes."
   wizard_questions || {
-    echo "The settings were not applied."
+    echo "These answers were not applied, or not all of them."
     return 1
   }
   show_tokens
@@ -160,8 +159,8 @@ status_page() {
   echo
   echo "gpurun appliance $(hostname)"
   echo
-  echo "address      $(addresses | tr '\n' ' ')"
-  echo "port         $(setting listen | sed -n 's/.*:\([0-9]*\)$/\1/p')"
+  echo "address      $(addresses | tr '\n' ' ' | grep . || echo none yet)"
+  echo "listens on   $(setting listen)"
   echo "fingerprint  $(fingerprint)"
   echo "driver       $(setting driver)"
   echo "GPUs         $(gpu_line)"
