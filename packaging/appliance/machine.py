@@ -32,7 +32,8 @@ def free_port():
 class Machine:
     """One virtual machine. Its disk is a layer over `image`, so the image stays as it is."""
 
-    def __init__(self, folder, name, image, disk_gib, processors, disks=(), network="virtio-net-pci", secure_boot=False):
+    def __init__(self, folder, name, image, disk_gib, processors, disks=(), network="virtio-net-pci",
+                 secure_boot=False):
         self.log = folder / f"{name}.console"
         self.port, self.ssh_port = free_port(), free_port()
         self.text = ""
@@ -87,6 +88,8 @@ class Machine:
             return
         data = self.console.recv(65536)
         if not data:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(10)
             self.alive()
             raise Failed("QEMU closed the serial console")
         self.said += data.decode("utf-8", "replace")
