@@ -1,0 +1,110 @@
+# rdma.sh: RDMA hardware, modules and the order of their start. Read by gpurun-appliance.
+#
+# The order stands in /etc/modprobe.d/gpurun-rdma.conf. /proc/modules lists the module that started
+# last first, so the order in which modules started can be read there.
+# shellcheck shell=bash
+
+pci_devices() { # VENDOR [DEVICE]
+  local device
+  for device in "$ROOT"/sys/bus/pci/devices/*; do
+    [ -e "$device/vendor" ] || continue
+    [ "$(cat "$device/vendor")" = "$1" ] || continue
+    [ $# -eq 1 ] || [ "$(cat "$device/device")" = "$2" ] || continue
+    basename "$device"
+  done
+}
+
+in_this_kernel() { # MODULE
+  grep -qs "/$1\.ko" "$ROOT/lib/modules/$(running_kernel)/modules.dep"
+}
+
+# The place of a module in the order of starts. Empty if it is not loaded.
+started_as() { # MODULE
+  [ -e "$ROOT/proc/modules" ] || return 0
+  tac "$ROOT/proc/modules" | awk -v name="$1" '$1 == name { print NR }'
+}
+
+kernel_log() {
+  if [ -n "$ROOT" ]; then cat "$ROOT/dmesg" 2>/dev/null; else dmesg; fi
+}
+
+rdma_check() {
+  local wrong=0 seen="" first second driver pair device port state hardware
+  complain() {
+    wrong=1
+    echo "wrong  $*"
+  }
+  for pair in "mlx5_ib 0x15b3" "vmw_pvrdma 0x15ad 0x0820"; do
+    # shellcheck disable=SC2086 # the driver, and the numbers of its devices
+    set -- $pair
+    driver=$1
+    hardware=$(pci_devices "${@:2}")
+    [ -n "$hardware" ] || continue
+    seen=yes
+    if [ -n "$(started_as "$driver")" ]; then
+      echo "ok     $driver drives ${hardware//$'\n'/, }"
+    elif in_this_kernel "$driver"; then
+      complain "$driver is not loaded, for the device at ${hardware//$'\n'/, }. Try: modprobe $driver"
+    else
+      complain "kernel $(running_kernel) has no $driver, for the device at ${hardware//$'\n'/, }. See docs/appliance.md"
+    fi
+  done
+  for pair in "vmxnet3 vmw_pvrdma" "ib_uverbs mlx5_ib" "mlx5_core mlx5_ib" "ib_uverbs rdma_rxe"; do
+    first=$(started_as "${pair% *}")
+    second=$(started_as "${pair#* }")
+    [ -n "$second" ] || continue
+    if [ -z "$first" ]; then
+      complain "${pair#* } is loaded, and ${pair% *}, which it needs, is not"
+    elif [ "$first" -gt "$second" ]; then
+      complain "${pair#* } started before ${pair% *}. Try: modprobe -r ${pair#* } && modprobe ${pair#* }"
+    else
+      echo "ok     ${pair% *} started before ${pair#* }"
+    fi
+  done
+  if kernel_log | grep -E '(vmw_pvrdma|mlx5_core|mlx5_ib|rdma_rxe).*(fail|error)'; then
+    complain "the kernel logged the lines above"
+  fi
+  for device in "$ROOT"/sys/class/infiniband/*; do
+    [ -e "$device" ] || continue
+    seen=yes
+    for port in "$device"/ports/*; do
+      state=$(cat "$port/state")
+      case $state in
+        *ACTIVE) echo "ok     $(basename "$device") port $(basename "$port") is active" ;;
+        *) complain "$(basename "$device") port $(basename "$port") is in state \"$state\". Check its network device" ;;
+      esac
+    done
+  done
+  if [ -n "$seen" ] && [ -z "$(started_as rdma_ucm)" ]; then
+    complain "rdma_ucm is not loaded, so no program can connect. Try: modprobe rdma_ucm"
+  fi
+  [ -n "$seen" ] || echo "note   no RDMA hardware is visible. \"rdma rxe on DEVICE\" makes an RDMA device in software"
+  return "$wrong"
+}
+
+rxe() { # on|off DEVICE
+  [[ $2 =~ ^[a-zA-Z0-9_.]{1,15}$ ]] || wrong_usage "\"$2\" is no name of a network device"
+  case $1 in
+    on)
+      [ -e "$ROOT/sys/class/net/$2" ] || wrong_usage "there is no network device \"$2\""
+      systemctl enable --quiet --now "gpurun-rxe@$2" ||
+        fail "no RDMA device was made on $2. \"journalctl -u gpurun-rxe@$2\" has the reason."
+      ;;
+    off) systemctl disable --quiet --now "gpurun-rxe@$2" ;;
+    *) wrong_usage "rdma rxe needs \"on\" or \"off\"" ;;
+  esac
+}
+
+command_rdma() {
+  case ${1:-} in
+    check)
+      [ $# -eq 1 ] || wrong_usage "rdma check has no arguments"
+      rdma_check
+      ;;
+    rxe)
+      [ $# -eq 3 ] || wrong_usage "rdma rxe needs \"on\" or \"off\", and a network device"
+      rxe "$2" "$3"
+      ;;
+    *) wrong_usage "rdma needs \"check\" or \"rxe\"" ;;
+  esac
+}
