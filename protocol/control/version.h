@@ -4,7 +4,7 @@
 // build's program, and another version.cc (tests/system/e2e/changed_version.cc). No other file may
 // use the values where a constant expression is required.
 //
-// Any thread.
+// Any thread. docs/versions.md has the rules for a change.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 results, or is refused with one sentence that has both versions and names the side to update.
 
 The other release has this build's code and another version (changed_version.cc), so the test shows
-what the versions alone decide.
+what the versions alone decide. tests/skew/run builds the last release itself.
 
 The words after -- are the program to run, which must print PASSED. Without them the test makes a
 few CUDA calls.
