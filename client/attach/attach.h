@@ -19,6 +19,7 @@
 #include "driver_abi/row.h"
 #include "protocol/calls/device_memory.h"
 #include "protocol/control/features.h"
+#include "protocol/control/version.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client {

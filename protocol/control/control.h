@@ -26,13 +26,10 @@
 #include "protocol/auth/token.h"
 #include "protocol/calls/device_memory.h"
 #include "protocol/control/features.h"
+#include "protocol/control/version.h"
 #include "protocol/limits.h"
 
 namespace gpurun::protocol {
-
-// Increases with each change that an older peer would misunderstand.
-inline constexpr std::uint32_t kVersion = 5;
-inline constexpr const char* kRelease = "0.1.0";
 
 using limits::kConnectionsMax;
 using limits::kListedGpusMax;

@@ -77,10 +77,11 @@ struct Features {
   friend bool operator==(const Features&, const Features&) = default;
 };
 
-// The features of this build. A client requires those without which it cannot work. It has no other
-// way to load a code image, and waits for completions that it asked for (kFlagTell). It lets copies
-// take their turn and calls pass the streams, and copies boxes.
-constexpr Features our_features(Sender who) {
+// The features of the sources. our_features() (version.h) returns those of this build. A client
+// requires those without which it cannot work. It has no other way to load a code image, and waits
+// for completions that it asked for (kFlagTell). It lets copies take their turn and calls pass the
+// streams, and copies boxes.
+constexpr Features features_of_sources(Sender who) {
   constexpr std::uint64_t kNeeded =
       feature_bit(Feature::kImagesByHash) | feature_bit(Feature::kPushedCompletions) |
       feature_bit(Feature::kCopiesInTurn) | feature_bit(Feature::kPassedStreams) |

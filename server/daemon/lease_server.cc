@@ -96,7 +96,7 @@ void LeaseServer::serve(transport::Connection& connection, const protocol::Hello
   const Result<ControlMessage> message = protocol::decode(asked->request);
   if (!message.ok()) return;
   if (const auto* request = std::get_if<protocol::LeaseRequest>(&*message)) {
-    hold_lease(connection, *request, *asked);
+    hold_lease(connection, *request, *asked, hello.version.release);
   } else if (std::holds_alternative<protocol::ListRequest>(*message)) {
     static_cast<void>(
         protocol::send_control(connection, listing(), asked->key, Sender::kServer, 0, handshake()));
@@ -104,7 +104,8 @@ void LeaseServer::serve(transport::Connection& connection, const protocol::Hello
 }
 
 void LeaseServer::hold_lease(transport::Connection& connection,
-                             const protocol::LeaseRequest& request, const Asked& asked) {
+                             const protocol::LeaseRequest& request, const Asked& asked,
+                             const std::string& release) {
   const protocol::Key& key = asked.key;
   const User& user = asked.user;
   const std::string& peer = connection.description();
@@ -157,12 +158,14 @@ void LeaseServer::hold_lease(transport::Connection& connection,
                    *std::move(claim), peer, user});
   parts_.events.post(std::move(begun));
   const std::string lease = hex_of(bytes_of(*id));
-  spdlog::info("{}: lease of {} GPUs for {}", peer, request.devices, user.described());
+  spdlog::info("{}: lease of {} GPUs for {} (gpurun {})", peer, request.devices, user.described(),
+               release);
   parts_.audit.write("lease.granted", {{"user", user.name},
                                        {"token", user.token},
                                        {"from", peer},
                                        {"lease", lease},
-                                       {"gpus", gpus}});
+                                       {"gpus", gpus},
+                                       {"release", release}});
   if (say(grant).ok()) tell_deaths(connection, *id, asked, **admission, sent);
   parts_.links.end(*id);
   parts_.closer.close(parts_.book.remove(*id));

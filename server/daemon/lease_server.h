@@ -50,8 +50,9 @@ class LeaseServer {
              const Exporter& exporter, Deadline deadline);
 
  private:
+  // `release`: gpurun's version on the client.
   void hold_lease(transport::Connection& connection, const protocol::LeaseRequest& request,
-                  const Asked& asked);
+                  const Asked& asked, const std::string& release);
   void tell_deaths(transport::Connection& connection, const protocol::Id& lease, const Asked& asked,
                    UserAdmission& admission, std::uint64_t sent);
   std::vector<std::string> models_of(const std::vector<int>& devices) const;

@@ -17,6 +17,7 @@
 #include "base/unique_fd.h"
 #include "protocol/auth/secret_text.h"
 #include "protocol/control/local_address.h"
+#include "protocol/control/version_line.h"
 #include "protocol/limits.h"
 #include "server/daemon/config/command_line.h"
 #include "server/daemon/config/daemon_files.h"
@@ -165,7 +166,9 @@ Status serve(const Config& config, const StartedWith& started) {
   if (!config.for_one_run) print_ready_line(what);
   notify_service_manager("READY=1\nSTATUS=" + what);
   injected_fault("daemon");
-  audit->write("gpurund.started", {{"address", serving->address()}});
+  audit->write("gpurund.started",
+               {{"address", serving->address()}, {"version", protocol::version_line("gpurund")}});
+  spdlog::info("{} serves on {}", protocol::version_line("gpurund"), serving->address());
   const Status status = serving->run();
   direct_signals(nullptr);
   audit->write("gpurund.ended", {{"address", serving->address()}});

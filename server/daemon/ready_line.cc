@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "protocol/control/version_line.h"
+
 namespace gpurun::server {
 namespace {
 
@@ -34,7 +36,8 @@ std::string security(const ReadyFacts& facts) {
 
 std::string ready_line(const ReadyFacts& facts) {
   std::string text = "ready on " + facts.address + ": " + gpus(facts.server) + " of " +
-                     facts.driver_path + "; " + security(facts);
+                     facts.driver_path + "; " + security(facts) + "; " +
+                     protocol::version_line("gpurund");
   for (char& each : text) {
     if (static_cast<unsigned char>(each) < ' ' || each == 0x7f) each = '?';
   }

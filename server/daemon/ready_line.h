@@ -1,4 +1,5 @@
-// Ready line: one line with gpurund's address, GPUs, driver and security, printed once it serves.
+// Ready line: one line with gpurund's address, GPUs, driver, security and version, printed once it
+// serves.
 #pragma once
 
 #include <string>
@@ -17,7 +18,8 @@ struct ReadyFacts {
   bool within_machine = false;  // It listens on the loopback interface only.
 };
 
-// "ready on 127.0.0.1:4790: 2 GPUs (NVIDIA H100) of /usr/lib/libcuda.so.1, not encrypted, ...".
+// "ready on 127.0.0.1:4790: 2 GPUs (NVIDIA H100) of /usr/lib/libcuda.so.1; not encrypted; gpurund
+// 0.1.0 (protocol 5, commit 50f9d4fe)".
 std::string ready_line(const ReadyFacts& facts);
 // Prints to stdout, because services have their log there, too.
 void print_ready_line(const std::string& line);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/command_suggestion.h"
+#include "protocol/control/version_line.h"
 #include "protocol/limits.h"
 #include "tools/gpuctl/complain.h"
 #include "tools/gpuctl/list.h"
@@ -132,7 +133,7 @@ std::string default_report_name() {
 int run_gpuctl(int argc, char** argv) {
   Words words;
   CLI::App app("Asks gpurun's servers, and describes this machine.", "gpuctl");
-  app.set_version_flag("--version", std::string("gpuctl ") + protocol::kRelease);
+  app.set_version_flag("--version", protocol::version_line("gpuctl"));
   app.require_subcommand(1);
   CLI::App* list = app.add_subcommand("list", "the servers' GPUs and their holders");
   add_server_options(list, &words);

@@ -26,6 +26,7 @@
 #include "base/file_io.h"
 #include "base/unique_fd.h"
 #include "protocol/auth/secret_text.h"
+#include "protocol/control/version_line.h"
 #include "tools/gpuctl/complain.h"
 #include "tools/gpurun/lease.h"
 #include "tools/gpurun/options.h"
@@ -96,11 +97,11 @@ void add_versions(std::string* report, const Places& places) {
   const std::time_t now = std::time(nullptr);
   std::tm utc = {};
   std::strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&now, &utc));
-  *report += std::string("gpurun ") + protocol::kRelease + ", protocol " +
-             std::to_string(protocol::kVersion) + "\nmade " + when + "\n" + kernel.sysname + " " +
+  *report += protocol::version_line("gpuctl") + "\nmade " + when + "\n" + kernel.sysname + " " +
              kernel.release + " " + kernel.machine + ", glibc " + gnu_get_libc_version() + "\n";
-  if (access(places.daemon.c_str(), X_OK) == 0) {
-    *report += output_of({places.daemon.c_str(), "--version"});
+  // These may be of another build than this program.
+  for (const std::string& program : {places.command, places.daemon}) {
+    if (access(program.c_str(), X_OK) == 0) *report += output_of({program.c_str(), "--version"});
   }
   *report += read_file("/etc/os-release");
 }
@@ -164,7 +165,8 @@ void add_servers(std::string* report, const ServerChoice& choice) {
     }
     const Result<protocol::Listing> listing = (*link)->list();
     if ((*link)->server_is_known()) {
-      *report += server + ": gpurun " + (*link)->server_release() + "\n";
+      *report += server + ": gpurun " + (*link)->server_release() + ", protocol " +
+                 std::to_string(protocol::kVersion) + "\n";
     }
     *report += listing.ok() ? listing_heading() + listing_rows(server, *listing)
                             : advised(listing.status(), server, choice.credential).message() + "\n";

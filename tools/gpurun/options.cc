@@ -8,10 +8,7 @@
 #include <optional>
 
 #include "base/command_suggestion.h"
-
-#ifndef GPURUN_VERSION
-#error "the build defines GPURUN_VERSION"
-#endif
+#include "protocol/control/version_line.h"
 
 namespace gpurun::tools {
 namespace {
@@ -172,7 +169,7 @@ Result<Options> parse_options(int argc, const char* const* argv) {
                  "each process leaves what it did there; gpuctl trace makes a timeline of it")
       ->type_name("FOLDER");
   app.add_flag("-q", options.quiet, "print nothing but warnings");
-  app.set_version_flag("--version", "gpurun " GPURUN_VERSION);
+  app.set_version_flag("--version", protocol::version_line("gpurun"));
   app.footer(
       "gpurun login HOST stores your token for a server and makes it the default one.\n"
       "The program and its arguments follow; -- ends gpurun's own options.");

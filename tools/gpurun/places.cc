@@ -28,6 +28,7 @@ Result<Places> find_places() {
   const char* client = getenv(kClientFolderVariable);
   places.client_folder =
       client != nullptr && *client != '\0' ? client : prefix + "/lib/gpurun/client";
+  places.command = folder + "/gpurun";
   places.daemon = folder + "/gpurund";
   // A package may install daemons in another folder than commands.
   if (access(places.daemon.c_str(), X_OK) != 0) places.daemon = prefix + "/sbin/gpurund";

@@ -20,6 +20,7 @@ inline constexpr const char* kDriverVariable = "GPURUN_DRIVER";
 
 struct Places {
   std::string client_folder;
+  std::string command;  // gpurun itself.
   std::string daemon;
 
   std::string client_library() const { return client_folder + "/libcuda.so.1"; }

@@ -8,7 +8,7 @@
 
 #include "base/command_suggestion.h"
 #include "protocol/auth/secret_text.h"
-#include "protocol/control/control.h"
+#include "protocol/control/version_line.h"
 #include "server/daemon/config/config_file.h"
 #include "server/daemon/config/config_values.h"
 
@@ -74,7 +74,7 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
   app.add_flag("--for-one-run", config.for_one_run)->group("");  // Used by gpurun for its private
                                                                  // server.
   app.add_flag("--verbose", words.verbose, "log every connection: --log info");
-  app.set_version_flag("--version", std::string("gpurund ") + protocol::kRelease);
+  app.set_version_flag("--version", protocol::version_line("gpurund"));
 }
 
 // Reads the file's settings first, so that the command line changes only what it names.

@@ -36,7 +36,7 @@ struct WorkerOptions {
   std::size_t queued_bytes_max = limits::kQueuedBytesMax;
   std::size_t queued_behind_client_bytes_max = limits::kQueuedBehindClientBytesMax;
   // The protocol::Feature bits that the client offers too.
-  std::uint64_t features = protocol::our_features(protocol::Sender::kClient).offered;
+  std::uint64_t features = protocol::features_of_sources(protocol::Sender::kClient).offered;
   // nullptr: the session keeps its first connections.
   ExtraBulkSource* late = nullptr;
   // Called with the result that run_worker() will return, before it waits for calls that still

@@ -19,10 +19,11 @@ class Gpurund:
     default folder. Its `address` is empty when it ended in place of serving. `errors` is its
     stderr, once it has ended. `before`: words that start it, such as unshare(1)'s. Without
     `with_secret` it is given no secret, and makes one for its run. `over`: the transport of its
-    sessions (transports.py). The default is --transport, and without that nothing checks it."""
+    sessions (transports.py). The default is --transport, and without that nothing checks it.
+    `program`: a gpurund of another build."""
 
     def __init__(self, *words, secret=None, with_secret=True, driver=None, env=None, cache="",
-                 before=(), over=ARGS.transport):
+                 before=(), over=ARGS.transport, program=GPURUND):
         self.transport = TRANSPORTS[over] if over else ANY
         words += self.transport.words
         if "--worker-uids" not in words and "--config" not in words and not can_lend_users():
@@ -46,7 +47,7 @@ class Gpurund:
         reading, writing = os.pipe()
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [*before, GPURUND, *(() if "--listen" in words else ("--listen", "127.0.0.1:0")),
+                [*before, program, *(() if "--listen" in words else ("--listen", "127.0.0.1:0")),
                  "--driver", driver or ARGS.driver, *self.secret_options, "--ready-fd",
                  str(writing), *words],
                 env=env or environment(STATE_DIRECTORY=os.path.join(self.folder.name, "state")),

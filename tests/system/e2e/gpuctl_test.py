@@ -142,7 +142,12 @@ class Report(unittest.TestCase):
             with open(server.secret_file, encoding="utf-8") as file:
                 self.assertNotIn(file.read(), report)
         self.assertNotIn("dont-tell", report)
-        for wanted in ("gpurun 0.", "gpurund 0.", "glibc", "CUDA_VISIBLE_DEVICES=0",
+        for program in (world.GPUCTL, world.GPURUN, world.GPURUND):
+            version = subprocess.run([program, "--version"], capture_output=True, text=True,
+                                     timeout=world.SECONDS, env=environment()).stdout
+            self.assertIn(" (protocol ", version)
+            self.assertEqual(report.count("\n" + version), 1, report)
+        for wanted in (f"{server.address}: gpurun 0.", "glibc", "CUDA_VISIBLE_DEVICES=0",
                        "GPURUN_SECRET=(hidden)", f"{server.address} ", "locked memory",
                        "libcuda.so.1: "):
             self.assertIn(wanted, report)

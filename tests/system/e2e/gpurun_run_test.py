@@ -79,7 +79,8 @@ class ExitStatus(unittest.TestCase):
                                           "info, debug or trace\n")
 
     def test_help_and_version_go_to_stdout(self):
-        self.assertRegex(gpurun("--version").stdout, r"^gpurun \d+\.\d+\.\d+\n$")
+        self.assertRegex(gpurun("--version").stdout,
+                         r"^gpurun \d+\.\d+\.\d+ \(protocol \d+, commit ([0-9a-f]{8}(\+changes)?|unknown)\)\n$")
         self.assertIn("--timeout", gpurun("--help").stdout)
 
 

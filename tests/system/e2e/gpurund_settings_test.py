@@ -186,7 +186,9 @@ class Settings(unittest.TestCase):
                 program.go_on()
             self.assertIn("may have 3072 MiB of memory", server.errors)
 
-    def test_ready_line_names_address_devices_and_encryption(self):
+    def test_ready_line_names_address_devices_encryption_and_version(self):
+        version = subprocess.run([world.GPURUND, "--version"], capture_output=True, text=True,
+                                 timeout=world.SECONDS, env=environment()).stdout.rstrip("\n")
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "stdout")
             for words, said in (((), "for this machine only, not encrypted"), (("--tls",), "TLS 1.3 only"),
@@ -203,7 +205,8 @@ class Settings(unittest.TestCase):
                 (line,) = lines
                 self.assertTrue(line.startswith(f"gpurund: ready on {server.address}: "), line)
                 self.assertRegex(line, r": \d+ GPUs? \(.+\) of /\S+libcuda\.so\.1; ")
-                self.assertTrue(line.endswith(said), line)
+                self.assertIn(said + "; gpurund ", line)
+                self.assertTrue(line.endswith("; " + version), line)
 
     def test_log_level_of_file_reaches_daemon(self):
         with tempfile.TemporaryDirectory() as folder:

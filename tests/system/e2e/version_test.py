@@ -26,9 +26,9 @@ START_S = 8
 
 
 def our_protocol():
-    header = os.path.join(os.path.dirname(__file__), "../../../protocol/control/control.h")
-    with open(header, encoding="utf-8") as file:
-        return int(re.search(r"kVersion = (\d+);", file.read()).group(1))
+    printed = subprocess.run([world.GPURUN, "--version"], env=environment(), capture_output=True, text=True,
+                             timeout=world.SECONDS, check=True).stdout
+    return int(re.search(r"\(protocol (\d+), ", printed).group(1))
 
 
 OURS = our_protocol()

@@ -104,8 +104,9 @@ TEST(PackedChunk, PeerWithoutFeatureGetsUnpackedChunks) {
   learn(packer, kSlow);
   EXPECT_FALSE(pack(packer, Bytes(kChunk)).packed);
   EXPECT_FALSE(pack(packer, text_bytes(kChunk)).packed);
-  EXPECT_TRUE(our_features(Sender::kServer).offers(Feature::kPackedChunks));
-  EXPECT_EQ(our_features(Sender::kClient).required & feature_bit(Feature::kPackedChunks), 0u);
+  EXPECT_TRUE(features_of_sources(Sender::kServer).offers(Feature::kPackedChunks));
+  EXPECT_EQ(features_of_sources(Sender::kClient).required & feature_bit(Feature::kPackedChunks),
+            0u);
 }
 
 TEST(PackedChunk, ScatteredZeroPagesAreSentUnpacked) {

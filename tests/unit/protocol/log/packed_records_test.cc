@@ -118,8 +118,9 @@ TEST(PackedRecords, PeerWithoutFeatureGetsUnpackedRecords) {
   learn(packer, kSlow);
   EXPECT_TRUE(pack(packer, launches(100, 1)).empty());
   EXPECT_FALSE(packer.wants_time(kFrame));
-  EXPECT_TRUE(our_features(Sender::kServer).offers(Feature::kPackedRecords));
-  EXPECT_EQ(our_features(Sender::kClient).required & feature_bit(Feature::kPackedRecords), 0u);
+  EXPECT_TRUE(features_of_sources(Sender::kServer).offers(Feature::kPackedRecords));
+  EXPECT_EQ(features_of_sources(Sender::kClient).required & feature_bit(Feature::kPackedRecords),
+            0u);
 }
 
 TEST(PackedRecords, RecordsArePackedOnlyOnSlowLink) {

@@ -125,6 +125,7 @@ TEST_F(DaemonUsersTest, WorkerListingAndAuditLogNameLeaseUser) {
   }
   EXPECT_TRUE(has(lines, " session.ended user=anna"));
   EXPECT_TRUE(has(lines, " lease.granted user=operator from="));
+  EXPECT_TRUE(has(lines, std::string(" release=") + protocol::kRelease + "\n"));
   EXPECT_FALSE(has(lines, hex_of(bytes_of(token.secret))));
 }
 
