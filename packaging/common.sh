@@ -31,8 +31,9 @@ set_source_date() {
   SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2> /dev/null || echo 1767225600)}
   export SOURCE_DATE_EPOCH
 }
-# say_time WHAT: prints how long a step took, since the last call.
-step_began=${EPOCHREALTIME/[.,]/}
+# say_time WHAT: prints how long a step took, since the last call or begin_step.
+begin_step() { step_began=${EPOCHREALTIME/[.,]/}; }
+begin_step
 say_time() {
   local now=${EPOCHREALTIME/[.,]/}
   printf '%6s s  %s\n' "$(((now - step_began) / 1000000)).$(printf %01d $(((now - step_began) / 100000 % 10)))" "$1"
