@@ -4,9 +4,9 @@ find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
-# The client library is loaded by programs on machines that may lack these libraries. It therefore
-# links the archives, which Debian's packages have. Without an archive it links the library that
-# this machine has.
+# The client library is loaded by programs on machines that may lack these libraries, and one server
+# package fits several releases. Both therefore link the archives, which Debian's packages have.
+# Without an archive they link the library that this machine has.
 function(gpurun_archive_of library name)
   find_library(GPURUN_${name}_ARCHIVE lib${library}.a HINTS ${${name}_LIBRARY_DIRS})
   add_library(gpurun_${library} INTERFACE)
@@ -19,6 +19,7 @@ function(gpurun_archive_of library name)
 endfunction()
 gpurun_archive_of(lz4 LZ4)
 gpurun_archive_of(zstd ZSTD)
+gpurun_archive_of(ffi LIBFFI)
 # OpenSSL is linked in the same way, so that our copy stays separate from any copy that the program
 # loads. tools/setup/openssl has built one. An older OpenSSL of this machine works, too: TLS is slower,
 # and links have no key exchange that outlives quantum computers.
@@ -71,7 +72,13 @@ if(GPURUN_EMULATED)
   else()
     find_package(LLVM 19.1 REQUIRED CONFIG HINTS ${llvm_folder}/lib/cmake/llvm)
   endif()
-  find_package(Boost REQUIRED COMPONENTS context)
+  # The archive, because the shared library has another version in each release.
+  set(Boost_USE_STATIC_LIBS ON)
+  find_package(Boost QUIET COMPONENTS context)
+  if(NOT TARGET Boost::context)
+    set(Boost_USE_STATIC_LIBS OFF)
+    find_package(Boost REQUIRED COMPONENTS context)
+  endif()
   # A target with the property GPURUN_OWN_LLVM gets these archives. All others get LLVM's shared
   # library, because linking it takes no time. A program may have an LLVM of its own, so libraries
   # that programs load must not load the shared one.

@@ -6,7 +6,9 @@
 #   libexec/gpurun/gpurun-worker
 #   lib/gpurun/client/              what programs load: libcuda.so.1, libnvidia-ml.so.1, libgpurun-nvjitlink.so
 #   lib/gpurun/emulated/            the emulated device under the same names
-#   share/man/                      the manual, where go-md2man is installed
+#   share/man/                      the manual, if go-md2man is there
+#
+# Completions lie in the folders of share/ where bash, zsh and fish look for them.
 include(GNUInstallDirs)
 
 # Every install rule for a target goes through this function, so that gpurun_install_set builds all
@@ -55,6 +57,18 @@ endif()
 add_custom_target(gpurun_man_pages ALL DEPENDS ${man_pages})
 get_property(installed GLOBAL PROPERTY gpurun_installed)
 add_custom_target(gpurun_install_set DEPENDS ${installed} gpurun_man_pages)
+
+# Completions, in the folders where shells look for them. packaging/completions/generate makes the files.
+foreach(command gpurun gpuctl gpurund)
+  set(component client)
+  if(command STREQUAL "gpurund")
+    set(component server)
+  endif()
+  set(completions "${CMAKE_SOURCE_DIR}/packaging/completions")
+  install(FILES "${completions}/${command}.bash" DESTINATION share/bash-completion/completions RENAME ${command} COMPONENT ${component})
+  install(FILES "${completions}/_${command}" DESTINATION share/zsh/site-functions COMPONENT ${component})
+  install(FILES "${completions}/${command}.fish" DESTINATION share/fish/vendor_completions.d COMPONENT ${component})
+endforeach()
 
 # The unit names the prefix of `cmake --install --prefix`, which is known only at installation.
 install(CODE "

@@ -68,6 +68,7 @@ struct Parts {
 Status prepare_workers(const Config& config, Parts* parts) {
   Result<ProcessSettings> settings = worker_settings(config);
   if (!settings.ok()) return settings.status();
+  GPURUN_RETURN_IF_ERROR(hold_program(settings->worker_path));
   settings->encrypted = parts->identity != nullptr;
   if (settings->confined) {
     Result<std::shared_ptr<WorkerGroups>> groups = WorkerGroups::create();

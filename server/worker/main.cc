@@ -19,6 +19,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/thread_name.h"
 #include "base/thread_stacks.h"
 #include "base/unique_fd.h"
 #include "driver_abi/row.h"
@@ -371,6 +372,8 @@ Status serve(const CommandLine& line) {
 namespace {
 
 int run(int argc, char** argv) {
+  // gpurund starts its file by a descriptor, and the kernel names the process after that.
+  gpurun::name_this_thread("gpurun-worker");
   gpurun::server::CommandLine words;
   bool only_count = false;
   CLI::App app("gpurun-worker serves one client process; gpurund starts it.", "gpurun-worker");

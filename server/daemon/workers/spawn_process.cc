@@ -15,7 +15,10 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 
+#include "base/unique_fd.h"
 #include "server/handover/spawn_hand_over.h"
 #include "server/handover/worker_exit_codes.h"
 
@@ -47,6 +50,16 @@ std::optional<rlimit>& core_limit() {
   return before;
 }
 
+// The file of hold_program().
+struct HeldProgram {
+  std::string path;
+  UniqueFd file;
+};
+HeldProgram& held_program() {
+  static HeldProgram only;
+  return only;
+}
+
 // Signals that an operator sends to gpurund, and that a service manager sends to all of a unit's
 // processes. SIGTERM still ends a worker.
 constexpr int kNotForWorkers[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
@@ -59,7 +72,7 @@ void reset_signals() {
 
 // In the child.
 [[noreturn]] void become(char* const* arguments, char* const* environment, Descriptors& open_there,
-                         pid_t parent) {
+                         int program, pid_t parent) {
   std::vector<int>& handed = open_there.handed;
   const int output = open_there.output;
   reset_signals();
@@ -75,6 +88,7 @@ void reset_signals() {
   if (null < 0 || dup2(null, 0) < 0 || dup2(output >= 0 ? output : null, 1) < 0) _exit(125);
   if (open_there.errors >= 0 && dup2(open_there.errors, 2) < 0) _exit(125);
   const int end = kHandOverFd + static_cast<int>(handed.size());
+  if (program >= 0 && (program = fcntl(program, F_DUPFD_CLOEXEC, end + 1)) < 0) _exit(125);
   for (int& fd : handed) {  // First move them out of each other's way.
     if ((fd = fcntl(fd, F_DUPFD_CLOEXEC, end)) < 0) _exit(125);
   }
@@ -82,8 +96,11 @@ void reset_signals() {
   for (const int fd : handed) {
     if (dup2(fd, place++) < 0) _exit(125);
   }
+  if (program >= 0 && dup3(program, end, O_CLOEXEC) < 0) _exit(125);
   // If the kernel is too old for this call, everything is close-on-exec already.
-  syscall(SYS_close_range, static_cast<unsigned>(end), ~0U, 0);
+  syscall(SYS_close_range, static_cast<unsigned>(program < 0 ? end : end + 1), ~0U, 0);
+  if (program >= 0) syscall(SYS_execveat, end, "", arguments, environment, AT_EMPTY_PATH);
+  // A script (tests) cannot be run by its descriptor.
   execve(arguments[0], arguments, environment);
   _exit(127);
 }
@@ -114,18 +131,27 @@ void keep_memory_private() {
 #endif
 }
 
+Status hold_program(const std::string& path) {
+  UniqueFd file(open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (!file.valid()) return Status::from_errno(errno, path);
+  held_program() = {path, std::move(file)};
+  return {};
+}
+
 Result<pid_t> start_process(std::vector<std::string> arguments,
                             std::vector<std::string> environment, Descriptors open_there) {
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);
   const pid_t parent = getpid();
+  const HeldProgram& held = held_program();
+  const int program = arguments[0] == held.path ? held.file.get() : -1;
   const std::lock_guard lock(started().mutex);
   const pid_t child = fork();
   if (child < 0) {  // EAGAIN: the limit of processes is reached.
     return Status(Code::kResourceExhausted, Status::from_errno(errno, "fork").message());
   }
   if (child == 0) {
-    become(argument_pointers.data(), environment_pointers.data(), open_there, parent);
+    become(argument_pointers.data(), environment_pointers.data(), open_there, program, parent);
   }
   started().processes.insert(child);
   return child;

@@ -24,6 +24,10 @@ struct Descriptors {
 // which holds secrets. Processes of start_process() are not affected. Call before start_process().
 void keep_memory_private();
 
+// From now on start_process() runs this file for its path, also after an upgrade has put another
+// file there. The worker of a release belongs to its daemon. Call before start_process().
+Status hold_program(const std::string& path);
+
 // The process ends with the thread that starts it. kResourceExhausted: no process.
 Result<pid_t> start_process(std::vector<std::string> arguments,
                             std::vector<std::string> environment, Descriptors open_there);

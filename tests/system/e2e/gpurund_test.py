@@ -3,6 +3,7 @@
 and its messages about a worker's death. The clients here are real."""
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
 import world  # noqa: E402
-from world import alive, can_be, can_lend_users, environment, gpurun, status_of, until  # noqa: E402
+from world import alive, can_be, can_lend_users, environment, gpurun, name_of, status_of, until  # noqa: E402
 from gpu_program import GpuProgram  # noqa: E402
 from tls_ends import attach_with, session_of  # noqa: E402
 
@@ -348,6 +349,23 @@ class Workers(unittest.TestCase):
                 until(lambda: not server.workers(), "the worker ends")
         self.assertEqual(len(seen), 2)
         self.assertLessEqual(seen, set(range(first, first + 10)))
+
+    def test_upgrade_leaves_worker_of_running_daemon(self):
+        """A package puts the next release's worker in place while gpurund runs. The old gpurund still
+        starts the worker of its own release."""
+        with tempfile.TemporaryDirectory() as folder:
+            worker = os.path.join(folder, "gpurun-worker")
+            shutil.copy(os.path.join(world.ARGS.build, "bin/gpurun-worker"), worker)
+            os.chmod(folder, 0o755)
+            with world.Gpurund("--worker", worker, "--spare-workers", "0") as server:
+                with open(worker + ".new", "w", encoding="utf-8") as file:
+                    file.write("#!/bin/sh\nexit 9\n")
+                os.chmod(worker + ".new", 0o755)
+                os.rename(worker + ".new", worker)
+                program = GpuProgram(server)
+                self.assertEqual([name_of(pid) for pid in server.workers()], ["gpurun-worker"])
+                self.assertEqual(program.go_on(), ("", ""))
+                self.assertEqual(program.run.returncode, 0)
 
     def test_daemons_with_separate_claims_keep_workers_of_each_other(self):
         uid = 2_000_000_200
