@@ -19,7 +19,6 @@ function(gpurun_archive_of library name)
 endfunction()
 gpurun_archive_of(lz4 LZ4)
 gpurun_archive_of(zstd ZSTD)
-gpurun_archive_of(ffi LIBFFI)
 # OpenSSL is linked in the same way, so that our copy stays separate from any copy that the program
 # loads. tools/setup/openssl has built one. An older OpenSSL of this machine works, too: TLS is slower,
 # and links have no key exchange that outlives quantum computers.
@@ -61,6 +60,7 @@ find_package(tomlplusplus REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(GTest REQUIRED)
 pkg_check_modules(LIBFFI REQUIRED IMPORTED_TARGET libffi)
+gpurun_archive_of(ffi LIBFFI)
 
 if(GPURUN_EMULATED)
   set(llvm_folder /usr/lib/llvm-19)
