@@ -132,9 +132,8 @@ TEST(DeviceSnapshot, RejectsHugeListInFewBytes) {
 
 TEST(DeviceSnapshot, SurvivesTruncatedSnapshot) {
   const Bytes good = snapshot_of(2);
-  // Nothing at all is an empty snapshot. The last word may be padding.
-  EXPECT_EQ(DeviceSnapshot::parse(ByteView(good).first(0), nullptr)->device_count(), 0);
-  for (std::size_t length = 1; length + 8 <= good.size(); ++length) {
+  // The last word may be padding.
+  for (std::size_t length = 0; length + 8 <= good.size(); ++length) {
     const auto cut = DeviceSnapshot::parse(ByteView(good).first(length), nullptr);
     EXPECT_EQ(cut.status().code(), Code::kProtocol) << length;
   }
