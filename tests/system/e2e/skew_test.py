@@ -78,11 +78,11 @@ class Skew(unittest.TestCase):
         return (f"the client speaks protocol {client[1]} (gpurun {client[0]}), this server protocol {server[1]} "
                 f"(gpurun {server[0]}): update the {side}")
 
-    def computes(self, server, client=None):
+    def computes(self, server, client=None, words=()):
         """The program runs on the server with the client's parts, and has right results."""
         command = PROGRAM or (world.ARGS.client, "once")
         parts = {} if client is None else {"gpurun": client.gpurun, "client_folder": client.client_folder}
-        done = self.run_on(server, program=command, **parts)
+        done = self.run_on(server, words=words, program=command, **parts)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         if PROGRAM:
             self.assertIn("PASSED", done.stdout)
@@ -146,9 +146,9 @@ class Skew(unittest.TestCase):
         for words in ((), ("--tls",)):
             with self.subTest(words=words):
                 with world.Gpurund(*words, program=tree.gpurund) as server:
-                    self.computes(server)
+                    self.computes(server, words=words)
                 with world.Gpurund(*words) as server:
-                    self.computes(server, tree)
+                    self.computes(server, tree, words)
 
     def test_server_records_its_version_and_those_of_clients(self):
         tree = Tree(self, self.older_release, PROTOCOL)
@@ -176,8 +176,8 @@ class Skew(unittest.TestCase):
         with world.Gpurund(program=tree.gpurund) as server:
             done = self.run_on(server)
         self.assertEqual((done.returncode, done.stdout), (125, ""), done.stderr)
-        self.assertIn(f"the server (gpurun {tree.release}) requires feature {UNKNOWN}, which this client (gpurun "
-                      f"{RELEASE}) does not offer: update the client\n", done.stderr)
+        self.assertIn(f"the client (gpurun {RELEASE}) does not offer feature {UNKNOWN}, which this server (gpurun "
+                      f"{tree.release}) requires: update the client\n", done.stderr)
 
 
 if __name__ == "__main__":
