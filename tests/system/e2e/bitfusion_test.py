@@ -357,7 +357,7 @@ class Runs(Fronted):
     def test_version_is_gpuruns(self):
         done = self.bitfusion("version")
         self.assertEqual(done.returncode, 0)
-        self.assertRegex(done.stdout, r"^gpurun \d+\.\d+\.\d+\n$")
+        self.assertRegex(done.stdout, r"^gpurun \d+\.\d+\.\d+ \(protocol \d+, .*\)\n$")
 
 
 class Health(Fronted):
