@@ -94,15 +94,11 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
       session.encrypted ? protocol::attach_key_inside(session_key, words->nonce, words->session)
                         : protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach,
                                              session.challenge, words->nonce, words->session);
-  const AttachConnection first{server,
-                               {},
-                               *words,
-                               key,
-                               session.encrypted ? std::optional(session_key) : std::nullopt,
-                               options.fd_min,
-                               connected,
-                               deadline,
-                               options.deadline};
+  const AttachConnection first{
+      server,          {},        session.broker,
+      *words,          key,       session.encrypted ? std::optional(session_key) : std::nullopt,
+      options.fd_min,  connected, deadline,
+      options.deadline};
   Result<SessionConnections> opened =
       open_session_connections(session, options.transports, first, options.door_patience);
   if (!opened.ok()) return explained(opened.status(), options, words->session);

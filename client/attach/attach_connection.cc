@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "client/attach/broker.h"
 #include "protocol/control/session_identity.h"
 #include "transport/shm/connection.h"
 #include "transport/tls/connection.h"
@@ -61,7 +62,10 @@ Result<OpenedConnection> open_attach_connection(const AttachConnection& one,
   options.keeper = keeper;
   const bool local = !one.local.empty();
   auto connection =
-      transport::connect(local ? one.local : "tcp://" + one.server, one.connected, options);
+      one.broker.empty()
+          ? transport::connect(local ? one.local : "tcp://" + one.server, one.connected, options)
+          : connect_by_broker(one.broker, local ? BrokerKind::kLocal : BrokerKind::kTcp,
+                              one.connected, options);
   // Also covers systems that forbid such sockets: the caller then tries another transport.
   if (!connection.ok() && local) {
     return Status(Code::kUnavailable, connection.status().message());

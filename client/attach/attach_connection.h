@@ -19,6 +19,8 @@ struct AttachConnection {
   std::string server;
   // "unix:NAME": a local socket, over which memory is shared. Empty: `server` by TCP.
   std::string local;
+  // The socket of gpurun that opens the connection (broker.h). Empty: this process opens it.
+  std::string broker;
   protocol::Attach words;
   protocol::Key key;                     // Tags the words and the answer.
   std::optional<protocol::Key> tls_key;  // The session's. Empty: nothing is encrypted.

@@ -50,6 +50,11 @@ unsigned parse_line(std::string_view name, std::string_view value, SessionData& 
     data.deaths = value;
     return 0;
   }
+  if (name == "broker") {
+    ok = !value.empty();
+    data.broker = value;
+    return 0;
+  }
   if (name == "local") {
     ok = protocol::is_local_address(value);
     data.local = value;
@@ -123,6 +128,7 @@ std::string serialise_session_data(const SessionData& data) {
   append_hex(text, "challenge", data.challenge);
   text.append("security ").append(data.encrypted ? "tls\n" : "none\n");
   text.append("devices ").append(std::to_string(data.device_count)) += '\n';
+  if (!data.broker.empty()) text.append("broker ").append(data.broker) += '\n';
   if (!data.deaths.empty()) text.append("deaths ").append(data.deaths) += '\n';
   return text;
 }
@@ -156,7 +162,15 @@ Result<SessionData> read_session_data(const std::string& path) {
   GPURUN_RETURN_IF_ERROR(check_file(fd.get(), path));
   // Processes share the position of a memory file.
   const Result<std::string> text = read_text_from_start(fd.get(), kSessionDataBytesMax, path);
-  return text.ok() ? parse_session_data(*text) : Result<SessionData>(text.status());
+  if (!text.ok()) return text.status();
+  Result<SessionData> data = parse_session_data(*text);
+  if (!data.ok()) return data;
+  for (std::string* neighbour : {&data->deaths, &data->broker}) {
+    if (!neighbour->empty() && neighbour->front() != '/') {
+      *neighbour = folder_of(path) + "/" + *neighbour;
+    }
+  }
+  return data;
 }
 
 Result<SessionData> session_data_from_environment() {
@@ -171,10 +185,19 @@ Result<SessionData> session_data_from_environment() {
     return data;
   }
   // Not "no GPU": there is a server, which this process does not find.
-  return Status(Code::kPeerGone, data.status().message() +
-                                     ": gpurun's process has ended, or is another user's or out of "
-                                     "sight here (chroot, PID namespace, container); start gpurun "
-                                     "there, as the user that the program runs as");
+  if (!path.starts_with("/proc/")) {
+    return Status(Code::kPeerGone, data.status().message() +
+                                       ": gpurun has ended, or its session folder " +
+                                       folder_of(path) +
+                                       " is not mounted here for the user that the program runs "
+                                       "as");
+  }
+  return Status(
+      Code::kPeerGone,
+      data.status().message() +
+          ": gpurun's process has ended, or is another user's or out of sight here "
+          "(chroot, PID namespace, container); start gpurun there, as the user that the "
+          "program runs as, or give gpurun a --session-folder and mount that folder here");
 }
 
 }  // namespace gpurun::client

@@ -3,7 +3,8 @@
 // file of gpurun's, or one of mode 0600. It is never in the environment itself, which other users
 // may read.
 //
-// The format is lines of "name value", which a person can read. See session_data.cc.
+// The format is lines of "name value", which a person can read. See session_data.cc. A file of a
+// session folder names its neighbours without a folder, so that the folder may be mounted anywhere.
 #pragma once
 
 #include <string>
@@ -32,6 +33,8 @@ struct SessionData {
   // The server's address within its own machine (protocol/control/local_address.h). Empty: it has
   // none.
   std::string local = {};
+  // Path of the socket at which gpurun opens connections (broker.h). Empty: processes connect.
+  std::string broker = {};
 };
 
 std::string serialise_session_data(const SessionData& data);

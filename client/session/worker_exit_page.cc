@@ -68,6 +68,14 @@ Result<UniqueFd> WorkerExitPage::create() {
   return fd;
 }
 
+Result<UniqueFd> WorkerExitPage::create_at(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  // A page of a sparse file that finds no room is SIGBUS.
+  const int error = fd.valid() ? posix_fallocate(fd.get(), 0, kFileBytes) : errno;
+  if (error != 0) return Status::from_errno(error, path);
+  return fd;
+}
+
 WorkerExitPage* WorkerExitPage::map(int fd) noexcept {
   struct stat about = {};
   // Beyond the file's end lies SIGBUS.

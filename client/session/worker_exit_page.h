@@ -26,6 +26,8 @@ class WorkerExitPage {
  public:
   // gpurun's side: makes the page. Its descriptor names it to other processes (/proc/PID/fd/N).
   static Result<UniqueFd> create();
+  // Makes it as a new file at `path`, mode 0600, which other processes open by that path.
+  static Result<UniqueFd> create_at(const std::string& path);
   // Maps it for this process's life. The descriptor may be closed then. nullptr: it is not
   // available, and everything works without it.
   static WorkerExitPage* map(int fd) noexcept;

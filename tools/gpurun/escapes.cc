@@ -44,7 +44,7 @@ std::string sentence(const std::string& name, Where where) {
              "then does not reach its GPU; write gpurun inside it: gpurun ... -- PROGRAM";
     case Where::kContainer:
       return name + " starts programs in a container, which this run's GPU does not reach; write " +
-             "gpurun inside it: " + name + " ... gpurun ... -- PROGRAM";
+             "gpurun inside it: " + name + " ... gpurun ... -- PROGRAM, or see --session-folder";
     case Where::kOtherMachine:
       return name + " starts programs on another machine, which this run's GPU does not reach; " +
              "write gpurun there: " + name + " HOST gpurun ... -- PROGRAM";
@@ -64,11 +64,12 @@ std::string sentence(const std::string& name, Where where) {
          "write gpurun behind it: " + name + " gpurun ... -- PROGRAM";
 }
 
-std::optional<std::string> known(const std::string& word) {
+std::optional<std::string> known(const std::string& word, bool into_containers) {
   const std::string name = base_name(word);
   const auto* const found = std::find_if(kEscapes.begin(), kEscapes.end(),
                                          [&](const Escape& each) { return each.name == name; });
   if (found == kEscapes.end()) return std::nullopt;
+  if (into_containers && found->where == Where::kContainer) return std::nullopt;
   return sentence(name, found->where);
 }
 
@@ -160,23 +161,26 @@ Words without_prefix(const Words& command) {
   return Words(command.begin() + static_cast<std::ptrdiff_t>(at), command.end());
 }
 
-std::optional<std::string> escape_within(const Words& command, int depth) {
+std::optional<std::string> escape_within(const Words& command, bool into_containers, int depth) {
   if (command.empty() || depth > kDeep) return std::nullopt;
-  if (auto found = known(command[0])) return found;
+  if (auto found = known(command[0], into_containers)) return found;
   if (const std::string* text = shell_string(command); text != nullptr) {
     const ShellText shell(*text);
     for (const Words& each : shell.commands()) {
-      if (auto found = escape_within(without_prefix(each), depth + 1)) return found;
+      if (auto found = escape_within(without_prefix(each), into_containers, depth + 1))
+        return found;
     }
     return std::nullopt;
   }
   const auto launched = launched_by(command);
   if (!launched.ok() || !launched->has_value()) return std::nullopt;
-  return escape_within(**launched, depth + 1);
+  return escape_within(**launched, into_containers, depth + 1);
 }
 
 }  // namespace
 
-std::optional<std::string> escape_of(const Words& command) { return escape_within(command, 0); }
+std::optional<std::string> escape_of(const Words& command, bool into_containers) {
+  return escape_within(command, into_containers, 0);
+}
 
 }  // namespace gpurun::tools

@@ -11,7 +11,7 @@ namespace gpurun::tools {
 
 // One sentence about the first such program that `command` starts: itself, one behind launchers
 // such as env(1), or one in a shell's -c text. Nothing: none is known by name. Scripts are not
-// read.
-std::optional<std::string> escape_of(const Words& command);
+// read. `into_containers` leaves out programs that start others in a container.
+std::optional<std::string> escape_of(const Words& command, bool into_containers = false);
 
 }  // namespace gpurun::tools

@@ -18,9 +18,11 @@
 #include "base/memory_file.h"
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
+#include "client/attach/broker.h"
 #include "client/attach/transports.h"
 #include "driver_abi/semantics/visible_devices.h"
 #include "protocol/auth/secret_text.h"
+#include "tools/gpurun/connection_broker.h"
 #include "tools/gpurun/credential.h"
 #include "tools/gpurun/deaths.h"
 #include "tools/gpurun/default_servers.h"
@@ -35,6 +37,7 @@
 #include "tools/gpurun/places.h"
 #include "tools/gpurun/private_server.h"
 #include "tools/gpurun/program.h"
+#include "tools/gpurun/session_folder.h"
 #include "tools/gpurun/supervisor.h"
 #include "tools/gpurun/trace_folder.h"
 
@@ -73,6 +76,9 @@ struct Run {
   std::unique_ptr<PrivateServer> server;
   Credential credential;
   HeldLease lease;
+  std::unique_ptr<SessionFolder> session_folder;  // Null: not wanted.
+  UniqueFd broker_socket;
+  std::unique_ptr<ConnectionBroker> broker;
   UniqueFd session_file;
   UniqueFd deaths_file;
   client::WorkerExitPage* deaths = nullptr;
@@ -124,7 +130,9 @@ std::optional<Failure> find_user_program(Run* run) {
   run->program = *std::move(program);
   const Status preloads = can_be_preloaded(run->program, command, search_path,
                                            std::string(value_of(run->user, "ASAN_OPTIONS")));
-  const std::optional<std::string> escape = escape_of(command);
+  const std::optional<std::string> escape = escape_of(command, run->session_folder != nullptr);
+  // The client library need not enter a program that only starts containers.
+  if (run->session_folder != nullptr && !escape && escape_of(command)) return std::nullopt;
   // The purpose of such a program says more than how it is linked.
   if (!preloads.ok()) return Failure{escape ? Status(Code::kRefused, *escape) : preloads};
   if (escape) say("warning: " + *escape);
@@ -139,6 +147,12 @@ std::optional<Failure> find_parts(Run* run) {
     Result<std::string> folder = make_trace_folder(run->options.trace_folder);
     if (!folder.ok()) return Failure{folder.status()};
     run->trace_folder = *std::move(folder);
+  }
+  if (!run->options.session_folder.empty()) {
+    Result<std::unique_ptr<SessionFolder>> folder =
+        SessionFolder::open(run->options.session_folder);
+    if (!folder.ok()) return Failure{folder.status()};
+    run->session_folder = *std::move(folder);
   }
   if (const Status status = choose_servers(run); !status.ok()) return Failure{status};
   Result<Places> places = find_places();
@@ -276,7 +290,36 @@ std::string own_descriptor(int fd) {
   return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd);
 }
 
+// The session as files of the session folder.
+Result<std::string> write_session_folder(Run* run) {
+  const SessionFolder& folder = *run->session_folder;
+  Result<UniqueFd> deaths_file =
+      client::WorkerExitPage::create_at(folder.file(SessionFolder::kWorkerExits));
+  if (!deaths_file.ok()) return deaths_file.status();
+  run->deaths_file = *std::move(deaths_file);
+  run->deaths = client::WorkerExitPage::map(run->deaths_file.get());
+  client::SessionData& session = run->lease.session;
+  if (run->deaths != nullptr) session.deaths = SessionFolder::kWorkerExits;
+  Result<UniqueFd> socket = client::listen_as_broker(folder.file(SessionFolder::kConnect));
+  if (!socket.ok()) return socket.status();
+  run->broker_socket = *std::move(socket);
+  session.broker = SessionFolder::kConnect;
+  std::string path = folder.file(SessionFolder::kSession);
+  GPURUN_RETURN_IF_ERROR(replace_file(path, client::serialise_session_data(session)));
+  return path;
+}
+
+// What a container needs of the program's environment.
+Status write_environment_file(const Run& run, const ProgramSettings& settings) {
+  const Result<Environment> ours = program_environment({}, settings);
+  if (!ours.ok()) return ours.status();
+  std::string text;
+  for (const std::string& entry : *ours) text += entry + "\n";
+  return replace_file(run.session_folder->file(SessionFolder::kEnvironment), text);
+}
+
 Result<std::string> write_session_file(Run* run) {
+  if (run->session_folder != nullptr) return write_session_folder(run);
   Result<UniqueFd> deaths_file = client::WorkerExitPage::create();
   if (!deaths_file.ok()) return deaths_file.status();
   run->deaths_file = *std::move(deaths_file);
@@ -307,6 +350,9 @@ Result<Program> prepare_program(Run* run) {
   if (!missing.empty()) say("warning: " + missing);
   if (access(run->places.nvjitlink_stand_in().c_str(), R_OK) == 0) {
     settings.nvjitlink_stand_in = run->places.nvjitlink_stand_in();
+  }
+  if (run->session_folder != nullptr) {
+    GPURUN_RETURN_IF_ERROR(write_environment_file(*run, settings));
   }
   std::string said;
   Result<Environment> environment = program_environment(run->user, settings, &said);
@@ -365,6 +411,14 @@ std::optional<Failure> run_program(Run* run, int* wait_status) {
   if (!supervisor.ok()) return Failure{supervisor.status()};
   if (const Status status = (*supervisor)->start(*std::move(program)); !status.ok()) {
     return Failure{status, exit_status_of(status)};
+  }
+  if (run->session_folder != nullptr) {
+    // The supervisor's start has blocked the signals that its own thread takes.
+    const client::SessionData& session = run->lease.session;
+    Result<std::unique_ptr<ConnectionBroker>> broker = ConnectionBroker::start(
+        std::move(run->broker_socket), session.servers.front(), session.local);
+    if (!broker.ok()) return Failure{broker.status()};
+    run->broker = *std::move(broker);
   }
   const Result<int> ended = supervise(run, supervisor->get());
   if (!ended.ok()) return Failure{ended.status()};

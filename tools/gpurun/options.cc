@@ -31,7 +31,8 @@ std::optional<std::uint64_t> whole_number(std::string_view text) {
 // given is not an empty text: `-l "$SERVER"` with an unset variable must not run the program on
 // this machine.
 struct Words {
-  std::optional<std::string> gpu_count, servers, servers_file, timeout, device, trace_folder;
+  std::optional<std::string> gpu_count, servers, servers_file, timeout, device, trace_folder,
+      session_folder;
 };
 
 Status check(const Words& words, Options* options) {
@@ -45,6 +46,10 @@ Status check(const Words& words, Options* options) {
     return wrong("--trace: a folder must be named");
   }
   options->trace_folder = words.trace_folder.value_or("");
+  if (words.session_folder && words.session_folder->empty()) {
+    return wrong("--session-folder: a folder must be named");
+  }
+  options->session_folder = words.session_folder.value_or("");
   if (words.servers && words.servers_file) {
     return wrong("-l and -s both name servers; give one of them");
   }
@@ -167,6 +172,9 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   app.add_flag("--stats", options.stats, "print counts and waiting times at the end");
   app.add_option("--trace", words.trace_folder,
                  "each process leaves what it did there; gpuctl trace makes a timeline of it")
+      ->type_name("FOLDER");
+  app.add_option("--session-folder", words.session_folder,
+                 "a folder through which programs in containers use the GPU: mount it there")
       ->type_name("FOLDER");
   app.add_flag("-q", options.quiet, "print nothing but warnings");
   app.set_version_flag("--version", protocol::version_line("gpurun"));

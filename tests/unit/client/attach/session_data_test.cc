@@ -71,6 +71,23 @@ TEST(SessionData, ReadsMemoryFileNamedByEnvironment) {
   EXPECT_EQ(session_data_from_environment().status().code(), Code::kUnavailable);
 }
 
+// A session folder may be mounted at another place than where gpurun has made it.
+TEST(SessionData, FindsNeighboursOfItsFile) {
+  const std::string path = testing::TempDir() + "session_data_" + std::to_string(getpid());
+  const UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  ASSERT_TRUE(fd.valid());
+  SessionData data = sample();
+  data.broker = "connect";
+  data.deaths = "/proc/1/fd/3";
+  const std::string text = serialise_session_data(data);
+  ASSERT_EQ(write(fd.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  const Result<SessionData> read = read_session_data(path);
+  ASSERT_EQ(unlink(path.c_str()), 0);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(read->broker, path.substr(0, path.rfind('/')) + "/connect");
+  EXPECT_EQ(read->deaths, "/proc/1/fd/3");
+}
+
 TEST(SessionData, RejectsFileReadableByOthers) {
   const std::string path = testing::TempDir() + "session_data_" + std::to_string(getpid());
   const UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
