@@ -121,7 +121,7 @@ ExtraBulkAttach late_attach(const std::string& server) {
   protocol::Attach words;
   words.count = 2;
   return ExtraBulkAttach(
-      {server, {}, words, {}, {}, kFdMin, Deadline::never(), Deadline::never(), {}});
+      {server, {}, {}, words, {}, {}, kFdMin, Deadline::never(), Deadline::never(), {}});
 }
 
 Code open(const std::string& server, OpeningDescriptor& opening) {
