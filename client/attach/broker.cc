@@ -58,8 +58,8 @@ Result<UniqueFd> reach(const std::string& path, Deadline deadline) {
 
 Status not_wanted() { return Status(Code::kUnavailable, "the connection is not wanted any more"); }
 
-// The kernel takes the request at once, so only the reply is waited for. Who gives the connection
-// up cannot shut down a descriptor that is not here yet. So this looks for it now and then.
+// The kernel takes the request at once, so only the reply is waited for. A thread that gives the
+// connection up cannot shut down a descriptor that is not here yet. So this asks now and then.
 Status wait_for_reply(int fd, Deadline deadline, transport::DescriptorKeeper* keeper) {
   constexpr int kLookMs = 20;
   for (;;) {
