@@ -11,7 +11,7 @@ function __gpurun_at
     for word in (commandline -opc)[2..-1]
         if test $value = yes; set value no; continue; end
         switch $word
-            case --device --fingerprint --secret-file --server-fingerprint --timeout --tls-ca --token-file --trace -l -n -s
+            case --device --fingerprint --secret-file --server-fingerprint --session-folder --timeout --tls-ca --token-file --trace -l -n -s
                 set value yes
             case '-?*'
                 test $word = --; and set path /program
@@ -38,6 +38,7 @@ complete -c gpurun -n '__gpurun_at /' -l tls-ca -r -F -d 'PEM file with the auth
 complete -c gpurun -n '__gpurun_at /' -l server-fingerprint -x -d 'the server\'s key, as its gpurund --fingerprint prints it'
 complete -c gpurun -n '__gpurun_at /' -l stats -d 'print counts and waiting times at the end'
 complete -c gpurun -n '__gpurun_at /' -l trace -x -a '(__fish_complete_directories)' -d 'each process leaves what it did there; gpuctl trace makes a timeline of it'
+complete -c gpurun -n '__gpurun_at /' -l session-folder -x -a '(__fish_complete_directories)' -d 'a folder through which programs in containers use the GPU: mount it there'
 complete -c gpurun -n '__gpurun_at /' -s q -d 'print nothing but warnings'
 complete -c gpurun -n '__gpurun_at /' -l version -d 'Display program version information and exit'
 complete -c gpurun -n '__gpurun_at /login' -s h -l help -d 'Print this help message and exit'
@@ -46,4 +47,4 @@ complete -c gpurun -n '__gpurun_at /login' -l tls-ca -r -F -d 'PEM file with the
 complete -c gpurun -n '__gpurun_at /login' -l tls -d 'speak TLS within this machine, too'
 complete -c gpurun -n '__gpurun_at /login' -l insecure-plaintext -d 'reach servers beyond this machine without TLS; they must allow it, too'
 complete -c gpurun -n '__gpurun_at /login' -x -a '(__gpurun_servers)'
-complete -c gpurun -n '__gpurun_at / /program' -x -a '(__fish_complete_subcommand -- --device --fingerprint --secret-file --server-fingerprint --timeout --tls-ca --token-file --trace -l -n -s)'
+complete -c gpurun -n '__gpurun_at / /program' -x -a '(__fish_complete_subcommand -- --device --fingerprint --secret-file --server-fingerprint --session-folder --timeout --tls-ca --token-file --trace -l -n -s)'
