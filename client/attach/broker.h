@@ -8,7 +8,7 @@
 // its bytes. When gpurun ends, the lease ends, so there is nothing to broker afterwards.
 //
 // One request and one reply, each a message of a SOCK_SEQPACKET socket.
-//   request  1 byte: the kind
+//   request  BrokerRequest
 //   reply    1 byte: 1 with the socket attached, or 0 and the reason as text
 #pragma once
 
@@ -24,23 +24,32 @@
 
 namespace gpurun::client {
 
-enum class BrokerKind : std::uint8_t {
+enum class BrokerKind : std::uint32_t {
   kLocal = 1,  // The server's local socket, over which memory can be shared.
   kTcp = 2,
 };
+// Both ends are on one machine, so numbers have its byte order.
+struct BrokerRequest {
+  BrokerKind kind;
+  std::uint32_t within_ms;  // gpurun does not try for longer.
+};
+static_assert(sizeof(BrokerRequest) == 8);
 inline constexpr std::size_t kBrokerReplyBytesMax = 512;
 // sockaddr_un::sun_path has 108 bytes, the last of which is 0 (unix(7)).
 inline constexpr std::size_t kSocketPathBytesMax = 107;
 
-// Makes the socket file at `path`, mode 0600, and listens. kInvalidArgument: the path is longer
-// than kSocketPathBytesMax. The caller removes the file.
-Result<UniqueFd> listen_as_broker(const std::string& path);
+// Makes the socket file `name`, mode 0600, in the open folder `folder`, and listens. The caller
+// removes the file. `path` names it in messages.
+Result<UniqueFd> listen_as_broker(int folder, const std::string& name, const std::string& path);
 
-// Returns a connection that the broker at `path` has opened. Any thread.
-//   kUnavailable      the server is out of the broker's reach: the message has its reason
-//   kPeerGone         no broker listens there
-//   kDeadline         no reply within `deadline`
-//   kProtocol         the reply has neither a socket nor a reason
+// Returns a connection that the broker at `path` has opened. Any thread. As for
+// transport::connect(), options.keeper has the only descriptor at any time.
+//   kUnavailable  The broker cannot reach the server, and the message has its reason.
+//   kUnavailable  The keeper no longer wants the connection.
+//   kPeerGone     No broker listens there.
+//   kRefused      This user may not connect there.
+//   kDeadline     No reply came within `deadline`.
+//   kProtocol     The reply has neither a socket nor a reason.
 Result<std::unique_ptr<transport::Connection>> connect_by_broker(const std::string& path,
                                                                  BrokerKind kind, Deadline deadline,
                                                                  const transport::Options& options);

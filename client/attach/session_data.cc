@@ -19,7 +19,6 @@
 namespace gpurun::client {
 namespace {
 
-constexpr std::string_view kFirstLine = "gpurun session 1";
 constexpr std::size_t kEntryBytesMax = 8192;
 
 template <typename Array>
@@ -115,10 +114,15 @@ std::string started_with(const char* name) {
   }
 }
 
+std::string session_path() {
+  const char* now = getenv(kSessionVariable);
+  return now != nullptr ? now : started_with(kSessionVariable);
+}
+
 }  // namespace
 
 std::string serialise_session_data(const SessionData& data) {
-  std::string text(kFirstLine);
+  std::string text(kSessionFirstLine);
   text += '\n';
   for (const std::string& server : data.servers) text.append("server ").append(server) += '\n';
   if (!data.local.empty()) text.append("local ").append(data.local) += '\n';
@@ -143,7 +147,7 @@ Result<SessionData> parse_session_data(std::string_view text) {
     if (end == std::string_view::npos) return malformed("cut short");
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
-    if (first && line != kFirstLine) return malformed("it begins with another line");
+    if (first && line != kSessionFirstLine) return malformed("it begins with another line");
     if (std::exchange(first, false)) continue;
     const std::size_t space = line.find(' ');
     if (space == std::string_view::npos) return malformed("a line without a value");
@@ -173,9 +177,18 @@ Result<SessionData> read_session_data(const std::string& path) {
   return data;
 }
 
+bool in_network_of_gpurun() {
+  const std::string path = session_path();
+  constexpr std::string_view kProcesses = "/proc/";
+  const std::size_t end = path.find('/', kProcesses.size());
+  if (!path.starts_with(kProcesses) || end == std::string::npos) return true;
+  struct stat theirs = {}, ours = {};
+  return stat((path.substr(0, end) + "/ns/net").c_str(), &theirs) != 0 ||
+         stat("/proc/self/ns/net", &ours) != 0 || theirs.st_ino == ours.st_ino;
+}
+
 Result<SessionData> session_data_from_environment() {
-  const char* now = getenv(kSessionVariable);
-  const std::string path = now != nullptr ? now : started_with(kSessionVariable);
+  const std::string path = session_path();
   if (path.empty()) {
     return Status(Code::kUnavailable,
                   std::string(kSessionVariable) + " is not set: start this program with gpurun");

@@ -18,6 +18,8 @@ namespace gpurun::client {
 
 // The variable that names the file.
 inline constexpr const char* kSessionVariable = "GPURUN_SESSION";
+// The first line, without its end.
+inline constexpr std::string_view kSessionFirstLine = "gpurun session 1";
 // A longer file is rejected.
 inline constexpr std::size_t kSessionDataBytesMax = 64 * 1024;
 
@@ -48,5 +50,8 @@ Result<SessionData> read_session_data(const std::string& path);
 //   kUnavailable  gpurun did not start this program.
 //   kPeerGone     gpurun did, and the file cannot be read. The message gives a likely reason.
 Result<SessionData> session_data_from_environment();
+// False if gpurun's process is known to be in another network namespace: GPURUN_SESSION names one
+// of its descriptors.
+bool in_network_of_gpurun();
 
 }  // namespace gpurun::client

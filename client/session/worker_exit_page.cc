@@ -68,8 +68,9 @@ Result<UniqueFd> WorkerExitPage::create() {
   return fd;
 }
 
-Result<UniqueFd> WorkerExitPage::create_at(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+Result<UniqueFd> WorkerExitPage::create_at(int folder, const std::string& name,
+                                           const std::string& path) {
+  UniqueFd fd(openat(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   // A page of a sparse file that finds no room is SIGBUS.
   const int error = fd.valid() ? posix_fallocate(fd.get(), 0, kFileBytes) : errno;
   if (error != 0) return Status::from_errno(error, path);

@@ -26,8 +26,9 @@ class WorkerExitPage {
  public:
   // gpurun's side: makes the page. Its descriptor names it to other processes (/proc/PID/fd/N).
   static Result<UniqueFd> create();
-  // Makes it as a new file at `path`, mode 0600, which other processes open by that path.
-  static Result<UniqueFd> create_at(const std::string& path);
+  // Makes it as a new file `name`, mode 0600, in the open folder `folder`. `path` names it in
+  // messages, and to the processes that open it.
+  static Result<UniqueFd> create_at(int folder, const std::string& name, const std::string& path);
   // Maps it for this process's life. The descriptor may be closed then. nullptr: it is not
   // available, and everything works without it.
   static WorkerExitPage* map(int fd) noexcept;

@@ -1,15 +1,21 @@
-// write_trace_file(): replaces the file as a whole.
+// write_trace_file(): makes the file as a whole. Processes of several PID namespaces can have the
+// same number, so an earlier file keeps its name.
 #include "client/stats/trace.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/file_io.h"
 
 namespace gpurun::client {
 
 Status write_trace_file(const std::string& folder, const protocol::TraceFile& file) {
-  const std::string path = folder + "/" + file.program + "." + std::to_string(file.process) +
-                           std::string(protocol::kTraceSuffix);
+  const std::string begin = folder + "/" + file.program + "." + std::to_string(file.process);
+  const std::string suffix(protocol::kTraceSuffix);
+  std::string path = begin + suffix;
+  for (int again = 2; again < 1000 && access(path.c_str(), F_OK) == 0; ++again) {
+    path = begin + "-" + std::to_string(again) + suffix;
+  }
   const Bytes bytes = protocol::encode(file);
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes.size() > limit.rlim_cur) {

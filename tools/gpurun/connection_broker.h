@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "base/deadline.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "transport/transport.h"
 
 namespace gpurun::tools {
 
@@ -24,12 +26,13 @@ class ConnectionBroker {
   static constexpr std::chrono::seconds kAskWithin{10};
 
   // `socket` listens (client::listen_as_broker). `server` is "HOST:PORT", `local` the server's
-  // address within its machine or "". Starts the thread. kResourceExhausted: no descriptor.
+  // address within its machine or "". Starts the thread, which has the caller's signal mask.
+  // kResourceExhausted: no descriptor or no thread.
   static Result<std::unique_ptr<ConnectionBroker>> start(UniqueFd socket, std::string server,
                                                          std::string local);
   ConnectionBroker(const ConnectionBroker&) = delete;
   ConnectionBroker& operator=(const ConnectionBroker&) = delete;
-  // Ends the thread. Waits for a connection that it is just opening.
+  // Ends the thread. Does not wait for a server.
   ~ConnectionBroker();
 
  private:
@@ -37,17 +40,35 @@ class ConnectionBroker {
     UniqueFd fd;
     Deadline until;
   };
+  // The descriptor that is just being connected, which stop() shuts down.
+  class Opening final : public transport::DescriptorKeeper {
+   public:
+    void before_change() noexcept override { mutex_.lock(); }
+    void after_change(int fd) noexcept override {
+      fd_ = fd;
+      mutex_.unlock();
+    }
+    bool wanted() const noexcept override;
+    void stop() noexcept;
+    void has_ended() noexcept;
+
+   private:
+    mutable std::mutex mutex_;
+    int fd_ = -1;
+    bool stopped_ = false;
+  };
   ConnectionBroker(UniqueFd socket, UniqueFd stop, std::string server, std::string local);
   void run();
   void accept_one();
-  void answer(int fd) const;
+  void answer(int fd);
   int next_wait_ms() const;
 
   UniqueFd socket_;
   UniqueFd stop_;  // An eventfd. Readable: end.
   const std::string server_;
   const std::string local_;
-  std::vector<Asker> askers_;
+  std::vector<Asker> askers_;  // Oldest first.
+  Opening opening_;
   std::thread thread_;
 };
 

@@ -97,6 +97,28 @@ Result<Environment> program_environment(const Environment& user, const ProgramSe
   return program;
 }
 
+Result<Environment> container_environment(const Environment& user,
+                                          const ProgramSettings& settings) {
+  // Files that a variable names are not those of the container.
+  constexpr std::string_view kRead[] = {
+      "CUDA_VISIBLE_DEVICES", "GPURUN_LOG",           "GPURUN_STATS",
+      "GPURUN_CACHE",         "GPURUN_SYNC",          "GPURUN_SPIN_US",
+      "GPURUN_TRANSPORTS",    "GPURUN_PACKING",       "GPURUN_BULK_CONNECTIONS",
+      "GPURUN_NVJITLINK",     "GPURUN_DEVICE_WINDOWS"};
+  Environment read;
+  for (const std::string& entry : user) {
+    if (std::any_of(std::begin(kRead), std::end(kRead),
+                    [&](std::string_view name) { return is_named(entry, name); })) {
+      read.push_back(entry);
+    }
+  }
+  Result<Environment> lines = program_environment(read, settings);
+  if (lines.ok()) {
+    std::erase_if(*lines, [](const std::string& entry) { return is_named(entry, kLibraryPath); });
+  }
+  return lines;
+}
+
 Environment server_environment(const Environment& user, const Places& places) {
   Environment server = user;
   const auto strip = [&](std::string_view name, std::string_view separators, auto is_ours) {

@@ -54,6 +54,11 @@ struct ProgramSettings {
 Result<Environment> program_environment(const Environment& user, const ProgramSettings& settings,
                                         std::string* said = nullptr);
 
+// What a container needs of that environment, for `--session-folder`. It has the variables that
+// gpurun sets and those of the user's that the client library reads. LD_LIBRARY_PATH is left to the
+// container's image: LD_PRELOAD makes the library known by its name libcuda.so.1. Errors as above.
+Result<Environment> container_environment(const Environment& user, const ProgramSettings& settings);
+
 // The private server's environment: the user's without the additions of an outer gpurun, and
 // without CUDA_VISIBLE_DEVICES. The client library applies that variable. A server that applied it
 // too would renumber its devices.

@@ -18,7 +18,6 @@
 #include "base/memory_file.h"
 #include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
-#include "client/attach/broker.h"
 #include "client/attach/transports.h"
 #include "driver_abi/semantics/visible_devices.h"
 #include "protocol/auth/secret_text.h"
@@ -77,7 +76,6 @@ struct Run {
   Credential credential;
   HeldLease lease;
   std::unique_ptr<SessionFolder> session_folder;  // Null: not wanted.
-  UniqueFd broker_socket;
   std::unique_ptr<ConnectionBroker> broker;
   UniqueFd session_file;
   UniqueFd deaths_file;
@@ -290,32 +288,16 @@ std::string own_descriptor(int fd) {
   return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd);
 }
 
-// The session as files of the session folder.
+// The session as a file of the session folder.
 Result<std::string> write_session_folder(Run* run) {
-  const SessionFolder& folder = *run->session_folder;
-  Result<UniqueFd> deaths_file =
-      client::WorkerExitPage::create_at(folder.file(SessionFolder::kWorkerExits));
-  if (!deaths_file.ok()) return deaths_file.status();
-  run->deaths_file = *std::move(deaths_file);
+  run->deaths_file = run->session_folder->take_page();
   run->deaths = client::WorkerExitPage::map(run->deaths_file.get());
   client::SessionData& session = run->lease.session;
   if (run->deaths != nullptr) session.deaths = SessionFolder::kWorkerExits;
-  Result<UniqueFd> socket = client::listen_as_broker(folder.file(SessionFolder::kConnect));
-  if (!socket.ok()) return socket.status();
-  run->broker_socket = *std::move(socket);
   session.broker = SessionFolder::kConnect;
-  std::string path = folder.file(SessionFolder::kSession);
-  GPURUN_RETURN_IF_ERROR(replace_file(path, client::serialise_session_data(session)));
-  return path;
-}
-
-// What a container needs of the program's environment.
-Status write_environment_file(const Run& run, const ProgramSettings& settings) {
-  const Result<Environment> ours = program_environment({}, settings);
-  if (!ours.ok()) return ours.status();
-  std::string text;
-  for (const std::string& entry : *ours) text += entry + "\n";
-  return replace_file(run.session_folder->file(SessionFolder::kEnvironment), text);
+  GPURUN_RETURN_IF_ERROR(
+      run->session_folder->write_session(client::serialise_session_data(session)));
+  return run->session_folder->session_path();
 }
 
 Result<std::string> write_session_file(Run* run) {
@@ -352,7 +334,9 @@ Result<Program> prepare_program(Run* run) {
     settings.nvjitlink_stand_in = run->places.nvjitlink_stand_in();
   }
   if (run->session_folder != nullptr) {
-    GPURUN_RETURN_IF_ERROR(write_environment_file(*run, settings));
+    const Result<Environment> lines = container_environment(run->user, settings);
+    if (!lines.ok()) return lines.status();
+    GPURUN_RETURN_IF_ERROR(run->session_folder->write_environment(*lines));
   }
   std::string said;
   Result<Environment> environment = program_environment(run->user, settings, &said);
@@ -409,16 +393,16 @@ std::optional<Failure> run_program(Run* run, int* wait_status) {
   if (!program.ok()) return Failure{program.status()};
   Result<std::unique_ptr<Supervisor>> supervisor = Supervisor::create();
   if (!supervisor.ok()) return Failure{supervisor.status()};
-  if (const Status status = (*supervisor)->start(*std::move(program)); !status.ok()) {
-    return Failure{status, exit_status_of(status)};
-  }
   if (run->session_folder != nullptr) {
-    // The supervisor's start has blocked the signals that its own thread takes.
+    // The supervisor has blocked the signals that are for its own thread.
     const client::SessionData& session = run->lease.session;
     Result<std::unique_ptr<ConnectionBroker>> broker = ConnectionBroker::start(
-        std::move(run->broker_socket), session.servers.front(), session.local);
+        run->session_folder->take_socket(), session.servers.front(), session.local);
     if (!broker.ok()) return Failure{broker.status()};
     run->broker = *std::move(broker);
+  }
+  if (const Status status = (*supervisor)->start(*std::move(program)); !status.ok()) {
+    return Failure{status, exit_status_of(status)};
   }
   const Result<int> ended = supervise(run, supervisor->get());
   if (!ended.ok()) return Failure{ended.status()};

@@ -26,7 +26,13 @@ int first_descriptor() {
 
 // A server is configured, so a failure to reach it must not look like "no GPU".
 Status somewhere(const Status& status) {
-  return status.code() == Code::kUnavailable ? Status(Code::kPeerGone, status.message()) : status;
+  if (status.code() != Code::kUnavailable) return status;
+  const char* const hint =
+      in_network_of_gpurun()
+          ? ""
+          : "; this program is in another network namespace than gpurun: start gpurun there, or "
+            "give it a --session-folder and mount that folder here";
+  return Status(Code::kPeerGone, status.message() + hint);
 }
 
 // Whether the attach may grant memory: this process wants windows, and can be asked to return

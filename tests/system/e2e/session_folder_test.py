@@ -10,9 +10,11 @@ import shutil
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
@@ -36,18 +38,18 @@ class SessionFolder(unittest.TestCase):
         self.folder = os.path.join(self.parent.name, "run")
 
     @contextlib.contextmanager
-    def held(self, server, *words):
+    def held(self, server, *words, **changes):
         """A gpurun that holds a lease while the `with` block runs. Its program uses no GPU."""
         process = subprocess.Popen([world.GPURUN, "-q", *server.options(), "--session-folder", self.folder, *words, "--",
-                                    "cat"], env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                    "sh", "-c", "echo ready; exec cat"], env=environment(**changes), text=True,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            until(lambda: process.poll() is not None or os.path.exists(os.path.join(self.folder, "environment")),
-                  "the session folder")
+            self.assertEqual(process.stdout.readline(), "ready\n")
             yield process
         finally:
             process.kill() if process.stdin.closed else process.stdin.close()
             process.wait(world.SECONDS)
-            self.said = process.stderr.read()
+            process.stdout.close()
             process.stderr.close()
 
     def inside(self, *before, folder=None, **changes):
@@ -74,9 +76,11 @@ class SessionFolder(unittest.TestCase):
     def test_program_without_network_uses_gpu_over_each_transport(self):
         self.need(*CONTAINER)
         with world.Gpurund() as server, self.held(server):
-            alone = subprocess.run([*CONTAINER, "sh", "-c", "exec 3<>/dev/tcp/127.0.0.1/" + str(server.port())],
-                                   capture_output=True, timeout=world.SECONDS)
-            self.assertNotEqual(alone.returncode, 0)
+            connect = [sys.executable, "-c", "import socket; "
+                       f"socket.create_connection(('127.0.0.1', {server.port()}))"]
+            self.assertEqual(subprocess.run(connect, timeout=world.SECONDS).returncode, 0)
+            self.assertNotEqual(subprocess.run([*CONTAINER, *connect], capture_output=True,
+                                               timeout=world.SECONDS).returncode, 0)
             self.assertEqual(self.over(self.inside(*CONTAINER)), "shared memory, not encrypted")
             self.assertEqual(self.over(self.inside(*CONTAINER, GPURUN_TRANSPORTS="tcp")), "TCP, not encrypted")
             self.assertEqual(self.over(self.inside()), "shared memory, not encrypted")
@@ -135,6 +139,44 @@ class SessionFolder(unittest.TestCase):
         self.folder = ""
         refused("a folder must be named")
 
+    def test_files_that_gpurun_has_not_made_stay(self):
+        os.mkdir(self.folder, 0o700)
+        mine = os.path.join(self.folder, "environment")
+        with open(mine, "w", encoding="utf-8") as file:
+            file.write("PATH=/bin\n")
+        done = world.gpurun("--session-folder", self.folder, "--", "true")
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("its file environment is not gpurun's; name an empty folder", done.stderr)
+        with open(mine, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "PATH=/bin\n")
+        self.assertEqual(os.listdir(self.folder), ["environment"])
+
+    def test_environment_file_has_what_library_reads_and_nothing_else(self):
+        set_by_user = {"CUDA_VISIBLE_DEVICES": "0", "GPURUN_TRANSPORTS": "tcp", "HOME": self.parent.name,
+                       "GPURUN_STATS_FILE": "/nowhere"}
+        with world.Gpurund() as server, self.held(server, **set_by_user):
+            with open(os.path.join(self.folder, "environment"), encoding="utf-8") as file:
+                lines = dict(line.rstrip("\n").split("=", 1) for line in file)
+        # An image has an LD_LIBRARY_PATH of its own.
+        self.assertEqual(set(lines) - {"GPURUN_CACHE"},
+                         {"LD_PRELOAD", "GPURUN_SESSION", "CUDA_VISIBLE_DEVICES", "GPURUN_TRANSPORTS"})
+        self.assertEqual(lines["CUDA_VISIBLE_DEVICES"], "0")
+        broken = world.gpurun("--session-folder", self.folder, "--", "true",
+                              env=environment(CUDA_VISIBLE_DEVICES="0\nLD_AUDIT=/tmp/x.so"))
+        self.assertEqual(broken.returncode, 125)
+        self.assertIn("CUDA_VISIBLE_DEVICES has a line break", broken.stderr)
+
+    def test_program_without_network_and_folder_is_told_what_to_mount(self):
+        self.need("unshare", "--net")
+        with world.Gpurund() as server:
+            done = world.gpurun("-q", *server.options(), "--", "unshare", "--net", PROGRAM, ROUNDS)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("another network namespace than gpurun: start gpurun there, or give it a --session-folder",
+                          done.stderr)
+            done = world.gpurun("-q", *server.options(), "--", "unshare", "--pid", "--fork", "--mount-proc", PROGRAM, ROUNDS)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("give gpurun a --session-folder and mount that folder here", done.stderr)
+
     def test_next_run_replaces_what_killed_run_left(self):
         with world.Gpurund() as server:
             with self.held(server) as process:
@@ -158,17 +200,58 @@ class SessionFolder(unittest.TestCase):
                 one.connect(os.path.join(self.folder, "connect"))
                 return one
             silent = [connect() for _ in range(150)]
-            for request in (b"\x00", b"\x03", b"\xff"):
+            for request in (struct.pack("=II", kind, 1000) for kind in (0, 3, 0xffffffff)):
                 one = connect()
                 one.send(request)
                 self.assertEqual(one.recv(600), b"\x00gpurun opens no connection of this kind")
             one = connect()
-            one.send(b"\x01\x01")  # Longer than a request.
+            one.send(b"\x01")  # Shorter than a request.
+            self.assertIn(b"no connection of this kind", one.recv(600))
+            one = connect()
+            one.send(struct.pack("=III", 1, 1000, 1))  # Longer.
             self.assertEqual(one.recv(600), b"")
             socket.send_fds(silent[-1], [b"\x09"], [0, 1, 2])
             self.assertIn(b"no connection of this kind", silent[-1].recv(600))
+            one = connect()
+            one.send(struct.pack("=II", 1, 1000))
+            one.close()  # A request whose process has gone.
             self.assertEqual(self.over(self.inside()), "shared memory, not encrypted")
             self.assertEqual(silent[0].recv(600), b"")  # Gave its place to a later one.
+
+    # The socket's close would wait for the bytes of a connection that came with a second message.
+    def test_descriptor_that_lingers_does_not_block_others(self):
+        with world.Gpurund() as server, self.held(server), socket.create_server(("127.0.0.1", 0)) as listener:
+            far = socket.create_connection(listener.getsockname())
+            near, _ = listener.accept()
+            with far, near:
+                near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+                near.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        near.send(bytes(1 << 16))
+                one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                one.connect(os.path.join(self.folder, "connect"))
+                socket.send_fds(one, [struct.pack("=II", 0, 0)], [near.fileno()])
+                socket.send_fds(one, [struct.pack("=II", 0, 0)], [near.fileno()])
+                near.close()
+                self.assertIn(b"no connection", one.recv(600))
+                one.close()
+                self.assertEqual(self.over(self.inside()), "shared memory, not encrypted")
+
+    # A server that takes no connection: gpurun reports it in time, and ends at once when its program ends.
+    def test_unreachable_server_delays_neither_program_nor_end(self):
+        with world.Gpurund() as server, self.held(server) as process:
+            server.process.send_signal(signal.SIGSTOP)
+            self.addCleanup(server.process.send_signal, signal.SIGCONT)
+            one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.addCleanup(one.close)
+            one.connect(os.path.join(self.folder, "connect"))
+            one.send(struct.pack("=II", 2, 60000))
+            begin = time.monotonic()
+            process.stdin.close()
+            process.wait(world.SECONDS)
+            self.assertLess(time.monotonic() - begin, 5)
+            server.process.send_signal(signal.SIGCONT)
 
     def test_ended_server_is_reported_by_program(self):
         with world.Gpurund() as server, self.held(server):
