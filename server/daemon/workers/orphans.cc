@@ -80,6 +80,14 @@ Status adopt_orphans() {
   return Status::from_errno(errno, "PR_SET_CHILD_SUBREAPER");
 }
 
+void reap_orphans() {
+  if (getpid() != 1) return;
+  // Of a process that is not a child, waitpid() knows nothing.
+  for (const pid_t process : all_processes()) {
+    if (!is_started(process)) waitpid(process, nullptr, WNOHANG);
+  }
+}
+
 bool end_orphans(uid_t user, Deadline deadline) {
   while (kill_orphans(user)) {
     if (deadline.passed()) return false;

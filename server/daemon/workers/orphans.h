@@ -1,7 +1,8 @@
 // Orphans: processes that a worker has started and that outlive it. Only a worker without
 // confinement (confinement = "none") can start any.
 //
-// They become children of this process. A process is ended only because it is our child, never
+// They become children of this process. Where this process is the first of a container, orphans of
+// other processes do, too: a worker's keeper of images. A process is ended only because it is our child, never
 // because of its user alone: another daemon with a separate claims file may lend the same number.
 // One thread, which also starts the workers.
 #pragma once
@@ -19,5 +20,9 @@ Status adopt_orphans();
 // Kills all orphans that run as `user`, and the processes that they start meanwhile. Also reaps
 // other orphans that have ended. Returns false if some of `user` still run at the deadline.
 bool end_orphans(uid_t user, Deadline deadline);
+
+// Where this process is the first of its PID namespace: reaps orphans that have ended, which nothing
+// else does (pid_namespaces(7)).
+void reap_orphans();
 
 }  // namespace gpurun::server

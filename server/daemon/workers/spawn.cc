@@ -100,6 +100,7 @@ constexpr std::chrono::seconds kOrphansEnd{2};
 // Lends `uid` again once nothing of its worker runs. A confined worker cannot have started a
 // process.
 void give_back(const ProcessSettings& settings, uid_t uid) {
+  reap_orphans();
   if (settings.uids == nullptr) return;
   if (settings.confined || end_orphans(uid, Deadline::in(kOrphansEnd))) {
     settings.uids->take_back(uid);

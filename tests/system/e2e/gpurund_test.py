@@ -56,6 +56,15 @@ def why_not(words):
     return "" if done.returncode == 0 else f"needs mounts, and this build for root: {done.stderr}"
 
 
+def zombies_of(parent):
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        fields = world.stat_fields(entry)
+        if fields is not None and fields[0] == "Z" and int(fields[1]) == parent:
+            found.append(int(entry))
+    return found
+
+
 class SystemdUnit(unittest.TestCase):
     """The shipped unit leaves the daemon all that it needs. PrivateTmp is not repeated here: /tmp
     is read-only instead, which is stricter."""
@@ -422,6 +431,20 @@ class Workers(unittest.TestCase):
             self.assertEqual(program.go_on(), ("", ""))  # It is said once.
             self.assertEqual(program.run.returncode, DEVICE_UNAVAILABLE)
         self.assertRegex(server.errors, "worker ended with signal 11")
+
+    # There a worker's keeper of images becomes its child (pid_namespaces(7)).
+    def test_first_process_of_container_leaves_no_zombies(self):
+        container = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--"]
+        why = why_not(container)
+        if why:
+            self.skipTest(why)
+        with world.Gpurund(before=container) as server:
+            (daemon,) = world.children(server.process.pid)
+            for _ in range(5):
+                done = gpurun(*server.options(), "--", world.ARGS.client, "load", "100000")
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+            # The keeper of the last run may end after its worker.
+            until(lambda: len(zombies_of(daemon)) <= 1, "no zombies but that of the last run")
 
     def test_runs_can_follow_each_other_at_once(self):
         with world.Gpurund() as server:
