@@ -3,7 +3,7 @@
 #include "client/stats/trace.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "base/file_io.h"
 
@@ -13,7 +13,8 @@ Status write_trace_file(const std::string& folder, const protocol::TraceFile& fi
   const std::string begin = folder + "/" + file.program + "." + std::to_string(file.process);
   const std::string suffix(protocol::kTraceSuffix);
   std::string path = begin + suffix;
-  for (int again = 2; again < 1000 && access(path.c_str(), F_OK) == 0; ++again) {
+  struct stat facts {};
+  for (int again = 2; lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode); ++again) {
     path = begin + "-" + std::to_string(again) + suffix;
   }
   const Bytes bytes = protocol::encode(file);

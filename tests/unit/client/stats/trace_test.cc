@@ -71,6 +71,15 @@ TEST_F(TraceFileTest, ReplacesExistingLinkOrPipe) {
   expect_whole();
 }
 
+// Programs in two containers can have the same name and number.
+TEST_F(TraceFileTest, KeepsEarlierTraceOfSameName) {
+  ASSERT_TRUE(write_trace_file(folder_, file()).ok());
+  ASSERT_TRUE(write_trace_file(folder_, file()).ok());
+  ASSERT_TRUE(write_trace_file(folder_, file()).ok());
+  EXPECT_EQ(names(), (std::set<std::string>{"train.17.gpurun-trace", "train.17-2.gpurun-trace",
+                                            "train.17-3.gpurun-trace"}));
+}
+
 TEST_F(TraceFileTest, FailedWriteLeavesNoFile) {
   ASSERT_EQ(mkdir(path().c_str(), 0700), 0);
   const Status status = write_trace_file(folder_, file());
