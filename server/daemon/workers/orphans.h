@@ -2,9 +2,9 @@
 // confinement (confinement = "none") can start any.
 //
 // They become children of this process. Where this process is the first of a container, orphans of
-// other processes do, too: a worker's keeper of images. A process is ended only because it is our child, never
-// because of its user alone: another daemon with a separate claims file may lend the same number.
-// One thread, which also starts the workers.
+// other processes do, too: a worker's keeper of images. A process is ended only because it is our
+// child, never because of its user alone: another daemon with a separate claims file may lend the
+// same number. One thread, which also starts the workers.
 #pragma once
 
 #include <sys/types.h>
@@ -21,8 +21,8 @@ Status adopt_orphans();
 // other orphans that have ended. Returns false if some of `user` still run at the deadline.
 bool end_orphans(uid_t user, Deadline deadline);
 
-// Where this process is the first of its PID namespace: reaps orphans that have ended, which nothing
-// else does (pid_namespaces(7)).
+// Where this process is the first of its PID namespace: reaps orphans that have ended, which
+// nothing else does (pid_namespaces(7)).
 void reap_orphans();
 
 }  // namespace gpurun::server
