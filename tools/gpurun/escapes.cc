@@ -43,8 +43,8 @@ std::string sentence(const std::string& name, Where where) {
       return name + " starts programs in a server process, which may be older than this run and " +
              "then does not reach its GPU; write gpurun inside it: gpurun ... -- PROGRAM";
     case Where::kContainer:
-      return name + " starts programs in a container, which this run's GPU does not reach; write " +
-             "gpurun inside it: " + name + " ... gpurun ... -- PROGRAM, or see --session-folder";
+      return name + " starts programs in a container, which this run's GPU does not reach; see " +
+             "--session-folder, or write gpurun inside it: " + name + " ... gpurun ... -- PROGRAM";
     case Where::kOtherMachine:
       return name + " starts programs on another machine, which this run's GPU does not reach; " +
              "write gpurun there: " + name + " HOST gpurun ... -- PROGRAM";
