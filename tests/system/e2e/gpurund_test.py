@@ -445,6 +445,7 @@ class Workers(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
             # The keeper of the last run may end after its worker.
             until(lambda: len(zombies_of(daemon)) <= 1, "no zombies but that of the last run")
+            os.kill(daemon, signal.SIGTERM)  # unshare(1) passes no signal on.
 
     def test_runs_can_follow_each_other_at_once(self):
         with world.Gpurund() as server:
