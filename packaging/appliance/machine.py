@@ -65,13 +65,20 @@ class Machine:
         self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=self.errors,
                                         stderr=self.errors)
         self.console = socket.socket(socket.AF_UNIX)
+        try:
+            self.open_console(path)
+        except BaseException:
+            self.stop()  # The caller has no machine to stop.
+            raise
+
+    def open_console(self, path):
         while True:
             with contextlib.suppress(OSError):
                 self.console.connect(str(path))
-                break
+                return
             self.alive()
-            if self.seconds() > 30:
-                raise Failed("QEMU opened no serial console in 30 s")
+            if self.seconds() > 120:
+                raise Failed("QEMU opened no serial console in 120 s")
             time.sleep(0.05)
 
     def seconds(self):
