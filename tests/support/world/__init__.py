@@ -7,7 +7,7 @@ import unittest
 
 from .arguments import ARGS, DRIVERS, GPUCTL, GPURUN, GPURUND, HOME, SECONDS  # noqa: F401
 from .processes import (alive, can_be, can_lend_users, children, command_line,  # noqa: F401
-                        descriptors, name_of, running, server_of, stat_fields, status_of, until, wait)
+                        descriptors, is_spare, name_of, running, server_of, stat_fields, status_of, until, wait)
 from .run import (Statistics, client_environment, crash_kills, environment, gpurun,  # noqa: F401
                   holdings, measured, start, without_meeting)
 from .server import THREADS_ALONE, Gpurund  # noqa: F401

@@ -106,7 +106,9 @@ class Death:
             return (below[named] or [None])[0]
         if self.victim == "daemon":
             return (below["gpurund"] or [None])[0] if self.private else server.process.pid
-        workers = below["gpurun-worker"] if self.private else server.workers()
+        # Nobody loses a worker that waits for a lease: gpurund starts another one.
+        workers = ([pid for pid in below["gpurun-worker"] if not world.is_spare(pid)] if self.private
+                   else server.workers())
         return (workers or [None])[0]
 
     def run(self, server, temporary):
