@@ -134,7 +134,7 @@ class Machine:
         self.type(text + "\n")
 
     def command(self, line, seconds=120, status=0):
-        """Runs a line in the shell on the console, and returns what it printed."""
+        """Runs a line in the shell on the console, which has shown its prompt. Returns what it printed."""
         # The terminal echoes the line. The marker is split there, so only the shell's own one matches.
         self.type(f"{line}; echo \"EN\"\"D=$?.\"\n")
         self.expect(r"D=\$\?\.\"\n", 30, f"the echo of \"{line}\"")
@@ -147,6 +147,8 @@ class Machine:
         found = re.search(r"END=(\d+)\.", self.text)
         output = self.text[:found.start()]
         self.text = self.said = self.text[found.end():]
+        # What is typed before the prompt is echoed twice: by the terminal, and by the shell at its prompt.
+        self.expect(r"^root@[^\n]*# ", 60, f"the prompt after \"{line}\"")
         if status is not None and int(found[1]) != status:
             raise Failed(f"\"{line}\" ended with status {found[1]}, not {status}:\n{output}")
         return output
