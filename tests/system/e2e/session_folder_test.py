@@ -23,6 +23,8 @@ from world import environment, until  # noqa: E402
 PROGRAM = sys.argv.pop()
 ROUNDS = "3"
 CONTAINER = ["unshare", "--net", "--pid", "--fork", "--mount-proc"]
+# The search for leaks fails in a process that is in another PID namespace than its parent.
+NO_LEAKS = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
 FILES = {"session", "worker-exits", "connect", "environment"}
 
 
@@ -53,9 +55,7 @@ class SessionFolder(unittest.TestCase):
 
     def inside(self, *before, folder=None, **changes):
         """The program in a container. `before` starts it."""
-        # The search for leaks fails in the first process of a namespace.
-        leaks = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
-        env = environment(GPURUN_CLIENT_DIR=None, GPURUN_STATS="1", ASAN_OPTIONS=leaks, **changes)
+        env = environment(GPURUN_CLIENT_DIR=None, GPURUN_STATS="1", ASAN_OPTIONS=NO_LEAKS, **changes)
         with open(os.path.join(self.folder, "environment"), encoding="utf-8") as file:
             env.update(line.rstrip("\n").split("=", 1) for line in file)
         if folder is not None:
@@ -170,11 +170,13 @@ class SessionFolder(unittest.TestCase):
     def test_program_without_network_and_folder_is_told_what_to_mount(self):
         self.need("unshare", "--net")
         with world.Gpurund() as server:
-            done = world.gpurun("-q", *server.options(), "--", "unshare", "--net", PROGRAM, ROUNDS)
+            env = environment(ASAN_OPTIONS=NO_LEAKS)
+            done = world.gpurun("-q", *server.options(), "--", "unshare", "--net", PROGRAM, ROUNDS, env=env)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("another network namespace than gpurun: start gpurun there, or give it a --session-folder",
                           done.stderr)
-            done = world.gpurun("-q", *server.options(), "--", "unshare", "--pid", "--fork", "--mount-proc", PROGRAM, ROUNDS)
+            done = world.gpurun("-q", *server.options(), "--", "unshare", "--pid", "--fork", "--mount-proc", PROGRAM, ROUNDS,
+                                env=env)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("give gpurun a --session-folder and mount that folder here", done.stderr)
 
