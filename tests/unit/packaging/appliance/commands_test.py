@@ -354,6 +354,9 @@ class Rdma(Case):
         self.machine.write("sys/class/infiniband/rxe0/ports/1/state", "1: DOWN\n")
         self.has(self.machine.run("rdma", "check"), 1, "rxe0 port 1 is in state \"1: DOWN\"")
         self.machine.write("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n")
+        self.machine.write("dmesg", "[1.0] vmw_pvrdma: module verification failed: signature and/or required key "
+                           "missing - tainting kernel\n")
+        self.has(self.machine.run("rdma", "check"), 0, "ok     rxe0 port 1 is active")
         self.machine.write("dmesg", "[1.0] vmw_pvrdma 0000:0b:00.1: failed to find netdev\n")
         self.has(self.machine.run("rdma", "check"), 1, "failed to find netdev", "the kernel logged")
 

@@ -61,7 +61,8 @@ rdma_check() {
       echo "ok     ${pair% *} started before ${pair#* }"
     fi
   done
-  if kernel_log | grep -E '(vmw_pvrdma|mlx5_core|mlx5_ib|rdma_rxe).*(fail|error)'; then
+  # A kernel that enforces no signatures says so of each module that has none, and loads it.
+  if kernel_log | grep -v 'module verification failed' | grep -E '(vmw_pvrdma|mlx5_core|mlx5_ib|rdma_rxe).*(fail|error)'; then
     complain "the kernel logged the lines above"
   fi
   for device in "$ROOT"/sys/class/infiniband/*; do
