@@ -104,9 +104,10 @@ Status Request::send(BrokerKind kind) {
   if (!address.ok()) return address.status();
   before_change();
   fd_ = transport::sockets::move_up(message_socket(), options_.fd_min);
+  const int error = errno;
   identity_ = DescriptorIdentity::of(fd_.get());
   after_change(fd_.get());
-  if (!fd_.valid()) return Status::from_errno(errno, "a socket for " + path_);
+  if (!fd_.valid()) return Status::from_errno(error, "a socket for " + path_);
   while (connect(fd_.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
     // The backlog is full. No event reports that it has room again.
     if ((errno != EAGAIN && errno != EINTR) || deadline_.passed()) {

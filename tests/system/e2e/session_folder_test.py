@@ -217,7 +217,7 @@ class SessionFolder(unittest.TestCase):
             self.assertIn(b"no connection of this kind", silent[-1].recv(600))
             one = connect()
             one.send(struct.pack("=II", 1, 1000))
-            one.close()  # A request whose process has gone.
+            one.close()  # The process goes before gpurun answers it.
             self.assertEqual(self.over(self.inside()), "shared memory, not encrypted")
             silent[0].setblocking(False)
             self.assertEqual(silent[0].recv(600), b"")  # Gave its place to a later one.

@@ -25,6 +25,7 @@
 #include "base/unique_fd.h"
 #include "client/process/fork_guard.h"
 #include "client/process/opening_descriptor.h"
+#include "tests/support/full_server.h"
 
 namespace gpurun::client {
 namespace {
@@ -207,26 +208,12 @@ TEST_F(ExtraBulkAttachTest, GivingUpEndsWaitForServer) {
 // The queue is full, so the kernel answers no connect. The attempt is given up before, during and
 // after it.
 TEST_F(ExtraBulkAttachTest, GivingUpEndsWaitForConnect) {
-  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof address;
-  auto* const name = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(bind(listener.get(), name, bytes), 0);
-  ASSERT_EQ(listen(listener.get(), 0), 0);
-  ASSERT_EQ(getsockname(listener.get(), name, &bytes), 0);
-  std::vector<UniqueFd> waiting;
-  for (int i = 0; i < 4; ++i) {
-    waiting.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    static_cast<void>(connect(waiting.back().get(), name, bytes));
-  }
-  const std::string server = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const FullServer full;
   const Numbers before = sockets();
   for (int times = 0; times < 50; ++times) {
     OpeningDescriptor opening;
     Code code = Code::kOk;
-    std::thread opener([&] { code = open(server, opening); });
+    std::thread opener([&] { code = open(full.address(), opening); });
     // From before the thread runs until it waits.
     for (int turns = 0; turns < times; ++turns) std::this_thread::yield();
     while (times >= 40 && sockets() == before) std::this_thread::yield();

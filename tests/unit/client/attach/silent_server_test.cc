@@ -13,6 +13,7 @@
 
 #include "base/unique_fd.h"
 #include "client/attach/attach.h"
+#include "tests/support/full_server.h"
 #include "transport/transport.h"
 
 namespace gpurun::client {
@@ -79,24 +80,10 @@ TEST(AttachTimeouts, AttachTimesOutWhenAnswerIsIncomplete) {
 
 // The queue is full already, so the kernel answers no connect.
 TEST(AttachTimeouts, AttachTimesOutWhenConnectIsNotAccepted) {
-  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof address;
-  auto* const name = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(bind(listener.get(), name, bytes), 0);
-  ASSERT_EQ(listen(listener.get(), 0), 0);
-  ASSERT_EQ(getsockname(listener.get(), name, &bytes), 0);
-  std::vector<UniqueFd> waiting;
-  for (int i = 0; i < 4; ++i) {
-    waiting.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    static_cast<void>(connect(waiting.back().get(), name, bytes));
-  }
+  const FullServer full;
   AttachOptions options;
   options.connect_deadline = kShort;
-  const Outcome outcome =
-      attach_to("127.0.0.1:" + std::to_string(ntohs(address.sin_port)), options);
+  const Outcome outcome = attach_to(full.address(), options);
   expect_bounded(outcome, "no answer");
 }
 

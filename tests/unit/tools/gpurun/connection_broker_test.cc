@@ -3,49 +3,21 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "client/attach/broker.h"
+#include "tests/support/full_server.h"
 
 namespace gpurun::tools {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-// A server with a full queue of connections: the kernel drops the requests of later ones.
-class FullServer {
- public:
-  FullServer() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t bytes = sizeof address;
-    auto* const raw = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(bind(listener_.get(), raw, bytes), 0);
-    EXPECT_EQ(listen(listener_.get(), 0), 0);
-    EXPECT_EQ(getsockname(listener_.get(), raw, &bytes), 0);
-    address_ = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-    for (int i = 0; i < 4; ++i) {
-      waiting_.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      (void)connect(waiting_.back().get(), raw, bytes);
-    }
-  }
-  const std::string& address() const { return address_; }
-
- private:
-  UniqueFd listener_;
-  std::vector<UniqueFd> waiting_;
-  std::string address_;
-};
 
 class ConnectionBrokerTest : public testing::Test {
  protected:
