@@ -65,6 +65,13 @@ inline constexpr std::size_t kHandlesMax = std::size_t{1} << 22;
 inline constexpr std::uint64_t kWindowBytesMax = std::uint64_t{1} << 40;
 // Memory of other processes that one session has open (cuIpcOpenMemHandle). OUT_OF_MEMORY beyond.
 inline constexpr std::size_t kSharedOpeningsMax = 4096;
+// The memory file of a session's host arena, and one block of it. A client keeps larger host memory
+// to itself.
+inline constexpr std::uint64_t kHostArenaBytes = std::uint64_t{1} << 40;
+inline constexpr std::uint64_t kHostBlockBytesMax = std::uint64_t{64} << 30;
+// Blocks that a worker maps for a session. OUT_OF_MEMORY beyond, and beyond half of the machine's
+// memory in all.
+inline constexpr std::size_t kHostBlocksMax = 1'024;
 // An allocation out of credits. A larger one is the driver's own, costs a fence, and returns to the
 // server as soon as it is freed. A credit request for more is an INVALID_VALUE.
 inline constexpr std::uint64_t kWindowedBytesMax = std::uint64_t{64} << 20;

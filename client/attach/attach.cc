@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "client/attach/attach_connection.h"
 #include "client/attach/extra_bulk_attach.h"
+#include "client/attach/host_memory_attach.h"
 #include "client/attach/session_connections.h"
 #include "client/session/worker_exit_page.h"
 #include "protocol/control/control.h"
@@ -76,6 +77,19 @@ Status explained(const Status& status, const AttachOptions& options, const proto
   return how.empty() ? status : Status(Code::kPeerGone, how);
 }
 
+void add_late_connections(const AttachConnection& like, const AttachOptions& options,
+                          std::uint64_t features, bool shares_memory, Session::Channels* channels) {
+  const auto knows = [features](protocol::Feature feature) {
+    return (features & protocol::feature_bit(feature)) != 0;
+  };
+  if (!knows(protocol::Feature::kLateBulk)) return;
+  const auto late = std::make_shared<LateAttach>(like);
+  if (options.more_later) channels->more = std::make_unique<ExtraBulkAttach>(late);
+  if (shares_memory && late->is_local() && knows(protocol::Feature::kHostArena)) {
+    channels->host_memory = std::make_unique<HostMemoryAttach>(late);
+  }
+}
+
 }  // namespace
 
 Result<Attached> attach(const SessionData& session, const AttachOptions& options) {
@@ -94,11 +108,17 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
       session.encrypted ? protocol::attach_key_inside(session_key, words->nonce, words->session)
                         : protocol::link_key(bytes_of(session.ticket_key), protocol::Link::kAttach,
                                              session.challenge, words->nonce, words->session);
-  const AttachConnection first{
-      server,          {},        session.broker,
-      *words,          key,       session.encrypted ? std::optional(session_key) : std::nullopt,
-      options.fd_min,  connected, deadline,
-      options.deadline};
+  const AttachConnection first{server,
+                               {},
+                               session.broker,
+                               *words,
+                               key,
+                               session.encrypted ? std::optional(session_key) : std::nullopt,
+                               options.fd_min,
+                               -1,
+                               connected,
+                               deadline,
+                               options.deadline};
   Result<SessionConnections> opened =
       open_session_connections(session, options.transports, first, options.door_patience);
   if (!opened.ok()) return explained(opened.status(), options, words->session);
@@ -116,6 +136,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   if (!lacking.ok()) return no(lacking.status());
 
   Attached attached;
+  const bool shares = opened->all[0].memory.is_there();
   for (OpenedConnection& each : opened->all) {
     auto connection = std::move(each).carry_calls();
     if (!connection.ok()) return connection.status();
@@ -135,10 +156,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.lacking = *std::move(lacking);
   attached.unserved = std::move(accept->unserved);
   attached.features = *features;
-  if (options.more_later &&
-      (*features & protocol::feature_bit(protocol::Feature::kLateBulk)) != 0) {
-    attached.channels.more = std::make_unique<ExtraBulkAttach>(opened->like);
-  }
+  add_late_connections(opened->like, options, *features, shares, &attached.channels);
   if ((*features & protocol::feature_bit(protocol::Feature::kFirstCredits)) != 0) {
     attached.credits = accept->credits;
   }

@@ -41,6 +41,9 @@ Status encrypt(const AttachConnection& one, std::unique_ptr<transport::Connectio
 
 Status offer_memory(const AttachConnection& one, transport::DescriptorKeeper* keeper,
                     transport::Connection& connection, OpenedConnection* opened) {
+  if (one.offered_file >= 0) {
+    return transport::shm::offer_file(connection, one.offered_file, one.deadline);
+  }
   if (keeper != nullptr) keeper->before_change();  // No child may get the memory or its file.
   auto memory = transport::shm::offer(connection, transport::shm::kRingBytes, one.deadline,
                                       &opened->why_no_memory);

@@ -25,6 +25,8 @@ struct AttachConnection {
   protocol::Key key;                     // Tags the words and the answer.
   std::optional<protocol::Key> tls_key;  // The session's. Empty: nothing is encrypted.
   int fd_min = 0;
+  // A memory file to offer over a local socket, in place of memory for bytes. -1: none.
+  int offered_file = -1;
   Deadline connected;
   Deadline deadline;
   std::chrono::milliseconds patience;  // The span of `deadline`, for messages.

@@ -10,7 +10,13 @@ struct MaskedAttribute {
   const char* reason;
 };
 
+// What the device shares with the client.
+struct SharedPages {
+  // Pinned and managed memory of the host arena (docs/adr/0040). Both sides may use it at any time.
+  bool host_memory = false;
+};
+
 // Returns nullptr when the server's value applies.
-const MaskedAttribute* masked_attribute(int attribute) noexcept;
+const MaskedAttribute* masked_attribute(int attribute, SharedPages shared) noexcept;
 
 }  // namespace gpurun::client

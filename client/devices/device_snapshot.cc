@@ -8,7 +8,6 @@
 #include <cstring>
 #include <string_view>
 
-#include "client/devices/device_attribute_mask.h"
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/driver_release.h"
 #include "driver_abi/semantics/visible_devices.h"
@@ -25,7 +24,7 @@ Uuid uuid_from(capnp::Data::Reader data) {
   return uuid;
 }
 
-Device parse_device(protocol::wire::Device::Reader in, int server_ordinal) {
+Device parse_device(protocol::wire::Device::Reader in, int server_ordinal, SharedPages shared) {
   Device device;
   device.server_ordinal = server_ordinal;
   device.name = in.getName().cStr();
@@ -38,7 +37,7 @@ Device parse_device(protocol::wire::Device::Reader in, int server_ordinal) {
   for (const auto attribute : in.getAttributes()) {
     const int id = attribute.getId();
     if (id <= 0 || id >= CU_DEVICE_ATTRIBUTE_MAX) continue;
-    const MaskedAttribute* masked = masked_attribute(id);
+    const MaskedAttribute* masked = masked_attribute(id, shared);
     device.attributes[static_cast<std::size_t>(id)] =
         masked == nullptr ? attribute.getValue() : masked->value;
   }
@@ -59,7 +58,8 @@ int Device::attribute(int id) const {
   return attributes[static_cast<std::size_t>(id)].value_or(0);
 }
 
-Result<DeviceSnapshot> DeviceSnapshot::parse(ByteView message, const char* visible) {
+Result<DeviceSnapshot> DeviceSnapshot::parse(ByteView message, const char* visible,
+                                             SharedPages shared) {
   std::vector<std::uint64_t> words((message.size() + 7) / 8);
   if (!message.empty()) std::memcpy(words.data(), message.data(), message.size());
   DeviceSnapshot result;
@@ -83,7 +83,7 @@ Result<DeviceSnapshot> DeviceSnapshot::parse(ByteView message, const char* visib
     }
     std::vector<Device> all;
     for (const auto device : snapshot.getDevices()) {
-      all.push_back(parse_device(device, static_cast<int>(all.size())));
+      all.push_back(parse_device(device, static_cast<int>(all.size()), shared));
     }
     std::vector<driver_abi::DeviceUuid> uuids;
     for (const Device& device : all) uuids.push_back(device.uuid);

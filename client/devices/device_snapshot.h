@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "client/devices/device_attribute_mask.h"
 
 namespace gpurun::client {
 
@@ -44,7 +45,8 @@ class DeviceSnapshot {
  public:
   // `visible` is the value of CUDA_VISIBLE_DEVICES, or nullptr when it is not set. kProtocol: the
   // message is not a snapshot.
-  static Result<DeviceSnapshot> parse(ByteView message, const char* visible);
+  static Result<DeviceSnapshot> parse(ByteView message, const char* visible,
+                                      SharedPages shared = {});
 
   int driver_version() const { return driver_version_; }
   // The release as NVML reports it: "580.95.05". If the server gives none, a likely one.

@@ -26,7 +26,7 @@ bool EarlyAnswers::still_not_ready(const Caller& caller, Handle event,
   const std::uint64_t early = caller.adopted ? lane.early_ : 0;
   const std::uint64_t answered = lane.not_ready_event_ == event ? lane.not_ready_ : 0;
   if ((early > record && early > answered) || uses_.events.any_shared() ||
-      uses_.memory.is_shared() || !uses_.events.nothing_came(event)) {
+      uses_.memory.is_shared() || device_may_use_memory() || !uses_.events.nothing_came(event)) {
     return false;
   }
   const Clock::time_point now = Clock::now();
@@ -34,8 +34,13 @@ bool EarlyAnswers::still_not_ready(const Caller& caller, Handle event,
   return now - *lane.polls_since_ < kPollsUnasked;
 }
 
+bool EarlyAnswers::device_may_use_memory() const noexcept {
+  return uses_.memory.device_may_use(
+      [this](Handle context) { return uses_.progress.complete(context); });
+}
+
 bool EarlyAnswers::may_answer_early() const noexcept {
-  return !uses_.every_call_is_a_fence && !uses_.memory.is_shared() &&
+  return !uses_.every_call_is_a_fence && !uses_.memory.is_shared() && !device_may_use_memory() &&
          !uses_.memory.write_outstanding() && !uses_.memory.graphs_touch_memory();
 }
 

@@ -81,6 +81,9 @@ class EarlyAnswers {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // Returns whether work on the device may read or write memory of the program (docs/adr/0040).
+  bool device_may_use_memory() const noexcept;
+
   const Uses uses_;
 };
 

@@ -23,7 +23,7 @@ Status arm() noexcept;
 // that clone() made. Other threads of the parent may have held any lock at that moment, so `forget`
 // takes none. At most kForgettersMax. Registering one again does nothing.
 using Forget = void (*)();
-inline constexpr int kForgettersMax = 8;
+inline constexpr int kForgettersMax = 16;
 void in_each_child(Forget forget) noexcept;
 
 namespace detail {

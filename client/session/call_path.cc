@@ -8,6 +8,28 @@
 
 namespace gpurun::client {
 
+namespace {
+
+// Whether the call is work that may read or write memory which the device reaches. Bytes that
+// travel are read and written by this process.
+bool may_use_host_memory(const CallSite& site) noexcept {
+  using protocol::Form;
+  if (site.work != Work::kAny || site.waits != Waits::kNot) return false;
+  switch (site.form) {
+    case Form::kLaunch:
+    case Form::kCopyDevice:
+    case Form::kMemset:
+      return true;
+    case Form::kCall:
+    case Form::kRaw:
+      return site.order == protocol::Order::kStream || (site.flags & protocol::kFlagBarrier) != 0;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView> parts, bool fence,
                      std::uint64_t* sequence) {
   if (const int refused = uses_.shutdown.refusal(site.context); refused != 0) return refused;
@@ -18,6 +40,14 @@ int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView>
     payload_bytes += part.size();
   }
   adopt(lane);
+  if (may_use_host_memory(site)) {
+    // Such a barrier is a copy between contexts.
+    if ((site.flags & protocol::kFlagBarrier) != 0 && site.order == protocol::Order::kContext) {
+      uses_.memory.note_work_of_several();
+    } else {
+      uses_.memory.note_work(site.context);
+    }
+  }
 
   const CommandLog::Slot slot =
       uses_.room.reserve(static_cast<std::uint32_t>(protocol::record_bytes(payload_bytes)),

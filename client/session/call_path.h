@@ -13,6 +13,7 @@
 #include <span>
 
 #include "base/bytes.h"
+#include "client/early_answers/host_memory_use.h"
 #include "client/log/command_log.h"
 #include "client/log/lane.h"
 #include "client/session/fences.h"
@@ -35,6 +36,7 @@ class CallPath {
     LaneReplies& replies;
     Fences& fences;
     KnownState& known;
+    HostMemoryUse& memory;
     SessionShutdown& shutdown;
     Stats& stats;
     const SessionOptions& options;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "client/process/fork_guard.h"
+#include "client/process/opening_descriptor.h"
 #include "client/session/session_impl.h"
 #include "protocol/log/log_packer.h"
 
@@ -70,7 +71,7 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
                handles}),
       receiver(*channels.log, handler, life_signs, shutdown, options),
       fences({log, sender, receiver, replies, known, shutdown, stats}),
-      calls({log, room, sender, replies, fences, known, shutdown, stats, options}),
+      calls({log, room, sender, replies, fences, known, memory, shutdown, stats, options}),
       copies({calls, fences, log, bulk, shutdown, stats, options}),
       waits({calls, fences, known, early, shutdown, options}) {
   if (channels.more != nullptr) opener.emplace(*channels.more, bulk);
@@ -234,6 +235,30 @@ void Session::end_host_function() noexcept { impl_->memory.end_host_function(); 
 void Session::share_memory() noexcept { impl_->memory.share(); }
 
 void Session::unshare_memory() noexcept { impl_->memory.unshare(); }
+
+bool Session::may_offer_host_memory() const noexcept {
+  return impl_->channels.host_memory != nullptr;
+}
+
+int Session::descriptor_min() const noexcept {
+  return may_offer_host_memory() ? impl_->channels.host_memory->fd_min() : 0;
+}
+
+Status Session::offer_host_memory(int file) {
+  if (!may_offer_host_memory()) return Status(Code::kUnavailable, "the worker is elsewhere");
+  OpeningDescriptor opening;
+  return impl_->channels.host_memory->offer(file, opening);
+}
+
+void Session::begin_device_reach() noexcept { impl_->memory.begin_reach(); }
+
+void Session::end_device_reach() noexcept { impl_->memory.end_reach(); }
+
+HostMemoryUse::Contexts Session::working_contexts() const noexcept {
+  return impl_->memory.working_contexts();
+}
+
+void Session::forget_work_of(Handle context) noexcept { impl_->memory.forget_work(context); }
 
 bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* result) {
   return impl_->waits.event(lane, site, wait, result);

@@ -56,6 +56,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "client/bulk/host_box.h"
+#include "client/early_answers/host_memory_use.h"
 #include "client/log/handles.h"
 #include "client/log/lane.h"
 #include "client/session/session_types.h"
@@ -204,6 +205,22 @@ class Session {
   // unshare_memory().
   void share_memory() noexcept;
   void unshare_memory() noexcept;
+
+  // Host memory that the worker maps too (docs/adr/0040). False: it cannot be offered.
+  bool may_offer_host_memory() const noexcept;
+  // The lowest number for our descriptors in the program's process.
+  int descriptor_min() const noexcept;
+  // Gives the worker the memory file of the host arena, and waits for its answer. Call it once, on
+  // a thread with its signals blocked.
+  Status offer_host_memory(int file);
+  // From begin to end, work on the device may read and write a range of this process's memory at
+  // any time. Nothing is answered before it is complete meanwhile.
+  void begin_device_reach() noexcept;
+  void end_device_reach() noexcept;
+  // The contexts with work that may use such memory. 0 fills the rest.
+  HostMemoryUse::Contexts working_contexts() const noexcept;
+  // The context has ended, with all of its work.
+  void forget_work_of(Handle context) noexcept;
   // Returns whether implicit synchronisation may be answered before it has happened. It may not
   // while a graph lives that reads this process's memory, because the client does not know when it
   // has read.

@@ -15,6 +15,7 @@
 #include "client/early_answers/copy_answers.h"
 #include "client/early_answers/early_wait_limiter.h"
 #include "client/early_answers/stream_progress.h"
+#include "client/host_memory/host_memory_offer.h"
 #include "client/log/handles.h"
 #include "protocol/log/record.h"
 #include "transport/transport.h"
@@ -89,6 +90,9 @@ struct SessionChannels {
   // The source of more connections, if their number is to be measured. nullptr: there is no
   // source.
   std::unique_ptr<ExtraBulkConnections> more;
+  // Gives the worker the memory file of the host arena. nullptr: worker and client do not share
+  // host memory.
+  std::unique_ptr<HostMemoryOffer> host_memory;
   // Where to ask how the worker died, by `id`. nullptr: nowhere.
   WorkerExitPage* deaths = nullptr;
   std::array<std::uint8_t, 16> id{};

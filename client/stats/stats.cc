@@ -92,6 +92,10 @@ void Stats::count_received(std::uint16_t opcode, std::uint64_t bytes) noexcept {
   if (enabled()) add(of(opcode).received_bytes, bytes);
 }
 
+void Stats::count_reached(std::uint16_t opcode, std::uint64_t bytes) noexcept {
+  if (enabled()) add(of(opcode).reached_bytes, bytes);
+}
+
 void Stats::add_wait(Function& function, Nanoseconds waited) noexcept {
   const std::uint64_t time = count_of(waited);
   add(function.waited_ns, time);
@@ -156,6 +160,7 @@ std::vector<Stats::Row> Stats::rows() const {
     row.record_bytes = read(from.record_bytes);
     row.sent_bytes = read(from.sent_bytes);
     row.received_bytes = read(from.received_bytes);
+    row.reached_bytes = read(from.reached_bytes);
     row.waited = time_of(from.waited_ns);
     row.longest = time_of(from.longest_ns);
     if (row.calls != 0 || row.entries != 0) result.push_back(row);

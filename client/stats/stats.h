@@ -38,6 +38,9 @@ class Stats {
   // Bytes of the call that travelled beside its record, to the worker and from it.
   void count_sent(std::uint16_t opcode, std::uint64_t bytes) noexcept;
   void count_received(std::uint16_t opcode, std::uint64_t bytes) noexcept;
+  // Bytes of the call that the device moves from or to memory of this process by itself
+  // (docs/adr/0040). None of them travels.
+  void count_reached(std::uint16_t opcode, std::uint64_t bytes) noexcept;
   // The lane's thread has waited so long for the reply to the call of that number.
   struct Waited {
     std::uint16_t opcode = 0;
@@ -68,6 +71,7 @@ class Stats {
     std::uint64_t record_bytes = 0;
     std::uint64_t sent_bytes = 0;      // Beside the records.
     std::uint64_t received_bytes = 0;  // Beside the replies.
+    std::uint64_t reached_bytes = 0;   // Not sent: the device moves them.
     Nanoseconds waited{0};             // In fences and waits.
     Nanoseconds longest{0};            // The longest one.
 
@@ -103,6 +107,7 @@ class Stats {
     Counter record_bytes{0};
     Counter sent_bytes{0};
     Counter received_bytes{0};
+    Counter reached_bytes{0};
     Counter waited_ns{0};
     Counter longest_ns{0};
   };

@@ -46,6 +46,7 @@ Stats::Row sum_of(const std::vector<Stats::Row>& rows) {
     sum.record_bytes += row.record_bytes;
     sum.sent_bytes += row.sent_bytes;
     sum.received_bytes += row.received_bytes;
+    sum.reached_bytes += row.reached_bytes;
     sum.waited += row.waited;
     sum.longest = std::max(sum.longest, row.longest);
   }
@@ -244,6 +245,8 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
   append(&text,
          "waits for an event's completion, each up to a round trip, but nothing sent: %llu\n",
          Number{sum.waits});
+  append(&text, "bytes of copies that the device moved by itself, which did not travel: %llu\n",
+         Number{sum.reached_bytes});
   append(&text, "connections for copies to the device: %u in the end, at most %u\n",
          subject.bulk_connections, subject.bulk_connections_most);
   append(&text, "connections for copies from the device: %u in the end, at most %u\n",
@@ -285,11 +288,11 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
     append(&text,
            "%s{\"name\":\"%s\",\"entries\":%llu,\"calls\":%llu,\"fences\":%llu,\"waits\":%llu,"
            "\"bytes\":%llu,\"record_bytes\":%llu,\"sent_bytes\":%llu,\"received_bytes\":%llu,"
-           "\"waited_us\":%.3f,\"longest_us\":%.3f}",
+           "\"reached_bytes\":%llu,\"waited_us\":%.3f,\"longest_us\":%.3f}",
            separator, function_name(row.opcode), Number{row.entries}, Number{row.calls},
            Number{row.fences}, Number{row.waits}, Number{row.bytes()}, Number{row.record_bytes},
-           Number{row.sent_bytes}, Number{row.received_bytes}, microseconds(row.waited),
-           microseconds(row.longest));
+           Number{row.sent_bytes}, Number{row.received_bytes}, Number{row.reached_bytes},
+           microseconds(row.waited), microseconds(row.longest));
     separator = ",";
   }
   text += "]";

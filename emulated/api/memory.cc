@@ -7,6 +7,7 @@
 #include "driver_abi/semantics/object_flags.h"
 #include "driver_abi/semantics/planes.h"
 #include "emulated/api/entry.h"
+#include "emulated/objects/device.h"
 #include "emulated/objects/graph_memory.h"
 #include "emulated/objects/memory_registry.h"
 #include "emulated/objects/ownership.h"
@@ -57,6 +58,8 @@ CUresult allocate_host(const ContextPtr& context, std::uint64_t bytes, unsigned 
   *out = memory;
   return CUDA_SUCCESS;
 }
+
+int visible_devices() { return static_cast<int>(devices().size()); }
 
 }  // namespace
 
@@ -193,40 +196,45 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr a
   return range ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-// Hints only, because host and device memory are the same here.
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation, unsigned int flags,
-                               CUstream handle) {
+// Advice and prefetches are hints only, because host and device memory are the same here.
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location,
+                               unsigned int flags, CUstream handle) {
   GPURUN_ENTER(context);
   if (find_stream(context, handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (flags != 0 || bytes == 0 || !memory_registry().covers(address, bytes)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return CUDA_SUCCESS;
+  return memory_registry().advice().prefetch(address, bytes, location, flags, visible_devices());
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream) {
-  CUmemLocation location{};
-  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  location.id = device;
-  if (device != CU_DEVICE_CPU && device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  return api::cuMemPrefetchAsync_v2(address, bytes, location, 0, stream);
+  return api::cuMemPrefetchAsync_v2(address, bytes, driver_abi::location_of(device), 0, stream);
 }
 
-CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation) {
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice,
+                        CUmemLocation location) {
   GPURUN_ENTER(context);
-  if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY) {
+  return memory_registry().advice().advise(address, bytes, advice, location, visible_devices());
+}
+
+CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device) {
+  return api::cuMemAdvise_v2(address, bytes, advice, driver_abi::location_of(device));
+}
+
+CUresult cuMemRangeGetAttribute(void* out, size_t out_bytes, CUmem_range_attribute which,
+                                CUdeviceptr address, size_t bytes) {
+  GPURUN_ENTER(context);
+  return memory_registry().advice().attribute(out, out_bytes, which, address, bytes);
+}
+
+CUresult cuMemRangeGetAttributes(void** out, size_t* out_bytes, CUmem_range_attribute* which,
+                                 size_t count, CUdeviceptr address, size_t bytes) {
+  GPURUN_ENTER(context);
+  if (out == nullptr || out_bytes == nullptr || which == nullptr || count == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const auto range = memory_registry().find(address);
-  if (!range || range->kind != MemoryKind::kManaged || bytes == 0 ||
-      !memory_registry().covers(address, bytes)) {
-    return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < count; ++i) {
+    GPURUN_TRY(
+        memory_registry().advice().attribute(out[i], out_bytes[i], which[i], address, bytes));
   }
   return CUDA_SUCCESS;
-}
-
-CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice) {
-  return api::cuMemAdvise_v2(address, bytes, advice, CUmemLocation{});
 }
 
 }  // namespace gpurun::emulated::api

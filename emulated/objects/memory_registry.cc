@@ -14,6 +14,7 @@ bool MemoryRegistry::add(MemoryRange range) {
   if (after != ranges_.begin() && std::prev(after)->second.end() > range.base) return false;
   range.buffer_id = next_buffer_id_++;
   ranges_.emplace_hint(after, range.base, range);
+  if (range.kind == MemoryKind::kManaged) advice_.add(range.base, range.bytes);
   return true;
 }
 
@@ -74,6 +75,7 @@ std::optional<MemoryRange> MemoryRegistry::take(std::uint64_t base,
   if (std::find(kinds.begin(), kinds.end(), found->second.kind) == kinds.end()) return std::nullopt;
   const MemoryRange range = found->second;
   ranges_.erase(found);
+  if (range.kind == MemoryKind::kManaged) advice_.remove(range.base);
   return range;
 }
 
@@ -83,6 +85,7 @@ std::vector<MemoryRange> MemoryRegistry::take_of_context(std::uint64_t context_h
   for (auto at = ranges_.begin(); at != ranges_.end();) {
     if (at->second.context_handle == context_handle) {
       taken.push_back(at->second);
+      if (at->second.kind == MemoryKind::kManaged) advice_.remove(at->first);
       at = ranges_.erase(at);
     } else {
       ++at;

@@ -9,6 +9,8 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "driver_abi/state/memory_advice.h"
+
 namespace gpurun::emulated {
 
 enum class MemoryKind : std::uint8_t {
@@ -65,6 +67,8 @@ class MemoryRegistry {
   // Sets `accessible` of the mapped ranges inside [base, base + bytes). False: not all of it is
   // mapped.
   bool set_accessible(std::uint64_t base, std::uint64_t bytes, bool accessible);
+  // What the program has said about managed memory. It holds the ranges of kind kManaged.
+  driver_abi::MemoryAdvice& advice() { return advice_; }
 
  private:
   bool covers_locked(std::uint64_t address, std::uint64_t bytes) const;
@@ -73,6 +77,7 @@ class MemoryRegistry {
   std::map<std::uint64_t, MemoryRange> ranges_;
   std::map<std::uint64_t, std::uint64_t> device_addresses_;  // Start to end, disjoint.
   std::uint64_t next_buffer_id_ = 1;
+  driver_abi::MemoryAdvice advice_;
 };
 
 // The only registry of the process. Never destroyed.

@@ -41,6 +41,8 @@ std::string feature_name(unsigned bit) {
       return "small copies from the device on the log channel";
     case static_cast<unsigned>(Feature::kFreesInOrder):
       return "records with a free's place on the device";
+    case static_cast<unsigned>(Feature::kHostArena):
+      return "host memory that client and worker map";
     case static_cast<unsigned>(Feature::kPackedRecords):
       return "packed records of calls";
     case static_cast<unsigned>(Feature::kCounting):

@@ -61,8 +61,11 @@ enum class Feature : std::uint8_t {
   // A record may order later calls as a free does, and do nothing else (ReturnKind::kOrder,
   // device_memory.h).
   kFreesInOrder = 16,
+  // Within a machine, the worker maps host memory of the client at the client's addresses
+  // (host_arena.h).
+  kHostArena = 17,
 };
-inline constexpr unsigned kFeatureCount = 17;
+inline constexpr unsigned kFeatureCount = 18;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -91,7 +94,8 @@ constexpr Features features_of_sources(Sender who) {
       feature_bit(Feature::kFirstCredits) | feature_bit(Feature::kPackedChunks) |
       feature_bit(Feature::kLateBulk) | feature_bit(Feature::kEarlyEventWaits) |
       feature_bit(Feature::kPackedRecords) | feature_bit(Feature::kSpreadCopies) |
-      feature_bit(Feature::kBytesInItems) | feature_bit(Feature::kFreesInOrder);
+      feature_bit(Feature::kBytesInItems) | feature_bit(Feature::kFreesInOrder) |
+      feature_bit(Feature::kHostArena);
   constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
   if (who == Sender::kServer) return {kOffered | kServersToo, 0};
   return {kOffered, kNeeded};

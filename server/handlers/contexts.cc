@@ -6,6 +6,7 @@
 #include "driver_abi/row.h"
 #include "protocol/calls/call.h"
 #include "server/handlers/graphs/graph_hosts.h"
+#include "server/handlers/memory/host_arena.h"
 #include "server/handlers/modules/links.h"
 #include "server/handlers/modules/module_state.h"
 #include "server/handlers/state/handler_state.h"
@@ -70,7 +71,9 @@ CallOutcome run_release(Call& call) {
   state.graph_hosts().context_ends(reinterpret_cast<void*>(context.value));
   state.links().end_context(client_context, call.handles());
   state.modules().end(client_context, call.handles());
-  return CallOutcome::done(GPURUN_DRIVER(state.driver(), cuDevicePrimaryCtxRelease_v2, device));
+  const int result = GPURUN_DRIVER(state.driver(), cuDevicePrimaryCtxRelease_v2, device);
+  if (result == 0) state.host_arena().context_ended(client_context);
+  return CallOutcome::done(result);
 }
 
 // cuCtxDestroy(CUcontext): the row's ordinary record. Its modules end with it implicitly.
@@ -89,7 +92,10 @@ CallOutcome run_context_destroy(Call& call) {
     state.graph_hosts().context_ends(reinterpret_cast<void*>(context.value));
   }
   const CallOutcome outcome = state.dispatch().run(call);
-  if (outcome.result == 0) state.modules().end(handle, call.handles());
+  if (outcome.result == 0) {
+    state.modules().end(handle, call.handles());
+    state.host_arena().context_ended(handle);
+  }
   return outcome;
 }
 

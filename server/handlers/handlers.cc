@@ -13,6 +13,7 @@
 #include "server/handlers/host_gates.h"
 #include "server/handlers/interprocess/interprocess.h"
 #include "server/handlers/memory/device_windows.h"
+#include "server/handlers/memory/host_arena.h"
 #include "server/handlers/memory/memory_pool.h"
 #include "server/handlers/memory/textures.h"
 #include "server/handlers/modules/links.h"
@@ -57,6 +58,7 @@ HandlerState::Objects make_objects(const CudaDriver& driver) {
   objects.modules = std::make_shared<ModuleState>();
   objects.links = std::make_shared<LinkRegistry>(driver);
   objects.gates = std::make_shared<HostGates>();
+  objects.host_arena = std::make_shared<HostArena>(driver);
   objects.graph_hosts = std::make_shared<GraphHosts>();
   objects.graph_topology = std::make_shared<GraphTopology>(driver);
   objects.interprocess = std::make_shared<Interprocess>(driver);
@@ -103,6 +105,7 @@ Handlers make_handlers() {
   add_synchronize_handlers(handlers);
   add_memory_pool_handlers(handlers);
   add_device_window_handlers(handlers);
+  add_host_arena_handlers(handlers);
   add_interprocess_handlers(handlers);
   add_texture_handlers(handlers);
   add_statistics_handler(handlers);

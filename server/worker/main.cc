@@ -32,6 +32,7 @@
 #include "server/handlers/handlers.h"
 #include "server/handlers/interprocess/interprocess.h"
 #include "server/handlers/memory/device_windows.h"
+#include "server/handlers/memory/host_arena.h"
 #include "server/handlers/modules/module_state.h"
 #include "server/handover/spawn_assignment.h"
 #include "server/handover/spawn_hand_over.h"
@@ -358,6 +359,12 @@ Status serve(const CommandLine& line) {
   started.options.features = features.offered & hand_over->features.offered;
   if ((started.options.features & protocol::feature_bit(protocol::Feature::kLateBulk)) != 0) {
     started.options.late = &late;
+  }
+  if ((started.options.features & protocol::feature_bit(protocol::Feature::kHostArena)) != 0) {
+    late.set_take_file([arena = &started.state->host_arena()](UniqueFd file) {
+      return arena->adopt(std::move(file));
+    });
+    started.options.host_memory = &started.state->host_arena().memory();
   }
   GPURUN_RETURN_IF_ERROR(say(protocol::Accept{
       protocol::kRelease, started.driver->version(), Bytes(snapshot.begin(), snapshot.end()),

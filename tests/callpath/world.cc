@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "driver_abi/row.h"
+#include "server/handlers/memory/host_arena.h"
 #include "transport/transport.h"
 
 namespace gpurun::callpath {
@@ -63,6 +64,7 @@ World::World(const WorldOptions& given) {
   options.driver = functions(driver);
   options.handlers = server::make_handlers();
   options.user = state_.get();
+  options.host_memory = &state_->host_arena().memory();
   if (given.prepare != nullptr) given.prepare(options);
   worker_ = std::thread([this, options, channels = std::move(server_side)]() mutable {
     worker_end_ = server::run_worker(options, std::move(channels));

@@ -2,6 +2,7 @@
 // memory than there is.
 #include "protocol/calls/device_memory.h"
 #include "protocol/calls/graph_host.h"
+#include "protocol/calls/host_arena.h"
 #include "tests/hostile/acts.h"
 #include "tests/hostile/sessions.h"
 
@@ -85,6 +86,30 @@ bool ask_for_more_than_there_is(Stranger& of) {
   return refused(of.ask(header, bytes_of(window)));
 }
 
+// Such a client has offered no file, and cannot over TCP. Its copies then name what it wished for.
+bool map_host_memory_without_a_file(Stranger& of) {
+  const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
+  if (mine == 0) return false;
+  const RecordHeader maps = Stranger::in_context("cuMemHostAlloc", Form::kRaw, Order::kContext);
+  RecordHeader ends = Stranger::in_context("cuMemFreeHost", Form::kRaw, Order::kOrderedHost);
+  for (const std::uint64_t address : kAddresses) {
+    for (const std::uint64_t bytes :
+         {std::uint64_t{0}, std::uint64_t{4096}, ~std::uint64_t{4095}}) {
+      protocol::HostBlock block{protocol::HostBlockKind::kMap, 0, address, address, bytes, bytes};
+      if (!refused(of.ask(maps, bytes_of(block)))) return false;
+      block.kind = protocol::HostBlockKind::kUnmap;
+      if (!refused(of.ask(ends, bytes_of(block)))) return false;
+      block.kind = static_cast<protocol::HostBlockKind>(77);
+      if (!refused(of.ask(maps, bytes_of(block)))) return false;
+    }
+    if (!refused(copy(of, Form::kCopyDevice, mine, address, 64)) ||
+        !refused(copy(of, Form::kCopyDevice, address, mine, 64))) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // As in a batch of copies: many in a row, each to memory that the previous step has just freed.
 bool copy_in_batches_to_memory_that_goes(Stranger& of) {
   const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
@@ -144,6 +169,7 @@ constexpr Session kSessions[] = {
     {"transfer_of_another_size_than_its_call_says", "served|chunks that disagree about its size",
      send_another_size_than_was_said},
     {"returns_of_memory_that_is_not_theirs", "served", return_memory_that_is_not_theirs},
+    {"host_memory_without_a_file", "served", map_host_memory_without_a_file},
     {"credit_beyond_all_bounds", "served", ask_for_more_than_there_is},
     {"copies_in_batches_to_memory_that_goes", "served", copy_in_batches_to_memory_that_goes},
     {"copy_nodes_that_lie", "served", add_copy_nodes_that_lie},

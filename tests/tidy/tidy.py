@@ -24,7 +24,7 @@ HANDLERS = ["server/worker/execution", "server/driver", *BELOW]  # Each area of 
 EMULATED = ["emulated/device_identity.h", "emulated/memory_ledger.h", "emulated/settings.h"]
 # What the entry points of the client library stand on, beside the rest of the client.
 CLIENT = ["client/attach", "client/session", "client/bulk", "client/early_answers", "client/stats", "client/log",
-          "client/devices", "client/process"]
+          "client/devices", "client/host_memory", "client/process"]
 INTERPOSE = ["client/interpose/memory", "client/interpose/capture", "client/interpose/call", "client/interpose/custom.h"]
 # folder -> folders, and single headers, that it may include besides its own headers. The longest
 # matching prefix counts: a folder's own headers are those with the same rule. No arrow turns back:
@@ -52,11 +52,13 @@ INCLUDES = {
     "client/process": BELOW,
     "client/devices": BELOW,
     "client/log": ["client/process", *BELOW],
+    "client/host_memory": ["client/log", "client/process", *BELOW],
     "client/stats": ["client/process", *BELOW],
     "client/early_answers": ["client/bulk", "client/log", *BELOW],
     "client/bulk": ["client/log", "client/process", *BELOW],
-    "client/session": ["client/bulk", "client/early_answers", "client/stats", "client/log", "client/process", *BELOW],
-    "client/attach": ["client/session", "client/process", *BELOW],
+    "client/session": ["client/bulk", "client/early_answers", "client/host_memory", "client/stats", "client/log",
+                       "client/process", *BELOW],
+    "client/attach": ["client/session", "client/host_memory", "client/process", *BELOW],
     "client/control": ["client/attach", *BELOW],
     # The generated list of entry points needs all of them.
     "client/interpose": ["client/interpose/driver", "client/interpose/entry", "client/interpose/memory", *FACTS],

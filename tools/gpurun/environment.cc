@@ -100,11 +100,18 @@ Result<Environment> program_environment(const Environment& user, const ProgramSe
 Result<Environment> container_environment(const Environment& user,
                                           const ProgramSettings& settings) {
   // Files that a variable names are not those of the container.
-  constexpr std::string_view kRead[] = {
-      "CUDA_VISIBLE_DEVICES", "GPURUN_LOG",           "GPURUN_STATS",
-      "GPURUN_CACHE",         "GPURUN_SYNC",          "GPURUN_SPIN_US",
-      "GPURUN_TRANSPORTS",    "GPURUN_PACKING",       "GPURUN_BULK_CONNECTIONS",
-      "GPURUN_NVJITLINK",     "GPURUN_DEVICE_WINDOWS"};
+  constexpr std::string_view kRead[] = {"CUDA_VISIBLE_DEVICES",
+                                        "GPURUN_LOG",
+                                        "GPURUN_STATS",
+                                        "GPURUN_CACHE",
+                                        "GPURUN_SYNC",
+                                        "GPURUN_SPIN_US",
+                                        "GPURUN_TRANSPORTS",
+                                        "GPURUN_PACKING",
+                                        "GPURUN_BULK_CONNECTIONS",
+                                        "GPURUN_NVJITLINK",
+                                        "GPURUN_DEVICE_WINDOWS",
+                                        "GPURUN_HOST_MEMORY"};
   Environment read;
   for (const std::string& entry : user) {
     if (std::any_of(std::begin(kRead), std::end(kRead),

@@ -275,9 +275,9 @@ Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, Sh
       std::unique_ptr<sockets::SocketConnection>(concrete), std::move(memory), side));
 }
 
-Status share_offered(std::unique_ptr<Connection>& connection, Deadline deadline) {
+Status share_offered(std::unique_ptr<Connection>& connection, Deadline deadline, UniqueFd* file) {
   if (!is_local(*connection)) return {};
-  Result<SharedMemory> memory = take_offer(*connection, deadline);
+  Result<SharedMemory> memory = take_offer(*connection, deadline, file);
   if (!memory.ok()) return memory.status();
   auto shared = share(std::move(connection), *std::move(memory), Side::kTook);
   if (!shared.ok()) return shared.status();

@@ -29,6 +29,8 @@ Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, Sh
 // offer cannot be taken, `connection` is still the socket. In both cases the other end reads its
 // answer from the socket itself, and a pointer to the socket stays valid within the shared
 // connection.
-Status share_offered(std::unique_ptr<Connection>& connection, Deadline deadline);
+// `file`: as for take_offer().
+Status share_offered(std::unique_ptr<Connection>& connection, Deadline deadline,
+                     UniqueFd* file = nullptr);
 
 }  // namespace gpurun::transport::shm

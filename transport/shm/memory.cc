@@ -31,6 +31,8 @@ struct Offer {
 static_assert(sizeof(Offer) == 16);
 constexpr std::array<char, 8> kMagic = {'g', 'p', 'u', 'r', 'u', 'n', 's', 'm'};
 constexpr std::uint32_t kOfferVersion = 1;
+// In place of the version: a file of the sender's own, with ring_bytes 0.
+constexpr std::uint32_t kOfferOfFile = 0x10001;
 
 // Both RingStates, in a page of their own, before both rings.
 constexpr std::size_t kHeadBytes = 4096;
@@ -64,12 +66,15 @@ Result<UniqueFd> make_file(std::size_t bytes) {
   return file;
 }
 
-// Checks that the other end can no longer make our accesses fail.
+// Whether the other end can no longer make our accesses fail by a change of the file's size.
+bool is_sealed(int file) {
+  const int seals = fcntl(file, F_GET_SEALS);
+  return seals >= 0 && (static_cast<unsigned>(seals) & kSeals) == kSeals;
+}
+
 Status check_file(int file, std::size_t bytes) {
   struct stat about = {};
-  const int seals = fcntl(file, F_GET_SEALS);
-  if (seals < 0 || (static_cast<unsigned>(seals) & kSeals) != kSeals || fstat(file, &about) != 0 ||
-      about.st_size != static_cast<off_t>(bytes)) {
+  if (!is_sealed(file) || fstat(file, &about) != 0 || about.st_size != static_cast<off_t>(bytes)) {
     return Status(Code::kProtocol, "the memory that is offered is no sealed file of " +
                                        std::to_string(bytes) + " bytes");
   }
@@ -150,7 +155,11 @@ bool is_local(const Connection& socket) {
   return here.ok() && here->family() == AF_UNIX;
 }
 
-Result<SharedMemory> take_offer(Connection& socket, Deadline deadline) {
+Status offer_file(Connection& socket, int file, Deadline deadline) {
+  return say(socket, {kMagic, kOfferOfFile, 0}, {&file, 1}, deadline);
+}
+
+Result<SharedMemory> take_offer(Connection& socket, Deadline deadline, UniqueFd* file) {
   Result<DescriptorMessage> message = Status(Code::kDeadline, "nothing was offered");
   for (;;) {
     message = receive_message(socket.fd(), sizeof(Offer), Wait::kNever);
@@ -163,12 +172,18 @@ Result<SharedMemory> take_offer(Connection& socket, Deadline deadline) {
   const Status unfit(Code::kProtocol, socket.description() + ": no offer of shared memory");
   if (message->bytes.size() != sizeof words) return unfit;
   std::memcpy(&words, message->bytes.data(), sizeof words);
-  if (words.magic != kMagic || words.version != kOfferVersion) return unfit;
+  if (words.magic != kMagic) return unfit;
+  if (words.version == kOfferOfFile && file != nullptr && message->attached.size() == 1) {
+    if (!is_sealed(message->attached.front().get())) return unfit;
+    *file = std::move(message->attached.front());
+    return SharedMemory();
+  }
+  if (words.version != kOfferVersion) return unfit;
   if (words.ring_bytes == 0 && message->attached.empty()) return SharedMemory();
   if (!is_ring_size(words.ring_bytes) || message->attached.size() != 1) return unfit;
-  const UniqueFd& file = message->attached.front();
-  GPURUN_RETURN_IF_ERROR(check_file(file.get(), file_bytes(words.ring_bytes)));
-  return map(file, words.ring_bytes);
+  const UniqueFd& rings = message->attached.front();
+  GPURUN_RETURN_IF_ERROR(check_file(rings.get(), file_bytes(words.ring_bytes)));
+  return map(rings, words.ring_bytes);
 }
 
 }  // namespace gpurun::transport::shm

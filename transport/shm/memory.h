@@ -53,11 +53,16 @@ Result<SharedMemory> offer(Connection& socket, std::size_t ring_bytes, Deadline 
 // True when `socket` is a local socket (unix(7)).
 bool is_local(const Connection& socket);
 
+// Sends a memory file of the caller's own over `socket`, in place of an offer of rings. It is
+// sealed against a change of its size. The transport does not map it. Errors as offer().
+Status offer_file(Connection& socket, int file, Deadline deadline);
+
 // Takes the memory that the other end offers as the next message on `socket`. Returns empty memory
-// when the other end had none to offer.
+// when the other end had none to offer. If the other end may offer a file of its own instead, pass
+// `file`: it is then set, and the memory is empty.
 //   kProtocol             not such an offer, or memory that the peer could shrink later.
 //   kResourceExhausted    the memory cannot be mapped here.
 //   kDeadline, kPeerGone
-Result<SharedMemory> take_offer(Connection& socket, Deadline deadline);
+Result<SharedMemory> take_offer(Connection& socket, Deadline deadline, UniqueFd* file = nullptr);
 
 }  // namespace gpurun::transport::shm

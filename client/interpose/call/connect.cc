@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/log.h"
 #include "client/attach/session_data.h"
@@ -22,6 +23,12 @@ int first_descriptor() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= 2 * kRoom) return 0;
   return static_cast<int>(std::min(limit.rlim_cur - kRoom, kHigh));
+}
+
+// GPURUN_HOST_MEMORY=copy keeps host memory to this process.
+bool host_arena_wanted() {
+  const char* const value = std::getenv("GPURUN_HOST_MEMORY");
+  return value == nullptr || std::string_view(value) != "copy";
 }
 
 // A server is configured, so a failure to reach it must not look like "no GPU".
@@ -64,6 +71,9 @@ Result<Attached> connect_from_environment() {
   if (!wanted.packing) {
     options.features.offered &= ~(protocol::feature_bit(protocol::Feature::kPackedChunks) |
                                   protocol::feature_bit(protocol::Feature::kPackedRecords));
+  }
+  if (!host_arena_wanted()) {
+    options.features.offered &= ~protocol::feature_bit(protocol::Feature::kHostArena);
   }
   if (wanted.statistics || recording_wanted()) {
     options.features.offered |= protocol::feature_bit(protocol::Feature::kCounting);

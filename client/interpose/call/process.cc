@@ -96,7 +96,8 @@ int connect() {
     return failed(attached.status(), CUDA_ERROR_NO_DEVICE);
   }
   if (!attached.ok()) return failed(attached.status(), kResultPeerGone);
-  Result<DeviceSnapshot> all = DeviceSnapshot::parse(attached->snapshot, nullptr);
+  const SharedPages shared{attached->channels.host_memory != nullptr};
+  Result<DeviceSnapshot> all = DeviceSnapshot::parse(attached->snapshot, nullptr, shared);
   if (!all.ok()) return failed(all.status(), kResultPeerGone);
   const std::string server = attached->channels.server_name;
   SessionOptions options = SessionOptions::from_environment();
@@ -171,7 +172,8 @@ int initialize(Process& process) noexcept try {
   const std::lock_guard<std::mutex> lock(g_connecting);
   if (process.devices == nullptr) {
     Result<DeviceSnapshot> visible =
-        DeviceSnapshot::parse(process.snapshot, std::getenv("CUDA_VISIBLE_DEVICES"));
+        DeviceSnapshot::parse(process.snapshot, std::getenv("CUDA_VISIBLE_DEVICES"),
+                              {process.session->may_offer_host_memory()});
     if (!visible.ok()) return failed(visible.status(), kResultPeerGone);
     process.devices = new DeviceSnapshot(std::move(*visible));
   }

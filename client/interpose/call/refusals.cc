@@ -44,6 +44,12 @@ CUresult refuse_managed_variable(const Row& row, const char* name) noexcept {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+CUresult refuse_managed_memory(const Row& row) noexcept {
+  return refuse(row,
+                "managed memory needs a server of the same machine, with which the program shares "
+                "memory");
+}
+
 CUresult call_not_yet(const Row& row) noexcept {
   return refuse(row, "this version of gpurun does not forward it yet");
 }

@@ -15,6 +15,9 @@ CUresult call_refused(const driver_abi::Row& row) noexcept;
 // line says that and names the first variable.
 CUresult refuse_managed_variable(const driver_abi::Row& row, const char* name) noexcept;
 
+// As call_refused(), for cuMemAllocManaged in a process without a host arena.
+CUresult refuse_managed_memory(const driver_abi::Row& row) noexcept;
+
 // As call_refused(), for a custom row that has no function yet (client/interpose/not_yet.list).
 CUresult call_not_yet(const driver_abi::Row& row) noexcept;
 

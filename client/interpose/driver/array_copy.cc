@@ -10,7 +10,7 @@
 namespace gpurun::client::interpose {
 namespace {
 
-CopySide device(CUdeviceptr address) { return {Place::kDevice, address, 0, 0}; }
+CopySide device(CUdeviceptr address) { return {place_on_device(address), address, 0, 0}; }
 
 CopySide host(const void* memory, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
@@ -81,7 +81,7 @@ CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t byte
 
 // A copy within the device waits for nothing (manual, "API synchronization behavior").
 CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {
-  return copy_line(opcode::cuMemcpyDtoA_v2, bytes, nullptr, Waiting::kAsynchronous,
+  return copy_line(opcode::cuMemcpyDtoA_v2, bytes, nullptr, Waiting::kSynchronous,
                    [&](const EntryContext& here, Copy* copy) {
                      copy->source = device(from);
                      return side_in_array(here, to, offset, &copy->destination);
@@ -89,7 +89,7 @@ CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t byt
 }
 
 CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) {
-  return copy_line(opcode::cuMemcpyAtoD_v2, bytes, nullptr, Waiting::kAsynchronous,
+  return copy_line(opcode::cuMemcpyAtoD_v2, bytes, nullptr, Waiting::kSynchronous,
                    [&](const EntryContext& here, Copy* copy) {
                      copy->destination = device(to);
                      return side_in_array(here, from, offset, &copy->source);

@@ -8,6 +8,7 @@
 #include "client/interpose/driver/arrays.h"
 #include "client/interpose/driver/copy_memory.h"
 #include "client/interpose/memory/memory_ranges.h"
+#include "client/stats/stats.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -33,8 +34,8 @@ class BoxRun {
   }
 
   int run() {
-    if (!copy_.source.on_device()) return in();
-    return copy_.destination.on_device() ? within() : out();
+    if (!copy_.source.by_device()) return in();
+    return copy_.destination.by_device() ? within() : out();
   }
 
  private:
@@ -66,8 +67,8 @@ class BoxRun {
     box.width = copy_.width;
     box.lines = part.lines;
     box.slices = part.slices;
-    if (copy_.source.on_device()) box.source = side(copy_.source, part, &box.copy.source);
-    if (copy_.destination.on_device()) {
+    if (copy_.source.by_device()) box.source = side(copy_.source, part, &box.copy.source);
+    if (copy_.destination.by_device()) {
       box.destination = side(copy_.destination, part, &box.copy.destination);
     }
     return box;
@@ -114,14 +115,19 @@ class BoxRun {
     CallSite site = site_;
     site.form = protocol::Form::kCopyDevice;
     site.flags |= protocol::kFlagBox;
+    if (copy_.in_arena()) {
+      here_.session().stats().count_reached(site.opcode, bytes_of_part(whole()));
+    }
     const BoxCopyPayload payload = box(whole());
     const bool sure =
         is_known(here_, copy_.source, copy_) && is_known(here_, copy_.destination, copy_) &&
         (copy_.source.place != copy_.destination.place ||
          check_array_pair(here_, copy_.source.array, copy_.destination.array) == Sound::kRight);
-    if (sure) return here_.session().post(*here_.lane, site, bytes_of(payload));
     Reply reply;
-    return here_.session().call(*here_.lane, site, bytes_of(payload), &reply);
+    const int result = sure ? here_.session().post(*here_.lane, site, bytes_of(payload))
+                            : here_.session().call(*here_.lane, site, bytes_of(payload), &reply);
+    if (result != 0 || waiting_ != Waiting::kSynchronous) return result;
+    return synchronize_stream(here_, site_.stream);
   }
 
   int in() {

@@ -11,6 +11,8 @@
 #include "client/interpose/driver/object_pool.h"
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/memory/device_windows.h"
+#include "client/interpose/memory/host_arena.h"
+#include "client/interpose/memory/managed_memory.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "client/interpose/memory/used_memory.h"
 #include "client/interpose/modules/objects.h"
@@ -99,12 +101,19 @@ void end_context(const EntryContext& here, Context& context) {
   // Frees host memory of the context too, unless copies are still to write or read it.
   const bool writes_outstanding = here.session().host_write_outstanding();
   const std::vector<MemoryRange> ranges = take_ranges_of_context(context.handle);
+  std::size_t reached = 0;
+  bool used = writes_outstanding;
   for (const MemoryRange& range : ranges) {
+    if (range.reached) ++reached;
+    if (range.kind == MemoryKind::kManaged) managed_advice().remove(range.base);
     const ByteView memory = byte_view(reinterpret_cast<const void*>(range.base), range.bytes);
-    const bool read = range.on_host() && here.session().reads(memory);
+    const bool read = (range.on_host() || range.reached) && here.session().reads(memory);
+    used = used || (read && range.reached);
     if (!writes_outstanding && !read) free_host_range(range);
     if (end_sharing(here, range)) here.session().unshare_memory();
   }
+  end_arena_of_context(here, context.handle, reached, used);
+  here.session().forget_work_of(context.handle);
   end_windowed_ranges(here, context, ranges);
   if (context.primary) return;
   here.handles().retire(context.handle);

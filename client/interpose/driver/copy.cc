@@ -9,7 +9,7 @@ namespace {
 
 std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
-CopySide device(CUdeviceptr address) { return {Place::kDevice, address, 0, 0}; }
+CopySide device(CUdeviceptr address) { return {place_on_device(address), address, 0, 0}; }
 
 CopySide either(CUdeviceptr address, size_t bytes) {
   return {place_of(address, bytes), address, 0, 0};
@@ -70,10 +70,9 @@ CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream
               Waiting::kAsynchronous);
 }
 
-// A copy between device memory waits for nothing (manual, "API synchronization behavior").
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   return copy(opcode::cuMemcpyDtoD_v2, device(to), device(from), bytes, nullptr,
-              Waiting::kAsynchronous);
+              Waiting::kSynchronous);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {

@@ -3,6 +3,12 @@
 
 namespace gpurun::client::interpose {
 
+void Copy::leave_arena() {
+  for (CopySide* side : {&source, &destination}) {
+    if (side->place == Place::kArena) side->place = Place::kPinned;
+  }
+}
+
 std::optional<std::uint64_t> extent(const CopySide& side, const Copy& copy) {
   std::uint64_t slices = 0, lines = 0, all = 0;
   if (__builtin_mul_overflow(copy.slices - 1, side.slice_pitch, &slices) ||

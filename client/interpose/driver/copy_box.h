@@ -10,7 +10,13 @@
 namespace gpurun::client::interpose {
 
 // Where a side lies (copy_memory.h).
-enum class Place : std::uint8_t { kDevice, kArray, kPinned, kPageable };
+enum class Place : std::uint8_t {
+  kDevice,
+  kArray,
+  kArena,   // Pinned memory that the device reaches at the same address (docs/adr/0040).
+  kPinned,  // Other pinned or registered memory.
+  kPageable
+};
 
 struct CopySide {
   Place place = Place::kPageable;
@@ -21,7 +27,8 @@ struct CopySide {
   Handle array = 0;
   std::uint64_t x = 0, y = 0, z = 0;
 
-  bool on_device() const { return place == Place::kDevice || place == Place::kArray; }
+  // Whether the device reads or writes it by itself, without bytes on the wire.
+  bool by_device() const { return place != Place::kPinned && place != Place::kPageable; }
 };
 
 struct Copy {
@@ -31,6 +38,11 @@ struct Copy {
   std::uint64_t lines = 1;
   std::uint64_t slices = 1;
 
+  bool in_arena() const {
+    return source.place == Place::kArena || destination.place == Place::kArena;
+  }
+  // A side in the arena becomes other pinned memory, so that this process reads or writes it.
+  void leave_arena();
   bool has_array() const {
     return source.place == Place::kArray || destination.place == Place::kArray;
   }

@@ -36,7 +36,7 @@ int side_of(const EntryContext& here, const DescribedSide& in, const Copy& copy,
   }
   switch (in.type) {
     case CU_MEMORYTYPE_DEVICE:
-      out->place = Place::kDevice;
+      out->place = place_on_device(in.device + offset);
       out->address = in.device + offset;
       return in.device == 0 ? int{CUDA_ERROR_INVALID_VALUE} : 0;
     case CU_MEMORYTYPE_HOST:

@@ -38,11 +38,14 @@ bool reaches_beyond(const EntryContext& here, const CopySide& side, const Copy& 
   }
   const std::optional<std::uint64_t> bytes = extent(side, copy);
   if (!bytes.has_value()) return true;
-  if (side.place != Place::kDevice) return is_nowhere(side.address, *bytes);
+  if (side.place == Place::kPinned || side.place == Place::kPageable) {
+    return is_nowhere(side.address, *bytes);
+  }
   const auto range = find_range(side.address);
   // In a window, only allocated memory is memory.
   if (!range.has_value()) return device_of_window(side.address) >= 0;
-  return !range->on_host() && !range->covers(side.address, *bytes);
+  const bool whole = !range->on_host() || side.place == Place::kArena;
+  return whole && !range->covers(side.address, *bytes);
 }
 
 }  // namespace
@@ -53,8 +56,16 @@ Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept {
   if (!range.has_value()) {
     return held || device_of_window(address) >= 0 ? Place::kDevice : Place::kPageable;
   }
+  if (range->kind == MemoryKind::kManaged) return Place::kArena;
   if (!range->on_host()) return Place::kDevice;
-  return range->covers(address, bytes) ? Place::kPinned : Place::kPageable;
+  if (!range->covers(address, bytes)) return Place::kPageable;
+  return range->reached ? Place::kArena : Place::kPinned;
+}
+
+Place place_on_device(std::uint64_t address) noexcept {
+  if (!may_be_host_memory(address)) return Place::kDevice;
+  const auto range = find_range(address);
+  return range.has_value() && range->reached ? Place::kArena : Place::kDevice;
 }
 
 bool is_memory(const CopySide& side, std::uint64_t bytes) noexcept {

@@ -10,6 +10,9 @@ namespace gpurun::client::interpose {
 
 // Where the memory at this address lies, for the purpose of a copy.
 Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept;
+// The same for an address that the program gives as one of the device. It may be that of pinned
+// memory.
+Place place_on_device(std::uint64_t address) noexcept;
 
 // Whether a side that claims to be pageable is mapped at all. Costs one system call.
 bool is_memory(const CopySide& side, std::uint64_t bytes) noexcept;

@@ -20,8 +20,7 @@ CUresult run(std::uint16_t code, const DescribedCopy& in, CUstream given, Waitin
     return cuda(here.session().health(here.context->handle));
   }
   if (const int result = resolve_sides(here, in, &copy); result != 0) return cuda(result);
-  const bool on_device = copy.source.on_device() && copy.destination.on_device();
-  return cuda(run_copy(here, code, stream, copy, on_device ? Waiting::kAsynchronous : waiting));
+  return cuda(run_copy(here, code, stream, copy, waiting));
 }
 
 CUresult copy_2d(std::uint16_t code, const CUDA_MEMCPY2D* given, CUstream stream, Waiting waiting) {

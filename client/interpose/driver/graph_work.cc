@@ -28,18 +28,22 @@ GraphWork work_of(CUhostFn function, void* user) {
   return work;
 }
 
-int work_of(const EntryContext& here, const Copy& copy, GraphWork* work) {
+// A copy node is never the device's alone, because its parameters may change to memory that the
+// device does not reach. The worker also gets addresses in the arena, for a captured copy that was.
+int work_of(const EntryContext& here, const Copy& wanted, GraphWork* work) {
+  Copy copy = wanted;
+  copy.leave_arena();
   if (copy.width == 0 || copy.lines == 0 || copy.slices == 0 || !stays_inside(here, copy)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const bool from_device = copy.source.on_device();
-  const bool to_device = copy.destination.on_device();
+  const bool from_device = copy.source.by_device();
+  const bool to_device = copy.destination.by_device();
   GraphNodePayload& payload = work->payload;
   payload.width = copy.width;
   payload.lines = copy.lines;
   payload.slices = copy.slices;
-  if (from_device) payload.source = device_side(copy.source);
-  if (to_device) payload.destination = device_side(copy.destination);
+  if (wanted.source.by_device()) payload.source = device_side(copy.source);
+  if (wanted.destination.by_device()) payload.destination = device_side(copy.destination);
   work->sure = (!from_device || is_known(here, copy.source, copy)) &&
                (!to_device || is_known(here, copy.destination, copy));
   if (!from_device) work->operation.from = box_of(copy.source, copy);

@@ -1,5 +1,5 @@
-// Host memory: pinned host memory is plain memory of this process that later copies may use. The
-// device cannot reach it, and the attributes say so.
+// Host memory: pinned memory of the arena, which the device reaches, and other pinned memory. The
+// latter is plain memory of this process that later copies may use. The attributes tell them apart.
 #include "client/interpose/driver/host_memory.h"
 
 #include <sys/mman.h>
@@ -7,6 +7,7 @@
 #include "client/interpose/call/forward.h"
 #include "client/interpose/capture/capture.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/memory/host_arena.h"
 #include "client/interpose/memory/implicit_wait.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "driver_abi/semantics/object_flags.h"
@@ -20,7 +21,14 @@ std::uint64_t whole_pages(std::uint64_t bytes) {
   return (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
 }
 
-CUresult allocate(void** out, size_t bytes, unsigned flags) {
+// Returns 0, or the failure of an earlier call.
+int end_memory(const EntryContext& here, const MemoryRange& range) {
+  if (range.reached) return free_in_arena(here, range.base);
+  free_host_range(range);
+  return 0;
+}
+
+CUresult allocate(std::uint16_t code, void** out, size_t bytes, unsigned flags) {
   EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || bytes == 0 || !driver_abi::is_host_alloc_flags(flags)) {
@@ -28,10 +36,16 @@ CUresult allocate(void** out, size_t bytes, unsigned flags) {
   }
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   if (bytes > limits::kBulkBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory =
-      mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   MemoryRange range;
+  range.reached = true;
+  int earlier = 0;
+  void* memory = reinterpret_cast<void*>(allocate_in_arena(here, code, bytes, &earlier));
+  if (memory == nullptr) {
+    range.reached = false;
+    memory = mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                  -1, 0);
+  }
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   range.base = reinterpret_cast<std::uintptr_t>(memory);
   range.bytes = bytes;
   range.kind = MemoryKind::kHost;
@@ -39,11 +53,11 @@ CUresult allocate(void** out, size_t bytes, unsigned flags) {
   range.context = here.context->handle;
   range.flags = flags;
   if (!add_range(range)) {
-    munmap(memory, whole_pages(bytes));
+    (void)end_memory(here, range);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *out = memory;
-  return CUDA_SUCCESS;
+  return cuda(earlier);
 }
 
 // In relaxed mode a program may end memory while a stream of its context captures. With an older
@@ -58,17 +72,15 @@ int refuse_to_end(const EntryContext& here, const MemoryRange& range) {
 // The driver waits for the device in such a call. After the wait, copies have written all bytes
 // into the memory and have read it completely.
 int wait_before_end(const EntryContext& here, const MemoryRange& range) {
-  const int result = wait_implicitly(here, range.context);
-  const Handle current = here.context->handle;
-  const int of_current = current == range.context ? 0 : wait_implicitly(here, current);
+  const int result = wait_for_users(here, range);
   here.session().await_read(byte_view(reinterpret_cast<const void*>(range.base), range.bytes));
-  return result != 0 ? result : of_current;
+  return result;
 }
 
 }  // namespace
 
 void free_host_range(const MemoryRange& range) noexcept {
-  if (range.kind == MemoryKind::kHost) {
+  if (range.kind == MemoryKind::kHost && !range.reached) {
     munmap(reinterpret_cast<void*>(range.base), whole_pages(range.bytes));
   }
 }
@@ -77,10 +89,12 @@ void free_host_range(const MemoryRange& range) noexcept {
 
 namespace gpurun::client::interpose::custom {
 
-CUresult cuMemAllocHost_v2(void** out, size_t bytes) { return allocate(out, bytes, 0); }
+CUresult cuMemAllocHost_v2(void** out, size_t bytes) {
+  return allocate(opcode::cuMemAllocHost_v2, out, bytes, 0);
+}
 
 CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
-  return allocate(out, bytes, flags);
+  return allocate(opcode::cuMemHostAlloc, out, bytes, flags);
 }
 
 CUresult cuMemFreeHost(void* memory) {
@@ -92,9 +106,10 @@ CUresult cuMemFreeHost(void* memory) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const int result = refuse_to_end(here, *range); result != 0) return cuda(result);
-  const int result = wait_before_end(here, *range);
+  int result = wait_before_end(here, *range);
   if (const auto removed = remove_range(base, MemoryKind::kHost); removed.has_value()) {
-    free_host_range(*removed);
+    const int earlier = end_memory(here, *removed);
+    if (result == 0) result = earlier;
   }
   return cuda(result);
 }
@@ -138,19 +153,20 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* memory) {
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto range = find_range(reinterpret_cast<std::uintptr_t>(memory));
   if (!range.has_value() || range->kind != MemoryKind::kHost) return CUDA_ERROR_INVALID_VALUE;
-  *flags = range->flags;
+  // Unified addressing implies the flag.
+  *flags = range->flags | (range->reached ? unsigned{CU_MEMHOSTALLOC_DEVICEMAP} : 0U);
   return CUDA_SUCCESS;
 }
 
-// CAN_MAP_HOST_MEMORY is 0, because the device does not share this memory.
+// Registered memory stays out of the device's reach, as does memory outside the arena.
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned flags) {
   EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto range = find_range(reinterpret_cast<std::uintptr_t>(memory));
   if (!range.has_value() || !range->on_host()) return CUDA_ERROR_INVALID_VALUE;
-  *out = 0;
-  return CUDA_ERROR_NOT_SUPPORTED;
+  *out = range->reached ? reinterpret_cast<std::uintptr_t>(memory) : 0;
+  return range->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace gpurun::client::interpose::custom

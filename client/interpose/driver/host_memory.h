@@ -5,7 +5,8 @@
 
 namespace gpurun::client::interpose {
 
-// Frees memory that cuMemHostAlloc made. Does nothing for other kinds.
+// Frees memory of this process that cuMemHostAlloc made. Does nothing for other memory: a range
+// that the device reaches belongs to the arena (client/interpose/memory/host_arena.h).
 void free_host_range(const MemoryRange& range) noexcept;
 
 }  // namespace gpurun::client::interpose

@@ -7,6 +7,7 @@
 #include "client/interpose/call/stream.h"
 #include "client/interpose/driver/copy_memory.h"
 #include "client/interpose/memory/memory_ranges.h"
+#include "client/stats/stats.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -20,8 +21,8 @@ class LineRun {
   }
 
   int run() {
-    const bool from_device = copy_.source.place == Place::kDevice;
-    const bool to_device = copy_.destination.place == Place::kDevice;
+    const bool from_device = copy_.source.by_device();
+    const bool to_device = copy_.destination.by_device();
     if (!from_device && !to_device) return on_host();
     early_ = !from_device && may_return_early(here_, site_, copy_.destination, waiting_);
     int result = 0;
@@ -69,6 +70,7 @@ class LineRun {
     payload.bytes = copy_.width;
     CallSite site = site_;
     site.form = protocol::Form::kCopyDevice;
+    if (copy_.in_arena()) here_.session().stats().count_reached(site.opcode, copy_.width);
     // Only the worker's driver can decide whether addresses that we do not know are valid.
     if (known(from) && known(to)) return here_.session().post(*here_.lane, site, bytes_of(payload));
     Reply reply;
@@ -109,6 +111,9 @@ class LineRun {
   }
 
   int finish() {
+    if (copy_.in_arena()) {
+      return waiting_ == Waiting::kSynchronous ? synchronize_stream(here_, site_.stream) : 0;
+    }
     const bool out = copy_.destination.place != Place::kDevice;
     if (out)
       return copy_.single_line() || !must_wait_out() ? 0 : synchronize_stream(here_, site_.stream);

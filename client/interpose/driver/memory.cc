@@ -3,12 +3,16 @@
 #include <algorithm>
 
 #include "client/interpose/call/forward.h"
+#include "client/interpose/call/refusals.h"
 #include "client/interpose/call/stream.h"
 #include "client/interpose/capture/capture.h"
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/interprocess.h"
 #include "client/interpose/memory/device_windows.h"
+#include "client/interpose/memory/host_arena.h"
+#include "client/interpose/memory/implicit_wait.h"
+#include "client/interpose/memory/managed_memory.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "client/interpose/memory/used_memory.h"
 #include "driver_abi/semantics/planes.h"
@@ -58,6 +62,14 @@ CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream gi
   return cuda(result);
 }
 
+// The driver waits for the device first, as for other memory. The program sees the memory, so this
+// is never answered early.
+int end_managed(const EntryContext& here, const MemoryRange& range) {
+  const int result = wait_for_users(here, range);
+  const int earlier = free_managed_memory(here, range);
+  return result != 0 ? result : earlier;
+}
+
 }  // namespace
 }  // namespace gpurun::client::interpose
 
@@ -68,6 +80,20 @@ CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   return cuda(allocate_device_memory(here, bytes, out));
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned flags) {
+  EntryContext here;
+  if (const int result = here.enter_context(); result != 0) return cuda(result);
+  if (out == nullptr || bytes == 0 ||
+      (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
+  if (!may_have_host_arena(*here.process)) {
+    return refuse_managed_memory(*driver_abi::find_row(opcode::cuMemAllocManaged));
+  }
+  return cuda(allocate_managed_memory(here, bytes, flags, out));
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch_out, size_t width, size_t height,
@@ -123,7 +149,9 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   auto range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kPool);
+  if (!range.has_value()) range = remove_range(address, MemoryKind::kManaged);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
+  if (range->kind == MemoryKind::kManaged) return cuda(end_managed(here, *range));
   const bool shared = end_sharing(here, *range);
   const int result = free_device_memory(here, *range, true);
   if (shared) here.session().unshare_memory();

@@ -17,7 +17,8 @@ driver_abi::PointerFacts facts_of(const MemoryRange& range, CUdeviceptr address)
   facts.pool = range.kind == MemoryKind::kPool ? range.owner : Handle{0};
   facts.ordinal = range.ordinal;
   facts.on_host = range.on_host();
-  facts.device_reaches = !range.on_host();  // Host memory has no address on the device.
+  facts.managed = range.kind == MemoryKind::kManaged;
+  facts.device_reaches = !range.on_host() || range.reached;
   facts.legacy_ipc = range.kind == MemoryKind::kDevice;
   return facts;
 }

@@ -23,30 +23,43 @@ bool goes_as_box(const Copy& copy) {
   if (copy.has_array()) return true;
   if (copy.single_line()) return false;
   for (const CopySide* side : {&copy.source, &copy.destination}) {
-    if (side->on_device() && side->line_pitch > kPitchMax) return false;
+    if (side->by_device() && side->line_pitch > kPitchMax) return false;
   }
-  if (copy.source.on_device() && copy.destination.on_device()) {
+  if (copy.source.by_device() && copy.destination.by_device()) {
     // Between two devices a driver may copy lines by their addresses but refuse a box.
+    if (copy.in_arena()) return true;
     const auto from = find_range(copy.source.address), to = find_range(copy.destination.address);
     return from.has_value() && to.has_value() && from->ordinal == to->ordinal;
   }
-  if (copy.source.on_device()) return true;
-  if (!copy.destination.on_device()) return false;
+  if (copy.source.by_device()) return true;
+  if (!copy.destination.by_device()) return false;
   return copy.width < kLineAloneBytes || copy.is_dense(copy.source);
+}
+
+// This process moves the bytes of a copy that the device cannot move by itself, and of a source
+// that it must read now.
+void settle_arena(Waiting waiting, Copy* copy) {
+  if (!copy->in_arena()) return;
+  const bool alone = copy->source.by_device() && copy->destination.by_device();
+  if (alone && waiting != Waiting::kReadNow) return;
+  copy->leave_arena();
 }
 
 }  // namespace
 
 int run_copy(const EntryContext& here, std::uint16_t code, Handle stream, const Copy& wanted,
-             Waiting waiting) {
+             Waiting asked) {
   if (wanted.width == 0 || wanted.lines == 0 || wanted.slices == 0) {
     return here.session().health(here.context->handle);
   }
-  const bool on_device = wanted.source.on_device() && wanted.destination.on_device();
   if (!stays_inside(here, wanted)) return CUDA_ERROR_INVALID_VALUE;
   Copy copy = wanted;
+  settle_arena(asked, &copy);
   copy.merge();
-  if (!on_device && waiting == Waiting::kAsynchronous && is_captured(here, stream)) {
+  const bool by_device = copy.source.by_device() && copy.destination.by_device();
+  // A copy within device memory waits for nothing (manual, "API synchronization behavior").
+  const Waiting waiting = by_device && !copy.in_arena() ? Waiting::kAsynchronous : asked;
+  if (!by_device && waiting == Waiting::kAsynchronous && is_captured(here, stream)) {
     GraphWork work;
     const int result = work_of(here, copy, &work);
     return result != 0 ? result : capture_work(here, stream, std::move(work));

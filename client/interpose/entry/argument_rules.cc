@@ -26,7 +26,7 @@ Sound sound_if(bool sound) { return sound ? Sound::kRight : Sound::kWrong; }
 // [address, address + bytes) is device memory that the program holds.
 Sound check_memory(std::uint64_t address, std::uint64_t bytes) {
   const auto range = find_range(address);
-  if (range.has_value() && range->on_host()) return Sound::kUnknown;  // It may be mapped.
+  if (range.has_value() && range->on_host() && !range->reached) return Sound::kUnknown;
   if (range.has_value()) return sound_if(range->covers(address, bytes));
   return device_of_window(address) >= 0 ? Sound::kWrong : Sound::kUnknown;
 }
@@ -50,15 +50,18 @@ Sound check_value(void* const* arguments, std::uint64_t bytes, unsigned flags_kn
   return check_memory(address, bytes);
 }
 
-// Checks a copy between devices. For pinned host memory the driver decides.
-Sound check_peer_copy(void* const* arguments) {
+// Checks a copy between devices. For pinned host memory the driver decides, and a synchronous copy
+// waits for it.
+Sound check_peer_copy(void* const* arguments, bool synchronous) {
   const auto bytes = argument<std::uint64_t>(arguments, 4);
   Sound worst = Sound::kRight;
   for (const std::size_t side : {std::size_t{0}, std::size_t{2}}) {
     const auto address = argument<std::uint64_t>(arguments, side);
     const Sound found = check_memory(address, bytes);
     if (found == Sound::kWrong) return found;
-    if (found == Sound::kUnknown) worst = found;
+    const auto range = find_range(address);
+    const bool waits = synchronous && range.has_value() && range->reached;
+    if (found == Sound::kUnknown || waits) worst = Sound::kUnknown;
   }
   return bytes == 0 ? Sound::kRight : worst;
 }
@@ -180,12 +183,15 @@ Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
     case opcode::cuMemAdvise_v2:
     case opcode::cuMemPrefetchAsync:
     case opcode::cuMemPrefetchAsync_v2:
-      return Sound::kUnknown;  // For managed memory, so the driver decides.
+    case opcode::cuMemPrefetchBatchAsync:
+    case opcode::cuMemDiscardBatchAsync:
+    case opcode::cuMemDiscardAndPrefetchBatchAsync:
+      return Sound::kUnknown;  // It is not managed, so the driver decides.
     case opcode::cuStreamAttachMemAsync:
-      return Sound::kWrong;  // There is no managed memory.
+      return Sound::kWrong;  // It is not managed: see managed_answers.h.
     case opcode::cuMemcpyPeer:
     case opcode::cuMemcpyPeerAsync:
-      return check_peer_copy(arguments);
+      return check_peer_copy(arguments, row.alias_opcode == opcode::cuMemcpyPeer);
     case opcode::cuGraphCreate:
       return sound_if(argument<unsigned>(arguments, 1) == 0);
     case opcode::cuGraphAddMemFreeNode:

@@ -15,6 +15,8 @@
 #include "client/interpose/entry/address_tracking.h"
 #include "client/interpose/entry/argument_rules.h"
 #include "client/interpose/entry/device_numbers.h"
+#include "client/interpose/entry/managed_answers.h"
+#include "client/interpose/entry/visible_fills.h"
 #include "driver_abi/semantics/handle_errors.h"
 #include "protocol/calls/call.h"
 
@@ -152,6 +154,11 @@ class GeneratedCall {
     if (const int result = adopt_arguments(); result != 0) return result;
     Sound sound = Sound::kRight;
     if (rules_ == Rules::kApply) {
+      int answer = 0;
+      if (has_context() && answer_managed(here_, row_, program_, &answer)) {
+        return answer != 0 ? answer : here_.session().health(site().context);
+      }
+      if (has_context() && fill_visible_plane(here_, row_, program_, &answer)) return answer;
       if (const int result = check_contents(&sound); result != 0) return result;
     }
     if (row_.remembered && rules_ == Rules::kApply) return ask(sound);

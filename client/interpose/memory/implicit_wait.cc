@@ -60,4 +60,23 @@ int wait_implicitly(const EntryContext& here, Handle context) {
   return result;
 }
 
+int wait_for_users(const EntryContext& here, const MemoryRange& range) {
+  int result = wait_implicitly(here, range.context);
+  const Handle current = here.context->handle;
+  const auto wait = [&](Handle context) {
+    if (context == 0 || context == range.context ||
+        find_context(*here.process, context) == nullptr) {
+      return;
+    }
+    const int each = wait_implicitly(here, context);
+    if (result == 0) result = each;
+  };
+  wait(current);
+  if (!range.reached) return result;
+  for (const Handle context : here.session().working_contexts()) {
+    if (context != current) wait(context);
+  }
+  return result;
+}
+
 }  // namespace gpurun::client::interpose

@@ -20,4 +20,9 @@ bool worker_keeps_order(const EntryContext& here);
 // failure.
 int wait_implicitly(const EntryContext& here, Handle context);
 
+// Waits for the work that may use host or managed memory which ends: that of its context and of the
+// current one. If the device reaches it, also that of the other contexts, because it is registered
+// for all of them. Returns 0, or the first failure.
+int wait_for_users(const EntryContext& here, const MemoryRange& range);
+
 }  // namespace gpurun::client::interpose

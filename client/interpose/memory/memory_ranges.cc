@@ -201,7 +201,7 @@ bool add_range(MemoryRange range) noexcept try {
   all.by_base.emplace_hint(next, range.base, range);
   count_used(range, true);
   ranges_changed();
-  if (range.on_host()) {
+  if (range.on_host() || range.reached) {
     host_memory_added(range);
   } else {
     block(all, range.base, range.bytes);

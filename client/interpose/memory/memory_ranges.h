@@ -24,6 +24,7 @@ enum class MemoryKind : std::uint8_t {
   kModule,      // A global variable of a module or library.
   kImported,    // Memory of another process, cuIpcOpenMemHandle.
   kHost,        // cuMemHostAlloc, cuMemAllocHost.
+  kManaged,     // cuMemAllocManaged: always reached.
   kRegistered,  // cuMemHostRegister.
 };
 
@@ -35,6 +36,7 @@ struct MemoryRange {
   Handle context = 0;
   Handle owner = 0;             // Pool, module or library. 0: none.
   bool shared = false;          // kDevice only: other processes may have it open.
+  bool reached = false;         // kHost, kManaged: the device uses the same address (host_arena.h).
   unsigned flags = 0;           // As given to cuMemHostAlloc or cuMemHostRegister.
   std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID. add_range() chooses it.
 

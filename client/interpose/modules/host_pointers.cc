@@ -67,11 +67,12 @@ void name_suspect(Handle context, int result) {
   const std::string where = found.index == kUnknown
                                 ? "at byte " + std::to_string(found.offset) + " of its parameters"
                                 : "in parameter " + std::to_string(found.index);
-  GPURUN_LOG(kWarning,
-             "a kernel used an illegal address, perhaps because kernel %.300s was given a pointer "
-             "to %s host memory %s. Kernels cannot reach host memory through gpurun yet: copy the "
-             "data to device memory",
-             found.kernel.c_str(), found.registered ? "registered" : "pinned", where.c_str());
+  GPURUN_LOG(
+      kWarning,
+      "a kernel used an illegal address, perhaps because kernel %.300s was given a pointer "
+      "to %s host memory %s. Kernels cannot reach that memory through gpurun: copy the data to "
+      "device memory",
+      found.kernel.c_str(), found.registered ? "registered" : "pinned", where.c_str());
 }
 
 void remember(const Kernel& kernel, Handle context, std::size_t offset, bool registered) {
@@ -96,7 +97,7 @@ void note_host_pointers(const Kernel& kernel, ByteView block, Handle context) no
     std::memcpy(&value, block.data() + at, sizeof value);
     if (!may_be_host_memory(value)) continue;
     const auto range = find_range(value);
-    if (!range.has_value() || !range->on_host()) continue;
+    if (!range.has_value() || !range->on_host() || range->reached) continue;
     remember(kernel, context, at, range->kind == MemoryKind::kRegistered);
     return;  // One pointer is enough.
   }

@@ -1,6 +1,6 @@
-// HostPointers: kernels that got a pointer to pinned or registered host memory, which they cannot
-// reach through gpurun. When a context ends with an illegal address, one line on stderr names the
-// latest such kernel of that context. Nothing else shows the cause.
+// HostPointers: kernels that got a pointer to pinned or registered host memory outside the arena,
+// which they cannot reach through gpurun. When a context ends with an illegal address, one line on
+// stderr names the latest such kernel of that context. Nothing else shows the cause.
 #pragma once
 
 #include "base/bytes.h"

@@ -11,6 +11,7 @@
 #include "server/handlers/graphs/graph_hosts.h"
 #include "server/handlers/graphs/graph_topology.h"
 #include "server/handlers/state/handler_state.h"
+#include "server/worker/execution/host_memory.h"
 
 namespace gpurun::server {
 namespace {
@@ -115,24 +116,42 @@ DriverSide shadow_side(const Wanted& wanted) {
           wanted.node.lines};
 }
 
-DriverSide device_side(const GraphNodePayload& node, const GraphCopySide& side, CUarray array) {
+// Whether host memory of the client that the device reaches holds all of the side.
+bool is_host(const Wanted& wanted, const GraphCopySide& side) {
+  const HostMemory* const memory = wanted.call.host_memory();
+  const GraphNodePayload& node = wanted.node;
+  std::uint64_t slices = 0, lines = 0, reach = 0;
+  return memory != nullptr && node.width != 0 && node.lines != 0 && node.slices != 0 &&
+         side.array == 0 && (node.lines == 1 || side.line_pitch >= node.width) &&
+         (node.slices == 1 || side.slice_pitch / node.lines >= side.line_pitch) &&
+         !__builtin_mul_overflow(node.slices - 1, side.slice_pitch, &slices) &&
+         !__builtin_mul_overflow(node.lines - 1, side.line_pitch, &lines) &&
+         !__builtin_add_overflow(slices, lines, &reach) &&
+         !__builtin_add_overflow(reach, node.width, &reach) && memory->covers(side.address, reach);
+}
+
+DriverSide device_side(const Wanted& wanted, const GraphCopySide& side, CUarray array) {
+  const GraphNodePayload& node = wanted.node;
   if (array != nullptr) {
     return {CU_MEMORYTYPE_ARRAY, nullptr, 0, 0, 0, array, side.x, side.y, side.z};
   }
   // The pitch of a single line or a single slice has no meaning.
   const bool lined = node.lines > 1 || node.slices > 1;
   const bool sliced = node.slices > 1 && side.line_pitch != 0;
-  return {CU_MEMORYTYPE_DEVICE, nullptr, side.address, lined ? side.line_pitch : node.width,
+  const bool host = is_host(wanted, side);
+  return {host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+          host ? reinterpret_cast<void*>(side.address) : nullptr, side.address,
+          lined ? side.line_pitch : node.width,
           sliced ? side.slice_pitch / side.line_pitch : node.lines};
 }
 
 CUDA_MEMCPY3D Wanted::copy() const {
   const DriverSide from = node.work == GraphWork::kCopyIn
                               ? shadow_side(*this)
-                              : device_side(node, node.source, source_array);
+                              : device_side(*this, node.source, source_array);
   const DriverSide to = node.work == GraphWork::kCopyOut
                             ? shadow_side(*this)
-                            : device_side(node, node.destination, destination_array);
+                            : device_side(*this, node.destination, destination_array);
   CUDA_MEMCPY3D made{};
   made.srcMemoryType = from.type;
   made.srcHost = from.host;
@@ -327,12 +346,32 @@ int set_in_exec(Wanted& wanted, CUgraphExec exec, const HostNode& own) {
   return result;
 }
 
+// A captured copy of memory that the device reaches is a node of the driver's alone, and stays one
+// with other such memory. The client needs no operation then.
+void settle_reached(Wanted& wanted, CUgraphNode node) {
+  const bool in = wanted.node.work == GraphWork::kCopyIn;
+  if (!in && wanted.node.work != GraphWork::kCopyOut) return;
+  if (!is_host(wanted, in ? wanted.node.source : wanted.node.destination)) return;
+  // Another such node is the driver's half of a copy with a shadow, as in a child graph.
+  CUDA_MEMCPY3D present{};
+  if (GPURUN_DRIVER(wanted.driver, cuGraphMemcpyNodeGetParams, node, &present) != 0) return;
+  const auto* const host = static_cast<const std::byte*>(in ? present.srcHost : present.dstHost);
+  const CUmemorytype type = in ? present.srcMemoryType : present.dstMemoryType;
+  const HostMemory* const memory = wanted.call.host_memory();
+  if (type != CU_MEMORYTYPE_HOST || !memory->covers(reinterpret_cast<std::uintptr_t>(host), 1)) {
+    return;
+  }
+  wanted.hosts.tell_gone(wanted.node.operation);
+  wanted.node.work = GraphWork::kCopyDevice;
+}
+
 int set(Wanted& wanted) {
   const HandleTable::Found node =
       wanted.call.handles().find(wanted.node.node, HandleKind::kGraphNode);
   if (node.result != 0) return node.result;
   const auto of_driver = as<CUgraphNode>(node.value);
   const auto own = wanted.topology.find(of_driver);
+  if (!own.has_value()) settle_reached(wanted, of_driver);
   if (own.has_value() ? own->work != wanted.node.work : wanted.has_operation()) {
     // The copy would change direction, or the node is in a child graph or does not exist.
     const bool copy = own.has_value() && own->work != GraphWork::kFunction && wanted.is_copy();
@@ -375,7 +414,9 @@ CallOutcome run_node(Call& call, bool adds) {
     const bool captures = call.header().order == protocol::Order::kStream;
     result = !adds ? set(wanted) : captures ? capture(wanted) : add(wanted);
   }
-  if (result != 0 && !wanted.begun) wanted.hosts.tell_gone(wanted.node.operation);
+  if (result != 0 && !wanted.begun && wanted.has_operation()) {
+    wanted.hosts.tell_gone(wanted.node.operation);
+  }
   if (result != 0 && adds && wanted.node.node != 0 && !call.awaited()) {
     (void)call.handles().poison(wanted.node.node, HandleKind::kGraphNode, result);
   }

@@ -18,6 +18,7 @@ namespace gpurun::server {
 class DeviceWindow;
 class GraphHosts;
 class GraphTopology;
+class HostArena;
 class HostGates;
 class Interprocess;
 class LinkRegistry;
@@ -35,6 +36,7 @@ class HandlerState {
     std::shared_ptr<ModuleState> modules;
     std::shared_ptr<LinkRegistry> links;
     std::shared_ptr<HostGates> gates;
+    std::shared_ptr<HostArena> host_arena;
     std::shared_ptr<GraphHosts> graph_hosts;
     std::shared_ptr<GraphTopology> graph_topology;
     std::shared_ptr<Interprocess> interprocess;
@@ -55,6 +57,7 @@ class HandlerState {
   ModuleState& modules() { return *objects_.modules; }
   LinkRegistry& links() { return *objects_.links; }
   HostGates& gates() { return *objects_.gates; }
+  HostArena& host_arena() { return *objects_.host_arena; }
   GraphHosts& graph_hosts() { return *objects_.graph_hosts; }
   GraphTopology& graph_topology() { return *objects_.graph_topology; }
   TextureRegistry& textures() { return *objects_.textures; }

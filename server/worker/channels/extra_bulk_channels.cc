@@ -83,17 +83,30 @@ Status ExtraBulkChannels::take_next(BulkLanes& lanes) {
   if (session_.encrypted) key = secure_late(session_, joining->index, &connection, deadline);
   // The answer goes over it unchanged, whatever carries the bytes of its calls.
   transport::Connection& answered = *connection;
+  UniqueFd file;
   const Status shared =
-      key.ok() ? transport::shm::share_offered(connection, deadline) : key.status();
+      key.ok() ? transport::shm::share_offered(connection, deadline, &file) : key.status();
   {
     const std::lock_guard lock(mutex_);
     in_handshake_ = nullptr;
   }
   if (!shared.ok()) return shared;
+  const auto answer = [&](const protocol::ControlMessage& words) {
+    return protocol::send_control(answered, words, *key, protocol::Sender::kServer, joining->index,
+                                  deadline);
+  };
+  const protocol::Joined joined{std::thread::hardware_concurrency()};
+  if (file.valid()) {
+    const Status taken = take_file_
+                             ? take_file_(std::move(file))
+                             : Status(Code::kInvalidArgument, "no memory file is taken here");
+    if (taken.ok()) return answer(joined);
+    static_cast<void>(answer(protocol::Refused{taken.message()}));
+    return taken;
+  }
   Status said;
   const bool added = lanes.add(std::move(connection), [&](transport::Connection&) {
-    said = protocol::send_control(answered, protocol::Joined{std::thread::hardware_concurrency()},
-                                  *key, protocol::Sender::kServer, joining->index, deadline);
+    said = answer(joined);
     return said;
   });
   return added || !said.ok() ? said : Status(Code::kResourceExhausted, "the session has enough");

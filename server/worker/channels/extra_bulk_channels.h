@@ -6,8 +6,10 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/unique_fd.h"
 #include "server/handover/spawn_hand_over.h"
@@ -21,6 +23,11 @@ class ExtraBulkChannels final : public ExtraBulkSource {
   // encrypted session, so it must run before secure_channels(), which replaces the key.
   ExtraBulkChannels(UniqueFd socket, const HandOver& hand_over);
   ~ExtraBulkChannels() override { stop(); }
+  // Called for a memory file that the client offers in place of a bulk connection. Set it before
+  // start(). Without it such a file is refused.
+  using TakeFile = std::function<Status(UniqueFd)>;
+  void set_take_file(TakeFile take) { take_file_ = std::move(take); }
+
   ExtraBulkChannels(const ExtraBulkChannels&) = delete;
   ExtraBulkChannels& operator=(const ExtraBulkChannels&) = delete;
 
@@ -33,6 +40,7 @@ class ExtraBulkChannels final : public ExtraBulkSource {
 
   const UniqueFd socket_;
   HandOver session_;  // Without connections.
+  TakeFile take_file_;
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   transport::Connection* in_handshake_ = nullptr;  // Guarded by mutex_. stop() shuts it down.

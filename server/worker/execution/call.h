@@ -24,6 +24,7 @@ namespace gpurun::server {
 
 class Executor;
 class Call;
+class HostMemory;
 
 struct CallOutcome {
   enum class Kind : std::uint8_t {
@@ -121,6 +122,8 @@ class Call {
   HandleTable::Found resolve_stream(std::uint64_t client_stream);
   HandleTable& handles() noexcept;
   const DriverFunctions& driver() const noexcept;
+  // WorkerOptions::host_memory.
+  const HostMemory* host_memory() const noexcept;
   // WorkerOptions::user: the state of the handlers (module cache, libffi tables).
   void* user() const noexcept;
   Executor& executor() noexcept { return *executor_; }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "driver_abi/cuda_abi.h"
+#include "server/worker/execution/host_memory.h"
 
 namespace gpurun::server {
 
@@ -30,10 +31,16 @@ CUarray as_array(DriverValue value) {
   return reinterpret_cast<CUarray>(static_cast<std::uintptr_t>(value));
 }
 
+CUmemorytype type_of(DriverValue array, bool host) {
+  if (array != 0) return CU_MEMORYTYPE_ARRAY;
+  return host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+}
+
 }  // namespace
 
 CopyParts::CopyParts(Call& call)
     : driver_(call.driver()),
+      host_memory_(call.host_memory()),
       stream_(call.driver_stream()),
       is_box_((call.header().flags & protocol::kFlagBox) != 0) {
   std::memcpy(&box_, call.payload().data(), protocol::copy_payload_bytes(call.header()));
@@ -67,9 +74,12 @@ int CopyParts::issue(const Piece& piece, Host which, std::byte* host) const {
     copy.srcPitch = piece.width;
     copy.srcHeight = piece.lines;
   } else {
-    copy.srcMemoryType = source_array_ != 0 ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE;
+    copy.srcMemoryType = type_of(source_array_, is_host(box_.copy.source, box_.source));
     copy.srcArray = as_array(source_array_);
     copy.srcDevice = box_.copy.source;
+    if (copy.srcMemoryType == CU_MEMORYTYPE_HOST) {
+      copy.srcHost = reinterpret_cast<const void*>(box_.copy.source);
+    }
     copy.srcXInBytes = box_.source.x + piece.x;
     copy.srcY = box_.source.y + piece.y;
     copy.srcZ = box_.source.z + piece.z;
@@ -82,9 +92,13 @@ int CopyParts::issue(const Piece& piece, Host which, std::byte* host) const {
     copy.dstPitch = piece.width;
     copy.dstHeight = piece.lines;
   } else {
-    copy.dstMemoryType = destination_array_ != 0 ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE;
+    copy.dstMemoryType =
+        type_of(destination_array_, is_host(box_.copy.destination, box_.destination));
     copy.dstArray = as_array(destination_array_);
     copy.dstDevice = box_.copy.destination;
+    if (copy.dstMemoryType == CU_MEMORYTYPE_HOST) {
+      copy.dstHost = reinterpret_cast<void*>(box_.copy.destination);
+    }
     copy.dstXInBytes = box_.destination.x + piece.x;
     copy.dstY = box_.destination.y + piece.y;
     copy.dstZ = box_.destination.z + piece.z;
@@ -124,12 +138,42 @@ int CopyParts::out(std::byte* host, std::uint64_t offset, std::size_t bytes) con
   return issue_all(Host::kDestination, host, offset, bytes);
 }
 
-int CopyParts::on_device() const {
-  if (!is_box_) {
-    return driver_.cuMemcpyDtoDAsync(box_.copy.destination, box_.copy.source, box_.copy.bytes,
-                                     stream_);
+// Whether the client's host memory holds all of the side. Else the driver takes the address for one
+// of the device, and refuses it if it is not.
+bool CopyParts::is_host(std::uint64_t address, const BoxSide& side) const {
+  if (host_memory_ == nullptr || side.array != 0) return false;
+  if (!is_box_) return host_memory_->covers(address, box_.copy.bytes);
+  // The driver adds these to the address. Of memory they are 0.
+  if (side.x != 0 || side.y != 0 || side.z != 0 ||
+      (box_.lines * box_.slices > 1 && side.line_pitch < box_.width) ||
+      (box_.slices > 1 && side.slice_lines < box_.lines)) {
+    return false;
   }
-  return issue({0, 0, 0, box_.width, box_.lines, box_.slices}, Host::kNone, nullptr);
+  std::uint64_t reach = 0, lines = 0;
+  if (box_.width == 0 || box_.lines == 0 || box_.slices == 0 ||
+      __builtin_mul_overflow(box_.slices - 1, side.slice_lines, &lines) ||
+      __builtin_add_overflow(lines, box_.lines - 1, &lines) ||
+      __builtin_mul_overflow(lines, side.line_pitch, &reach) ||
+      __builtin_add_overflow(reach, box_.width, &reach)) {
+    return false;
+  }
+  return host_memory_->covers(address, reach);
+}
+
+int CopyParts::by_device() const {
+  const protocol::CopyPayload& copy = box_.copy;
+  if (is_box_) return issue({0, 0, 0, box_.width, box_.lines, box_.slices}, Host::kNone, nullptr);
+  const bool from_host = is_host(copy.source, box_.source);
+  const bool to_host = is_host(copy.destination, box_.destination);
+  if (from_host && !to_host) {
+    return driver_.cuMemcpyHtoDAsync(copy.destination, reinterpret_cast<void*>(copy.source),
+                                     copy.bytes, stream_);
+  }
+  if (to_host && !from_host) {
+    return driver_.cuMemcpyDtoHAsync(reinterpret_cast<void*>(copy.destination), copy.source,
+                                     copy.bytes, stream_);
+  }
+  return driver_.cuMemcpyDtoDAsync(copy.destination, copy.source, copy.bytes, stream_);
 }
 
 }  // namespace gpurun::server

@@ -12,6 +12,8 @@
 
 namespace gpurun::server {
 
+class HostMemory;
+
 class CopyParts {
  public:
   // Reads the payload and looks up its arrays. parse_record() has checked the sizes in the payload.
@@ -27,18 +29,21 @@ class CopyParts {
   // the driver's CUresult.
   int in(const std::byte* host, std::uint64_t offset, std::size_t bytes) const;
   int out(std::byte* host, std::uint64_t offset, std::size_t bytes) const;
-  // Copies all bytes within the device.
-  int on_device() const;
+  // Copies all bytes between addresses that the device reaches. Either may be host memory of the
+  // client (HostMemory).
+  int by_device() const;
 
  private:
   struct Piece;
   enum class Host : std::uint8_t { kSource, kDestination, kNone };
+  bool is_host(std::uint64_t address, const protocol::BoxSide& side) const;
 
   Piece piece_at(std::uint64_t offset, std::uint64_t bytes) const;
   int issue(const Piece& piece, Host which, std::byte* host) const;
   int issue_all(Host which, std::byte* host, std::uint64_t offset, std::size_t bytes) const;
 
   const DriverFunctions& driver_;
+  const HostMemory* const host_memory_;
   void* const stream_;
   const bool is_box_;
   protocol::BoxCopyPayload box_;

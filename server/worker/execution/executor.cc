@@ -29,6 +29,7 @@ HandleTable::Found Call::resolve_stream(std::uint64_t client_stream) {
 }
 HandleTable& Call::handles() noexcept { return executor_->handles(); }
 const DriverFunctions& Call::driver() const noexcept { return executor_->options().driver; }
+const HostMemory* Call::host_memory() const noexcept { return executor_->options().host_memory; }
 void* Call::user() const noexcept { return executor_->options().user; }
 
 int Call::fetch_bulk() {

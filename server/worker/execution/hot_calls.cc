@@ -69,7 +69,7 @@ CallOutcome copy_inline(Call& call) {
 
 CallOutcome copy_device(Call& call) {
   const CopyParts copy(call);
-  return CallOutcome::done(copy.result() != 0 ? copy.result() : copy.on_device());
+  return CallOutcome::done(copy.result() != 0 ? copy.result() : copy.by_device());
 }
 
 int memset_row(const DriverFunctions& driver, const MemsetPayload& set, void* stream) {

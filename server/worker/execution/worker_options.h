@@ -15,6 +15,7 @@
 namespace gpurun::server {
 
 class ExtraBulkSource;
+class HostMemory;
 class StatisticsCounter;
 
 struct WorkerOptions {
@@ -37,6 +38,8 @@ struct WorkerOptions {
   std::size_t queued_behind_client_bytes_max = limits::kQueuedBehindClientBytesMax;
   // The protocol::Feature bits that the client offers too.
   std::uint64_t features = protocol::features_of_sources(protocol::Sender::kClient).offered;
+  // The client's host memory that this process maps. nullptr: none.
+  const HostMemory* host_memory = nullptr;
   // nullptr: the session keeps its first connections.
   ExtraBulkSource* late = nullptr;
   // Called with the result that run_worker() will return, before it waits for calls that still

@@ -66,6 +66,13 @@ void add_registered_memory(TrialTable& table) {
     t.expect_local(t.client(FN(cuMemHostUnregister), place), CUDA_SUCCESS);
     t.expect_local(t.client(FN(cuMemHostUnregister), place), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
   });
+  table.translated(
+      "cuMemAllocManaged", "refused over TCP: client and worker share no memory", [](Trial& t) {
+        CUdeviceptr address = 0;
+        t.expect_local(
+            t.client(FN(cuMemAllocManaged), &address, 4096u, unsigned{CU_MEM_ATTACH_GLOBAL}),
+            CUDA_ERROR_NOT_SUPPORTED);
+      });
   table.translated("cuMemHostGetDevicePointer_v2",
                    "refused: the device does not share the client's memory", [](Trial& t) {
                      void* memory = nullptr;

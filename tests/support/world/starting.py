@@ -16,7 +16,11 @@ RESULTS = ("cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cuM
 def until_first_result(events):
     """The waiting calls of a trace, up to and with the first that brings a kernel's result."""
     slices = [each for each in events if each["ph"] == "X" and "call" in each.get("args", {})]
-    calls = {each["args"]["call"]: each["name"] for each in slices if each["cat"] == "call"}
+    calls = {}
+    for each in slices:
+        if each["cat"] == "call":  # One call of the program may send several.
+            first = each["args"]["call"]
+            calls.update(dict.fromkeys(range(first, each["args"].get("last_call", first) + 1), each["name"]))
     launched = min(number for number, name in calls.items() if name.startswith("cuLaunchKernel"))
     waited = sorted(each["args"]["call"] for each in slices if each["cat"] == "fence")
     result = next(number for number in waited if number > launched and calls[number].startswith(RESULTS))

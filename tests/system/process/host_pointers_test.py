@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Kernels that follow a pointer to pinned or registered host memory, which they cannot access
-through gpurun. One line names the kernel and the parameter. Another fault prints no such line."""
+"""Kernels that follow a pointer to host memory. They reach pinned memory if the server shares memory
+with the program. They reach no registered memory, and no pinned memory otherwise. One line then
+names the kernel and the parameter. Another fault prints no such line."""
 import os
 import re
 import sys
@@ -10,12 +11,13 @@ import both  # noqa: E402
 from both import PROGRAM  # noqa: E402
 
 LINE = (r"kernel touch was given a pointer to {} host memory in parameter {}\. "
-        r"Kernels cannot reach host memory through gpurun yet")
+        r"Kernels cannot reach that memory through gpurun")
+OUT_OF_REACH = {"GPURUN_HOST_MEMORY": "copy"}
 
 
 class HostPointers(both.Case):
-    def lines(self, what, answer):
-        done = self.forwarded(PROGRAM, "host_pointer", what)
+    def lines(self, what, answer, env=None):
+        done = self.forwarded(PROGRAM, "host_pointer", what, env=env)
         self.assertEqual((done.returncode, done.stdout), (0, f"the wait answers {answer}\nPASSED\n"), done.stderr)
         return [line for line in done.stderr.splitlines() if "host memory" in line]
 
@@ -23,8 +25,14 @@ class HostPointers(both.Case):
         for what, kind, parameter in (("pinned", "pinned", 1), ("registered", "registered", 1),
                                       ("structure", "pinned", 2), ("graph", "pinned", 1)):
             with self.subTest(what=what):
-                (line,) = self.lines(what, 700)
+                (line,) = self.lines(what, 700, OUT_OF_REACH)
                 self.assertTrue(re.search(LINE.format(kind, parameter), line), line)
+
+    def test_kernels_reach_pinned_memory_of_the_same_machine(self):
+        for what in ("pinned", "structure", "graph"):
+            self.assertEqual(self.lines(what, 0), [])
+        self.assertEqual(len(self.lines("registered", 700)), 1)
+        self.assertEqual(len(self.lines("pinned", 700, {"GPURUN_TRANSPORTS": "tcp"})), 1)
 
     def test_other_faults_and_pointers_print_no_message(self):
         self.assertEqual(self.lines("wild", 700), [])

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Large copies: one copy of 1 GiB, each way, of pageable and of pinned memory, brings every byte.
-Client and worker hold no more of it at a time than the window of copies and the log."""
+Client and worker hold no more of it at a time than the window of copies and the log. Of pinned
+memory that the device reaches, no byte travels."""
 import os
 import subprocess
 import sys
@@ -21,12 +22,12 @@ def peak_mib(pid):
 
 
 class LargeCopies(unittest.TestCase):
-    def copied(self, kind):
+    def copied(self, kind, **changes):
         """Runs the program through gpurun. Returns the growth of the peak memory of client and
         worker since before the copy."""
         with world.Gpurund() as server, world.Statistics() as statistics, subprocess.Popen(
                 [world.GPURUN, "-q", *server.transport.words, "-l", server.address, "--", PROGRAM, kind],
-                text=True, env=world.client_environment(server, **statistics.variables),
+                text=True, env=world.client_environment(server, **statistics.variables, **changes),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             watchdog = threading.Timer(DEADLINE_S, process.kill)
             watchdog.start()
@@ -44,6 +45,7 @@ class LargeCopies(unittest.TestCase):
                 process.stdin.close()
                 self.assertEqual(process.wait(), 0)
                 statistics.check(server)
+                (self.told,) = statistics.said()
             finally:
                 watchdog.cancel()
                 process.kill()
@@ -54,8 +56,21 @@ class LargeCopies(unittest.TestCase):
     def test_large_copies_hold_bounded_memory(self):
         for kind in ("pageable", "pinned"):
             with self.subTest(kind):
-                for name, mib in self.copied(kind).items():
+                for name, mib in self.copied(kind, GPURUN_HOST_MEMORY="copy").items():
                     self.assertLess(mib, HELD_MIB_MAX, name)
+
+
+    @unittest.skipIf(world.ARGS.transport != "shm", "the worker maps memory of its own machine only")
+    def test_bytes_that_the_device_reaches_do_not_travel(self):
+        self.copied("pinned")
+        client = {each["name"]: each for each in self.told["functions"]}
+        worker = {each["name"]: each for each in self.told["worker"]["functions"]}
+        for name in ("cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2"):
+            with self.subTest(name):
+                self.assertEqual(client[name]["reached_bytes"], 1 << 30)
+                self.assertEqual((client[name]["calls"], worker[name]["calls"]), (1, 1))
+                travelled = client[name]["bytes"] + worker[name]["bytes_in"] + worker[name]["bytes_out"]
+                self.assertLess(travelled, 1024)
 
 
 if __name__ == "__main__":

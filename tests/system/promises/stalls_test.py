@@ -36,7 +36,7 @@ class Run:
         self.server, self.statistics = server, world.Statistics()
         self.process = subprocess.Popen(
             [world.GPURUN, "-q", *server.transport.words, "-l", server.address, "--", PROGRAM, way,
-             self.counter.name], text=True, env=world.client_environment(server, **self.statistics.variables),
+             self.counter.name], text=True, env=world.client_environment(server, **COPIES_TRAVEL, **self.statistics.variables),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.stopped = []
         self.watchdog = threading.Timer(DEADLINE_S, self.process.kill)
@@ -105,6 +105,10 @@ def still(look):
 
     world.until(unchanged, "standstill")
     return seen
+
+
+# Memory that the device reaches is memory of both processes, and no byte of it is held.
+COPIES_TRAVEL = {"GPURUN_HOST_MEMORY": "copy"}
 
 
 class Stalls(unittest.TestCase):

@@ -121,8 +121,9 @@ class Server {
 ExtraBulkAttach late_attach(const std::string& server) {
   protocol::Attach words;
   words.count = 2;
-  return ExtraBulkAttach(
-      {server, {}, {}, words, {}, {}, kFdMin, Deadline::never(), Deadline::never(), {}});
+  const AttachConnection like{
+      server, {}, {}, words, {}, {}, kFdMin, -1, Deadline::never(), Deadline::never(), {}};
+  return ExtraBulkAttach(std::make_shared<LateAttach>(like));
 }
 
 Code open(const std::string& server, OpeningDescriptor& opening) {

@@ -363,14 +363,15 @@ TEST(Features, MissingRequiredFeatureNamesSideToUpdate) {
     return agreed.status().message();
   };
   const Features all{0b1111, 0b0001};
-  EXPECT_EQ(sentence(all, {1 << 17 | 1, 1 << 17}, "server"),
-            "the server (gpurun 0.2.0) requires feature 17, which this client (gpurun 0.1.0) does "
+  constexpr std::uint64_t one = 1;
+  EXPECT_EQ(sentence(all, {one << 40 | 1, one << 40}, "server"),
+            "the server (gpurun 0.2.0) requires feature 40, which this client (gpurun 0.1.0) does "
             "not offer: update the client");
   EXPECT_EQ(sentence(all, {0b1110, 0}, "server"),
             "the server (gpurun 0.2.0) does not offer loading code images by their hash, which "
             "this client (gpurun 0.1.0) requires: update the server");
-  EXPECT_EQ(sentence(all, {3 << 17 | 1, 3 << 17}, "client"),
-            "the client (gpurun 0.2.0) requires feature 17, feature 18, which this server (gpurun "
+  EXPECT_EQ(sentence(all, {3 * one << 40 | 1, 3 * one << 40}, "client"),
+            "the client (gpurun 0.2.0) requires feature 40, feature 41, which this server (gpurun "
             "0.1.0) does not offer: update the server");
   // An untrusted client may require features that it does not offer.
   EXPECT_NE(sentence({1, 0}, {0, ~std::uint64_t{0}}, "client").find("update the server"),

@@ -115,6 +115,34 @@ TEST(ShmOfferTest, AcceptsOnlySealedMemoryOfStatedSize) {
   }
 }
 
+// A file of the peer's own comes only where one is expected, and is sealed, too.
+TEST(ShmOfferTest, TakesFileOnlyWhereOneIsExpected) {
+  const UniqueFd good = memory_file(1 << 20, F_SEAL_SHRINK | F_SEAL_GROW);
+  const UniqueFd shrinks = memory_file(1 << 20, F_SEAL_GROW);
+  const auto offered = [](int fd, UniqueFd* file) {
+    const Sockets sockets;
+    EXPECT_TRUE(offer_file(*sockets.offerer, fd, soon()).ok());
+    const auto memory = take_offer(*sockets.taker, soon(), file);
+    EXPECT_TRUE(!memory.ok() || !memory->is_there());
+    return memory.status();
+  };
+  UniqueFd file;
+  EXPECT_EQ(offered(good.get(), nullptr).code(), Code::kProtocol);
+  EXPECT_EQ(offered(shrinks.get(), &file).code(), Code::kProtocol);
+  EXPECT_FALSE(file.valid());
+  EXPECT_TRUE(offered(good.get(), &file).ok());
+  EXPECT_TRUE(file.valid());
+  // Rings may come where a file may.
+  Sockets sockets;
+  std::string why_none;
+  ASSERT_TRUE(offer(*sockets.offerer, kRingBytesMin, soon(), &why_none).ok());
+  UniqueFd none;
+  const auto memory = take_offer(*sockets.taker, soon(), &none);
+  ASSERT_TRUE(memory.ok());
+  EXPECT_TRUE(memory->is_there());
+  EXPECT_FALSE(none.valid());
+}
+
 TEST(ShmOfferTest, RefusesInvalidOffers) {
   const UniqueFd file = memory_file(4096 + 2 * 4096, F_SEAL_SHRINK | F_SEAL_GROW);
   Words other_magic;

@@ -63,7 +63,7 @@ TEST(CopyBox, ArrayCopyNeverMerges) {
   copy.merge();
   expect_size(copy, 16, 4, 3);
   EXPECT_TRUE(copy.has_array());
-  EXPECT_TRUE(copy.destination.on_device());
+  EXPECT_TRUE(copy.destination.by_device());
 }
 
 TEST(CopyBox, SideIsDenseOnlyWithoutGaps) {

@@ -1,0 +1,54 @@
+// HostMemory: which addresses are host memory of the client that this process maps, and the driver
+// knows (docs/adr/0040). The client names any address in a copy. An address that is not here goes
+// to the driver as one of the device, so that no copy reads other memory of this process.
+//
+// Any thread. A copy looks without a lock while there is no such memory near its addresses.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+
+namespace gpurun::server {
+
+class HostMemory {
+ public:
+  HostMemory() = default;
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+  void add(std::uint64_t address, std::uint64_t bytes) {
+    const std::unique_lock lock(mutex_);
+    blocks_[address] = bytes;
+    if (address < start_.load()) start_.store(address);
+    if (address + bytes > end_.load()) end_.store(address + bytes);
+  }
+  void remove(std::uint64_t address) {
+    const std::unique_lock lock(mutex_);
+    blocks_.erase(address);
+  }
+  // Whether one block holds all of [address, address + bytes).
+  bool covers(std::uint64_t address, std::uint64_t bytes) const {
+    if (address < start_.load(std::memory_order_acquire) ||
+        address >= end_.load(std::memory_order_acquire)) {
+      return false;
+    }
+    const std::shared_lock lock(mutex_);
+    auto next = blocks_.upper_bound(address);
+    if (next == blocks_.begin()) return false;
+    --next;
+    const std::uint64_t offset = address - next->first;
+    return offset < next->second && bytes <= next->second - offset;
+  }
+
+ private:
+  // All blocks ever lie between them.
+  std::atomic<std::uint64_t> start_{~std::uint64_t{0}};
+  std::atomic<std::uint64_t> end_{0};
+  mutable std::shared_mutex mutex_;
+  std::map<std::uint64_t, std::uint64_t> blocks_;  // Bytes by address. Guarded by mutex_.
+};
+
+}  // namespace gpurun::server
