@@ -81,7 +81,7 @@ void polls(const Device& device, CUstream stream) {
   expect(seen_by_host(words)[1], 0x55, "a polled word");
   // An event before what the program has seen is complete.
   const CUevent event = Device::event(CU_EVENT_DISABLE_TIMING);
-  for (unsigned round = 1; round <= 20; ++round) {
+  for (unsigned round = 1; round <= 1000; ++round) {
     words[1] = 0;
     MUST(cuEventRecord(event, stream));
     device.launch_fill(stream, address(words + 1), 1, round);

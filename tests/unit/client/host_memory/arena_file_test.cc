@@ -22,12 +22,17 @@ namespace {
 constexpr std::uint64_t kBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kBlock = 64 << 10;
 
-// An address at which the kernel would map something itself, so that every sanitizer allows it.
+// A new address in the range that the kernel itself uses, so that every sanitizer allows it, but
+// far below the mappings that exist.
 std::uint64_t free_address() {
-  void* const place = mmap(nullptr, kBlock, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  EXPECT_NE(place, MAP_FAILED);
-  munmap(place, kBlock);
-  return reinterpret_cast<std::uint64_t>(place);
+  static std::uint64_t next = [] {
+    void* const place = mmap(nullptr, kBlock, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(place, MAP_FAILED);
+    munmap(place, kBlock);
+    constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+    return (reinterpret_cast<std::uint64_t>(place) / kGiB - 300) * kGiB;
+  }();
+  return next += kBlock;
 }
 
 volatile int* word_at(std::uint64_t address) { return reinterpret_cast<volatile int*>(address); }
