@@ -4,6 +4,7 @@
 #pragma once
 
 #include "client/interpose/call/forward.h"
+#include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
 
