@@ -230,6 +230,15 @@ TEST(HostMemoryTest, CoversOnlyWholeBlocks) {
   EXPECT_FALSE(memory.covers(0xffff, 2));
   EXPECT_FALSE(memory.covers(0x18000, 1)) << "between two blocks";
   EXPECT_FALSE(memory.covers(0x10000, ~std::uint64_t{0}));
+  using server::HostSide;
+  EXPECT_TRUE(memory.covers(HostSide{0x10000, 16, 4, 2, 32, 256}));
+  EXPECT_TRUE(memory.covers(HostSide{0x10000, 0x4000})) << "one line has no pitch";
+  EXPECT_FALSE(memory.covers(HostSide{0x10000, 0})) << "no bytes";
+  EXPECT_FALSE(memory.covers(HostSide{0x10000, 16, 4, 1, 8, 0})) << "lines overlap";
+  EXPECT_FALSE(memory.covers(HostSide{0x10000, 16, 4, 2, 32, 64})) << "slices overlap";
+  EXPECT_FALSE(memory.covers(HostSide{0x10000, 16, 2, 1, 0x4000, 0})) << "the last line is outside";
+  EXPECT_FALSE(memory.covers(HostSide{0x10000, 16, 5, 1, std::uint64_t{1} << 62, 0}));
+  EXPECT_FALSE(memory.covers(HostSide{0x10000, 16, 1, 5, 16, std::uint64_t{1} << 62}));
   memory.remove(0x10000);
   EXPECT_FALSE(memory.covers(0x10000, 1));
   EXPECT_TRUE(memory.covers(0x20000, 1));

@@ -114,7 +114,7 @@ HostBlock message(HostBlockKind kind, const ArenaBlocks::Block& block, const Pla
 }
 
 // Maps the block here and in the worker. Returns 0, or the CUresult of the worker. `*earlier`
-// becomes the failure of an earlier call, if one is known now.
+// becomes the failure of an earlier call, if one is known now, or the end of the session.
 int map(const EntryContext& here, std::uint16_t code, const ArenaFile& file,
         const ArenaBlocks::Block& block, const Place& place, int* earlier) {
   const Status mapped = file.map(block.address, block.address - place.base, block.bytes);
@@ -126,10 +126,10 @@ int map(const EntryContext& here, std::uint16_t code, const ArenaFile& file,
   site.form = protocol::Form::kRaw;
   site.work = Work::kNone;
   Reply reply;
-  reply.result = kResultPeerGone;
+  reply.result = -1;  // Not answered.
   const int result = here.session().call(*here.lane, site, bytes_of(payload), &reply);
   if (reply.result != 0) ArenaFile::unmap(block.address, block.bytes);
-  if (reply.result == 0 && *earlier == 0) *earlier = result;
+  if (result != reply.result && *earlier == 0) *earlier = result;
   return reply.result;
 }
 

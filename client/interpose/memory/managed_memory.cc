@@ -34,7 +34,7 @@ int allocate_managed_memory(const EntryContext& here, std::size_t bytes, unsigne
   MemoryRange range;
   int earlier = 0;
   range.base = allocate_in_arena(here, opcode::cuMemAllocManaged, bytes, &earlier);
-  if (range.base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (range.base == 0) return earlier != 0 ? earlier : int{CUDA_ERROR_OUT_OF_MEMORY};
   range.bytes = bytes;
   range.kind = MemoryKind::kManaged;
   range.ordinal = here.context->ordinal;

@@ -120,14 +120,9 @@ DriverSide shadow_side(const Wanted& wanted) {
 bool is_host(const Wanted& wanted, const GraphCopySide& side) {
   const HostMemory* const memory = wanted.call.host_memory();
   const GraphNodePayload& node = wanted.node;
-  std::uint64_t slices = 0, lines = 0, reach = 0;
-  return memory != nullptr && node.width != 0 && node.lines != 0 && node.slices != 0 &&
-         side.array == 0 && (node.lines == 1 || side.line_pitch >= node.width) &&
-         (node.slices == 1 || side.slice_pitch / node.lines >= side.line_pitch) &&
-         !__builtin_mul_overflow(node.slices - 1, side.slice_pitch, &slices) &&
-         !__builtin_mul_overflow(node.lines - 1, side.line_pitch, &lines) &&
-         !__builtin_add_overflow(slices, lines, &reach) &&
-         !__builtin_add_overflow(reach, node.width, &reach) && memory->covers(side.address, reach);
+  return memory != nullptr && side.array == 0 &&
+         memory->covers(HostSide{side.address, node.width, node.lines, node.slices, side.line_pitch,
+                                 side.slice_pitch});
 }
 
 DriverSide device_side(const Wanted& wanted, const GraphCopySide& side, CUarray array) {

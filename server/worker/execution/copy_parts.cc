@@ -143,21 +143,12 @@ int CopyParts::out(std::byte* host, std::uint64_t offset, std::size_t bytes) con
 bool CopyParts::is_host(std::uint64_t address, const BoxSide& side) const {
   if (host_memory_ == nullptr || side.array != 0) return false;
   if (!is_box_) return host_memory_->covers(address, box_.copy.bytes);
-  // The driver adds these to the address. Of memory they are 0.
-  if (side.x != 0 || side.y != 0 || side.z != 0 ||
-      (box_.lines * box_.slices > 1 && side.line_pitch < box_.width) ||
-      (box_.slices > 1 && side.slice_lines < box_.lines)) {
-    return false;
-  }
-  std::uint64_t reach = 0, lines = 0;
-  if (box_.width == 0 || box_.lines == 0 || box_.slices == 0 ||
-      __builtin_mul_overflow(box_.slices - 1, side.slice_lines, &lines) ||
-      __builtin_add_overflow(lines, box_.lines - 1, &lines) ||
-      __builtin_mul_overflow(lines, side.line_pitch, &reach) ||
-      __builtin_add_overflow(reach, box_.width, &reach)) {
-    return false;
-  }
-  return host_memory_->covers(address, reach);
+  // The driver adds a position to the address. Memory has none.
+  std::uint64_t slice_pitch = 0;
+  return side.x == 0 && side.y == 0 && side.z == 0 &&
+         !__builtin_mul_overflow(side.slice_lines, side.line_pitch, &slice_pitch) &&
+         host_memory_->covers(
+             HostSide{address, box_.width, box_.lines, box_.slices, side.line_pitch, slice_pitch});
 }
 
 int CopyParts::by_device() const {

@@ -13,6 +13,17 @@
 
 namespace gpurun::server {
 
+// The side of a copy, as the driver steps through it. The distances of single lines and slices mean
+// nothing.
+struct HostSide {
+  std::uint64_t address = 0;
+  std::uint64_t width = 0;  // Bytes of a line.
+  std::uint64_t lines = 1;
+  std::uint64_t slices = 1;
+  std::uint64_t line_pitch = 0;   // Bytes from line to line,
+  std::uint64_t slice_pitch = 0;  // and from slice to slice.
+};
+
 class HostMemory {
  public:
   HostMemory() = default;
@@ -28,6 +39,19 @@ class HostMemory {
   void remove(std::uint64_t address) {
     const std::unique_lock lock(mutex_);
     blocks_.erase(address);
+  }
+  // Whether one block holds all of the side. The answer is no for a side without bytes, and for a
+  // side whose lines or slices overlap.
+  bool covers(const HostSide& side) const {
+    const bool boxed = side.lines > 1 || side.slices > 1;
+    std::uint64_t slices = 0, lines = 0, slice = 0, all = 0;
+    return side.width != 0 && side.lines != 0 && side.slices != 0 &&
+           (!boxed || side.line_pitch >= side.width) &&
+           !__builtin_mul_overflow(side.lines - 1, side.line_pitch, &lines) &&
+           !__builtin_add_overflow(lines, side.width, &slice) &&
+           (side.slices == 1 || side.slice_pitch >= slice) &&
+           !__builtin_mul_overflow(side.slices - 1, side.slice_pitch, &slices) &&
+           !__builtin_add_overflow(slices, slice, &all) && covers(side.address, all);
   }
   // Whether one block holds all of [address, address + bytes).
   bool covers(std::uint64_t address, std::uint64_t bytes) const {
