@@ -41,7 +41,7 @@ class HostMemory {
     blocks_.erase(address);
   }
   // Whether one block holds all of the side. The answer is no for a side without bytes, and for a
-  // side whose lines or slices overlap.
+  // side in which lines or slices overlap.
   bool covers(const HostSide& side) const {
     const bool boxed = side.lines > 1 || side.slices > 1;
     std::uint64_t slices = 0, lines = 0, slice = 0, all = 0;
