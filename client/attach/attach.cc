@@ -150,6 +150,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.channels.server_name = server;
   attached.channels.deaths = options.deaths;
   attached.channels.id = words->session;
+  attached.channels.descriptor_min = options.fd_min;
   attached.snapshot = std::move(accept->snapshot);
   attached.driver_version = accept->driver_version;
   attached.server_release = std::move(accept->release);
@@ -157,6 +158,8 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.unserved = std::move(accept->unserved);
   attached.features = *features;
   add_late_connections(opened->like, options, *features, shares, &attached.channels);
+  attached.channels.mirrors_host_memory =
+      (*features & protocol::feature_bit(protocol::Feature::kHostMirror)) != 0;
   if ((*features & protocol::feature_bit(protocol::Feature::kFirstCredits)) != 0) {
     attached.credits = accept->credits;
   }

@@ -21,7 +21,6 @@ class HostMemoryAttach final : public HostMemoryOffer {
     let_go(keeper, answered->opened.connection);
     return {};
   }
-  int fd_min() const override { return late_->fd_min(); }
 
  private:
   const std::shared_ptr<LateAttach> late_;

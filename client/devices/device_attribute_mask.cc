@@ -60,9 +60,12 @@ constexpr MaskedAttribute kMask[] = {
 }  // namespace
 
 const MaskedAttribute* masked_attribute(int attribute, SharedPages shared) noexcept {
-  if (shared.host_memory && (attribute == CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY ||
-                             attribute == CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY ||
-                             attribute == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)) {
+  if ((shared.host_memory || shared.mirrored) &&
+      (attribute == CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY ||
+       attribute == CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)) {
+    return nullptr;
+  }
+  if (shared.host_memory && attribute == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) {
     return nullptr;
   }
   for (const MaskedAttribute& masked : kMask) {

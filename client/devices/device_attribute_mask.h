@@ -14,6 +14,8 @@ struct MaskedAttribute {
 struct SharedPages {
   // Pinned and managed memory of the host arena (docs/adr/0040). Both sides may use it at any time.
   bool host_memory = false;
+  // Such memory has a copy at the worker (docs/adr/0042). Both sides may use it in turn.
+  bool mirrored = false;
 };
 
 // Returns nullptr when the server's value applies.

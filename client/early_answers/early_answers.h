@@ -78,11 +78,11 @@ class EarlyAnswers {
   bool may_wait_for_upload(const Lane& lane, Handle context, Handle stream,
                            const EventCompletions::Place& place) const noexcept;
 
- private:
-  using Clock = std::chrono::steady_clock;
-
   // Returns whether work on the device may read or write memory of the program (docs/adr/0040).
   bool device_may_use_memory() const noexcept;
+
+ private:
+  using Clock = std::chrono::steady_clock;
 
   const Uses uses_;
 };

@@ -50,10 +50,11 @@ std::uint64_t ArenaBlocks::allocate(Handle context, std::uint64_t bytes) {
   return address == 0 ? 0 : note(entry_of(address), address, whole);
 }
 
-std::optional<ArenaBlocks::Block> ArenaBlocks::propose(Handle context, std::uint64_t bytes) {
+std::optional<ArenaBlocks::Block> ArenaBlocks::propose(Handle context, std::uint64_t bytes,
+                                                       bool own) {
   if (bytes > span_) return std::nullopt;
   Entry entry;
-  entry.own = bytes >= kOwnBytes;
+  entry.own = own || bytes >= kOwnBytes;
   entry.context = context;
   entry.bytes = entry.own
                     ? round_up(bytes, kUnitBytes)
@@ -90,6 +91,12 @@ ArenaBlocks::Block ArenaBlocks::take_out(Entries::iterator at) {
   at->second.mapped = false;
   mapped_bytes_ -= block.bytes;
   return block;
+}
+
+std::optional<ArenaBlocks::Block> ArenaBlocks::block_of(std::uint64_t address) {
+  if (living_.count(address) == 0) return std::nullopt;
+  const auto at = entry_of(address);
+  return Block{at->first, at->second.bytes, at->second.context};
 }
 
 std::optional<ArenaBlocks::Block> ArenaBlocks::release(std::uint64_t address) {

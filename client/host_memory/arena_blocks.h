@@ -44,7 +44,8 @@ class ArenaBlocks {
 
   // Chooses a block for an allocation of `bytes` and keeps its addresses. The caller maps it, and
   // then calls add(), avoid() or give_back(). Nothing: no addresses are left.
-  std::optional<Block> propose(Handle context, std::uint64_t bytes);
+  // `own`: the block has room for nothing else, however small it is.
+  std::optional<Block> propose(Handle context, std::uint64_t bytes, bool own = false);
   // The block is mapped. Returns the address of the allocation that it was proposed for.
   std::uint64_t add(const Block& block, std::uint64_t bytes);
   // The addresses are in use by something else. They are not proposed again.
@@ -57,6 +58,8 @@ class ArenaBlocks {
   // The context ends, and its allocations with it. Returns its blocks, as release().
   std::vector<Block> take_context(Handle context);
 
+  // The mapped block of the allocation at `address`.
+  std::optional<Block> block_of(std::uint64_t address);
   // Whether a block was ever added.
   bool was_used() const { return used_; }
   // Of all mapped blocks.

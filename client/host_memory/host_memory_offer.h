@@ -13,8 +13,6 @@ class HostMemoryOffer {
   // Returns once the worker has the file, which it then maps blocks of. Fails within bounds, and
   // at once when `keeper` no longer wants it. A failure leaves the session as it was.
   virtual Status offer(int file, transport::DescriptorKeeper& keeper) = 0;
-  // The lowest number for our descriptors in the program's process.
-  virtual int fd_min() const = 0;
 };
 
 }  // namespace gpurun::client

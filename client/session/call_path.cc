@@ -28,6 +28,13 @@ bool may_use_host_memory(const CallSite& site) noexcept {
   }
 }
 
+// Whether the call's work may read or write mirrored memory, whenever it is complete.
+bool may_use_mirror(const CallSite& site) noexcept {
+  using protocol::Form;
+  return site.form == Form::kLaunch || site.form == Form::kCopyDevice ||
+         site.form == Form::kMemset || may_use_host_memory(site);
+}
+
 }  // namespace
 
 int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView> parts, bool fence,
@@ -40,6 +47,8 @@ int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView>
     payload_bytes += part.size();
   }
   adopt(lane);
+  const bool may_use = may_use_mirror(site);
+  if (may_use) uses_.mirror.give(lane);
   if (may_use_host_memory(site)) {
     // Such a barrier is a copy between contexts.
     if ((site.flags & protocol::kFlagBarrier) != 0 && site.order == protocol::Order::kContext) {
@@ -100,6 +109,7 @@ int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView>
   }
   if (fence) uses_.replies.expect(lane, slot.sequence, known.events.came());
   uses_.log.commit(slot);
+  if (may_use) uses_.mirror.note_work();
   uses_.shutdown.note_call(site.opcode);
   *sequence = slot.sequence;
   return 0;

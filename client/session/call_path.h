@@ -17,6 +17,7 @@
 #include "client/log/command_log.h"
 #include "client/log/lane.h"
 #include "client/session/fences.h"
+#include "client/session/host_mirror_traffic.h"
 #include "client/session/known_state.h"
 #include "client/session/lane_replies.h"
 #include "client/session/log_room.h"
@@ -37,6 +38,7 @@ class CallPath {
     Fences& fences;
     KnownState& known;
     HostMemoryUse& memory;
+    HostMirrorTraffic& mirror;
     SessionShutdown& shutdown;
     Stats& stats;
     const SessionOptions& options;

@@ -6,15 +6,44 @@
 
 namespace gpurun::client {
 
-int Fences::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply) {
-  const NoCancellation uncancelled;
-  const Clock::time_point start = Clock::now();
+// No thread writes to the lane afterwards, because nothing is awaited.
+bool Fences::await_reply(Lane& lane, std::uint64_t sequence) {
   uses_.sender.send_through(sequence);
   bool answered = false;
   uses_.replies.wait_for(lane, uses_.receiver, [&] {
     return uses_.replies.lacks_reply(lane, uses_.shutdown.alive(), &answered);
   });
-  // No thread writes to the lane any more, because nothing is awaited.
+  return answered;
+}
+
+// A call that passes the work of streams shows the program nothing of that work.
+bool Fences::take_device_writes(Lane& lane, const CallSite& site) {
+  if (site.order == protocol::Order::kImmediate ||
+      (site.flags & protocol::kFlagPassesStreams) != 0 || !uses_.mirror.is_due()) {
+    return true;
+  }
+  Bytes reply;  // The caller has a view of it.
+  reply.swap(lane.reply_);
+  const bool taken = uses_.mirror.take(lane);
+  reply.swap(lane.reply_);
+  return taken;
+}
+
+bool Fences::receive(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply) {
+  const Clock::time_point start = Clock::now();
+  if (!await_reply(lane, sequence)) return false;
+  if (uses_.stats.enabled()) {
+    uses_.stats.count_fence({site.opcode, lane.id(), sequence, Clock::now() - start});
+  }
+  *reply = Reply{lane.result_, lane.reply_};
+  lane.posted_ = false;
+  return true;
+}
+
+int Fences::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply) {
+  const NoCancellation uncancelled;
+  const Clock::time_point start = Clock::now();
+  const bool answered = await_reply(lane, sequence);
   if (answered) {
     *reply = Reply{lane.result_, lane.reply_};
     lane.posted_ = false;
@@ -30,10 +59,11 @@ int Fences::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Rep
     }
   }
   const Clock::duration taken = Clock::now() - start;
+  const bool seen = answered && take_device_writes(lane, site);
   if (answered) uses_.known.early_waits.fence_took(taken);
   if (uses_.stats.enabled()) uses_.stats.count_fence({site.opcode, lane.id(), sequence, taken});
   uses_.known.output.write_kept();
-  if (!answered) return kResultPeerGone;
+  if (!seen) return kResultPeerGone;
   if (const int lost = uses_.known.errors.sticky(site.context); lost != 0) return lost;
   const int earlier = uses_.known.errors.take(lane, site.context);
   return earlier != 0 ? earlier : reply->result;

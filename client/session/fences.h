@@ -12,6 +12,7 @@
 #include "client/early_answers/event_completions.h"
 #include "client/log/command_log.h"
 #include "client/log/lane.h"
+#include "client/session/host_mirror_traffic.h"
 #include "client/session/known_state.h"
 #include "client/session/lane_replies.h"
 #include "client/session/log_receiver.h"
@@ -30,6 +31,7 @@ class Fences {
     LogReceiver& receiver;
     LaneReplies& replies;
     KnownState& known;
+    HostMirrorTraffic& mirror;
     SessionShutdown& shutdown;
     Stats& stats;
   };
@@ -40,6 +42,9 @@ class Fences {
   // Sends what is needed and waits for the reply to `sequence`. CallPath::append() made that call a
   // fence. Returns the call's result: see Session::call().
   int finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply);
+  // As finish(), for a call of the session itself. Leaves failures of earlier calls, and what
+  // kernels printed, to the program's calls. False: the session has ended.
+  bool receive(Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply);
 
   // Waits for the news of `record` of the event site.subject, which are coming, or for the end of
   // the context or the session.
@@ -50,6 +55,11 @@ class Fences {
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  // Waits for the reply. Returns whether it came.
+  bool await_reply(Lane& lane, std::uint64_t sequence);
+  // See HostMirrorTraffic::take(). False: the session has ended.
+  bool take_device_writes(Lane& lane, const CallSite& site);
 
   const Uses uses_;
 };

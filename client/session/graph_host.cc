@@ -136,6 +136,7 @@ void GraphHost::answer(const Turn& turn) {
   const Operation& operation = *turn.operation;
   GraphTurnPayload payload;
   payload.turn = turn.number;
+  calls_.take_device_writes(*lane);
   if (operation.function != nullptr) {
     operation.function(operation.user);
   } else if (operation.to.address != 0) {
@@ -152,13 +153,14 @@ void GraphHost::answer(const Turn& turn) {
       const ByteView parts[] = {bytes_of(payload), bytes};
       // Failures of other calls do not matter here: a turn without an answer would block the graph
       // forever.
-      if (!post_(*lane, turn_site(), parts)) return;
+      if (!calls_.post(*lane, turn_site(), parts)) return;
     }
     payload.offset = 0;
   }
+  calls_.give_host_writes(*lane);
   payload.step = GraphHostStep::kDone;
   const ByteView done = bytes_of(payload);
-  static_cast<void>(post_(*lane, turn_site(), {&done, 1}));
+  static_cast<void>(calls_.post(*lane, turn_site(), {&done, 1}));
 }
 
 void GraphHost::serve(Line& line) {

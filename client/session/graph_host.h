@@ -38,9 +38,14 @@ class GraphHost {
   // Turns that wait for their thread. In an honest worker each one holds a thread of the driver.
   static constexpr std::size_t kTurnsMax = 65'536;
 
-  // Posts a call of the session. Returns false when the session has ended.
-  using Post = std::function<bool(Lane&, const CallSite&, std::span<const ByteView>)>;
-  explicit GraphHost(Post post) : post_(std::move(post)) {}
+  // The session's calls.
+  struct Calls {
+    // Returns false when the session has ended.
+    std::function<bool(Lane&, const CallSite&, std::span<const ByteView>)> post;
+    // Around an operation (Session::take_device_writes()).
+    std::function<void(Lane&)> take_device_writes, give_host_writes;
+  };
+  explicit GraphHost(Calls calls) : calls_(std::move(calls)) {}
   GraphHost(const GraphHost&) = delete;
   GraphHost& operator=(const GraphHost&) = delete;
 
@@ -79,7 +84,7 @@ class GraphHost {
   void serve(Line& line);
   void answer(const Turn& turn);
 
-  const Post post_;
+  const Calls calls_;
   GraphMemoryUse memory_use_;  // Of operations_.
   std::mutex mutex_;           // Guards all below.
   std::unordered_map<std::uint64_t, std::shared_ptr<const Operation>> operations_;

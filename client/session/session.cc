@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/log.h"
 #include "client/process/fork_guard.h"
 #include "client/process/opening_descriptor.h"
 #include "client/session/session_impl.h"
@@ -58,20 +59,18 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
       room(log, stats, shutdown),
       bulk(bulk_connections(channels), bulk_listener(),
            Bulk::Known{options.packed_chunks, options.spread_copies}, bounds_of(channels)),
-      graphs([this](Lane& lane, const CallSite& site, std::span<const ByteView> parts) {
-        static_cast<void>(calls.post(lane, site, parts, nullptr));
-        return shutdown.alive();
-      }),
+      graphs(graph_calls()),
       memory(bulk, graphs.memory_use()),
       early({known.events, known.progress, known.early_waits, memory, bulk,
              options.every_call_is_a_fence}),
+      mirror(mirror_calls()),
       sender(log, *channels.log, bulk, shutdown, stats, options),
       life_signs(sender, options),
       handler({log, room, sender, life_signs, replies, known, bulk, graphs, shutdown, options,
                handles}),
       receiver(*channels.log, handler, life_signs, shutdown, options),
-      fences({log, sender, receiver, replies, known, shutdown, stats}),
-      calls({log, room, sender, replies, fences, known, memory, shutdown, stats, options}),
+      fences({log, sender, receiver, replies, known, mirror, shutdown, stats}),
+      calls({log, room, sender, replies, fences, known, memory, mirror, shutdown, stats, options}),
       copies({calls, fences, log, bulk, shutdown, stats, options}),
       waits({calls, fences, known, early, shutdown, options}) {
   if (channels.more != nullptr) opener.emplace(*channels.more, bulk);
@@ -93,6 +92,33 @@ Bulk::Listener Session::Impl::bulk_listener() {
   return listener;
 }
 
+GraphHost::Calls Session::Impl::graph_calls() {
+  GraphHost::Calls made;
+  made.post = [this](Lane& lane, const CallSite& site, std::span<const ByteView> parts) {
+    static_cast<void>(calls.post(lane, site, parts, nullptr));
+    return shutdown.alive();
+  };
+  made.take_device_writes = [this](Lane& lane) { (void)mirror.take(lane); };
+  made.give_host_writes = [this](Lane& lane) { mirror.give(lane); };
+  return made;
+}
+
+HostMirrorTraffic::Calls Session::Impl::mirror_calls() {
+  HostMirrorTraffic::Calls made;
+  made.post = [this](Lane& lane, const CallSite& site, ByteView payload) {
+    return calls.post(lane, site, {&payload, 1});
+  };
+  made.ask = [this](Lane& lane, const CallSite& site, std::span<const ByteView> parts,
+                    Reply* reply) {
+    std::uint64_t number = 0;
+    return calls.append(lane, site, parts, true, &number) == 0 &&
+           fences.receive(lane, site, number, reply);
+  };
+  made.device_may_use = [this] { return early.device_may_use_memory(); };
+  made.die = [this](Status cause) { shutdown.die(std::move(cause)); };
+  return made;
+}
+
 Status Session::Impl::start_threads() {
   GPURUN_RETURN_IF_ERROR(bulk.start());
   if (options.packed_records) channels.log->bound_unsent(protocol::LogPacker::kUnsentBytes);
@@ -103,6 +129,7 @@ Status Session::Impl::start_threads() {
 
 void Session::Impl::join_threads() {
   graphs.stop();
+  polls.stop();
   shutdown.begin_ending();
   for_each_connection(channels, [](transport::Connection& each) { each.shut_down(); });
   sender.ring();
@@ -240,9 +267,39 @@ bool Session::may_offer_host_memory() const noexcept {
   return impl_->channels.host_memory != nullptr;
 }
 
-int Session::descriptor_min() const noexcept {
-  return may_offer_host_memory() ? impl_->channels.host_memory->fd_min() : 0;
+int Session::descriptor_min() const noexcept { return impl_->channels.descriptor_min; }
+
+bool Session::may_mirror_host_memory() const noexcept {
+  return impl_->channels.mirrors_host_memory;
 }
+
+void Session::open_host_mirror() {
+  const bool noted = impl_->mirror.open(descriptor_min());
+  GPURUN_LOG(kInfo, "writes to mapped and managed memory are found by %s",
+             noted ? "the kernel" : "comparison, which takes time for much memory");
+  if (const Status polled = impl_->polls.start(); !polled.ok()) {
+    GPURUN_LOG(kWarning, "flags in mapped memory are not served: %s", polled.message().c_str());
+  }
+}
+
+bool Session::add_host_mirror(std::uint64_t address, std::uint64_t bytes, std::byte* memory,
+                              bool noted) {
+  return impl_->mirror.add(address, bytes, memory, noted);
+}
+
+void Session::remove_host_mirror(std::uint64_t address) { impl_->mirror.remove(address); }
+
+void Session::begin_mirrored(std::uint64_t address, std::uint64_t bytes) {
+  impl_->mirror.add_allocation(address, bytes);
+}
+
+void Session::end_mirrored(Lane& lane, std::uint64_t address) {
+  impl_->mirror.remove_allocation(lane, address);
+}
+
+void Session::take_device_writes(Lane& lane) { (void)impl_->mirror.take(lane); }
+
+void Session::give_host_writes(Lane& lane) { impl_->mirror.give(lane); }
 
 Status Session::offer_host_memory(int file) {
   if (!may_offer_host_memory()) return Status(Code::kUnavailable, "the worker is elsewhere");
@@ -261,11 +318,15 @@ HostMemoryUse::Contexts Session::working_contexts() const noexcept {
 void Session::forget_work_of(Handle context) noexcept { impl_->memory.forget_work(context); }
 
 bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* result) {
-  return impl_->waits.event(lane, site, wait, result);
+  if (!impl_->waits.event(lane, site, wait, result)) return false;
+  if (*result != kResultNotReady && !impl_->mirror.take(lane)) *result = kResultPeerGone;
+  return true;
 }
 
 bool Session::idle_answered(Lane& lane, const CallSite& site, int* result) {
-  return impl_->waits.idle(lane, site, result);
+  if (!impl_->waits.idle(lane, site, result)) return false;
+  if (!impl_->mirror.take(lane)) *result = kResultPeerGone;
+  return true;
 }
 
 bool Session::known_complete(Handle context) const noexcept {

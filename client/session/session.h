@@ -213,6 +213,30 @@ class Session {
   // Gives the worker the memory file of the host arena, and waits for its answer. Call it once, on
   // a thread with its signals blocked.
   Status offer_host_memory(int file);
+  // Host memory of which the worker has a copy (docs/adr/0042). False: it cannot have any.
+  bool may_mirror_host_memory() const noexcept;
+  // Whether that is the only way in which the device reaches host memory.
+  bool mirrors_all_host_memory() const noexcept {
+    return may_mirror_host_memory() && !may_offer_host_memory();
+  }
+  // Call it once, before the first block, on a thread with its signals blocked.
+  void open_host_mirror();
+  // The worker has mapped such a block at `address`, which holds zeros. The block mirrors `memory`.
+  // `noted`: that is private and anonymous. All are whole pages. False: there is no memory for it
+  // here.
+  bool add_host_mirror(std::uint64_t address, std::uint64_t bytes, std::byte* memory, bool noted);
+  // Call it before the block is unmapped, here and there.
+  void remove_host_mirror(std::uint64_t address);
+  // From begin to end, the device reaches an allocation of whole lines in such a block. The end of
+  // the block ends it, too. Nothing on the device uses the allocation when it ends.
+  void begin_mirrored(std::uint64_t address, std::uint64_t bytes);
+  void end_mirrored(Lane& lane, std::uint64_t address);
+  // Around code of the program that runs in the device's order, on the thread of `lane`. take: the
+  // program can then see what earlier work has written. give: later work can then see what the
+  // program has written. Calls of the program with work, and its waits, do the same by themselves.
+  void take_device_writes(Lane& lane);
+  void give_host_writes(Lane& lane);
+
   // From begin to end, work on the device may read and write a range of this process's memory at
   // any time. Nothing is answered before it is complete meanwhile.
   void begin_device_reach() noexcept;

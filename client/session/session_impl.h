@@ -16,6 +16,8 @@
 #include "client/session/copies.h"
 #include "client/session/fences.h"
 #include "client/session/graph_host.h"
+#include "client/session/host_mirror_polls.h"
+#include "client/session/host_mirror_traffic.h"
 #include "client/session/known_state.h"
 #include "client/session/lane_replies.h"
 #include "client/session/life_signs.h"
@@ -39,6 +41,8 @@ struct Session::Impl {
   // Stops the connections and wakes all threads that wait. See SessionShutdown::Stop.
   void stop_all();
   Bulk::Listener bulk_listener();
+  GraphHost::Calls graph_calls();
+  HostMirrorTraffic::Calls mirror_calls();
 
   Channels channels;
   const SessionOptions options;
@@ -53,6 +57,7 @@ struct Session::Impl {
   GraphHost graphs;
   HostMemoryUse memory;
   EarlyAnswers early;
+  HostMirrorTraffic mirror;
   LogSender sender;
   LifeSigns life_signs;
   ReplyHandler handler;
@@ -61,6 +66,7 @@ struct Session::Impl {
   CallPath calls;
   Copies copies;
   WaitAnswers waits;
+  HostMirrorPolls polls{mirror};
 };
 
 }  // namespace gpurun::client

@@ -93,6 +93,10 @@ struct SessionChannels {
   // Gives the worker the memory file of the host arena. nullptr: worker and client do not share
   // host memory.
   std::unique_ptr<HostMemoryOffer> host_memory;
+  // The worker can keep copies of host memory (Feature::kHostMirror), and the user wants it.
+  bool mirrors_host_memory = false;
+  // The lowest number for our descriptors in the program's process.
+  int descriptor_min = 0;
   // Where to ask how the worker died, by `id`. nullptr: nowhere.
   WorkerExitPage* deaths = nullptr;
   std::array<std::uint8_t, 16> id{};

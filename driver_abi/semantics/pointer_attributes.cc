@@ -51,10 +51,12 @@ CUresult pointer_attribute(void* out, CUpointer_attribute which,
       // Managed memory is reported as device memory (manual).
       return put<unsigned>(out, facts.on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return put<CUdeviceptr>(out, facts.device_reaches ? facts.address : 0);
+      return put<CUdeviceptr>(out, facts.device_address != 0 ? facts.device_address
+                                   : facts.device_reaches    ? facts.address
+                                                             : 0);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!facts.on_host && !facts.managed) return CUDA_ERROR_INVALID_VALUE;
-      return put(out, facts.address);
+      return put(out, facts.host_address != 0 ? facts.host_address : facts.address);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return put<unsigned long long>(out, facts.buffer_id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:

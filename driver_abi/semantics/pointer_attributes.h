@@ -16,7 +16,10 @@ namespace gpurun::driver_abi {
 
 // The facts of one address in memory that CUDA knows.
 struct PointerFacts {
-  std::uint64_t address = 0;
+  std::uint64_t address = 0;  // For host code, and for kernels.
+  // Each address of registered memory, if the two differ. 0: they are `address`.
+  std::uint64_t host_address = 0;
+  std::uint64_t device_address = 0;
   // The allocation or registration that holds it.
   std::uint64_t base = 0;
   std::uint64_t bytes = 0;

@@ -43,6 +43,8 @@ std::string feature_name(unsigned bit) {
       return "records with a free's place on the device";
     case static_cast<unsigned>(Feature::kHostArena):
       return "host memory that client and worker map";
+    case static_cast<unsigned>(Feature::kHostMirror):
+      return "host memory with a copy at the worker";
     case static_cast<unsigned>(Feature::kPackedRecords):
       return "packed records of calls";
     case static_cast<unsigned>(Feature::kCounting):

@@ -364,6 +364,10 @@ Status serve(const CommandLine& line) {
     late.set_take_file([arena = &started.state->host_arena()](UniqueFd file) {
       return arena->adopt(std::move(file));
     });
+  }
+  constexpr std::uint64_t kHostMemory = protocol::feature_bit(protocol::Feature::kHostArena) |
+                                        protocol::feature_bit(protocol::Feature::kHostMirror);
+  if ((started.options.features & kHostMemory) != 0) {
     started.options.host_memory = &started.state->host_arena().memory();
   }
   GPURUN_RETURN_IF_ERROR(say(protocol::Accept{

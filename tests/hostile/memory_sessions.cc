@@ -1,8 +1,11 @@
 // Memory sessions: memory of others, sums that overflow, transfers used by two calls, and more
 // memory than there is.
+#include <cstring>
+
 #include "protocol/calls/device_memory.h"
 #include "protocol/calls/graph_host.h"
 #include "protocol/calls/host_arena.h"
+#include "protocol/calls/host_mirror.h"
 #include "tests/hostile/acts.h"
 #include "tests/hostile/sessions.h"
 
@@ -110,6 +113,46 @@ bool map_host_memory_without_a_file(Stranger& of) {
   return true;
 }
 
+// The worker has a copy of such memory. Pieces and ranges that leave it are refused or ignored.
+bool exchange_host_memory_that_is_not_theirs(Stranger& of) {
+  if (!of.make_context()) return false;
+  const RecordHeader maps = Stranger::in_context("cuMemAllocManaged", Form::kRaw, Order::kContext);
+  constexpr std::uint64_t kPlace = std::uint64_t{0x1800} << 32, kSpan = std::uint64_t{1} << 30;
+  const protocol::HostBlock mine{protocol::HostBlockKind::kMirror, 0, kPlace, 0, 1 << 20, kSpan};
+  const auto mapped = of.ask(maps, bytes_of(mine));
+  if (!mapped.has_value() || mapped->result != 0) return false;
+  RecordHeader header =
+      Stranger::in_context("cuMemHostGetDevicePointer_v2", Form::kRaw, Order::kImmediate);
+  const auto exchange = [&](protocol::HostMirrorStep step, ByteView rest) {
+    const protocol::HostMirrorHead head{step, 0, 0};
+    Bytes payload(sizeof head + rest.size());
+    std::memcpy(payload.data(), &head, sizeof head);
+    if (!rest.empty()) std::memcpy(payload.data() + sizeof head, rest.data(), rest.size());
+    return of.ask(header, payload);
+  };
+  for (const std::uint64_t address : kAddresses) {
+    for (const std::uint32_t bytes : {0u, 64u, 63u, 0xffff'ffc0u}) {
+      const protocol::HostMirrorPiece piece{address, bytes, 0};
+      Bytes pieces(sizeof piece + 64);
+      std::memcpy(pieces.data(), &piece, sizeof piece);
+      if (!refused(exchange(protocol::HostMirrorStep::kWrite, pieces))) return false;
+      const protocol::HostMirrorRange range{address, bytes};
+      for (const auto step :
+           {protocol::HostMirrorStep::kCollect, protocol::HostMirrorStep::kPoll}) {
+        const auto answer = exchange(step, bytes_of(range));
+        // Nothing of the worker's own memory comes back.
+        if (!answer.has_value() ||
+            (answer->result == 0 &&
+             answer->payload.size() != sizeof(protocol::HostMirrorChanges))) {
+          return false;
+        }
+      }
+    }
+  }
+  return refused(exchange(static_cast<protocol::HostMirrorStep>(7), ByteView())) &&
+         refused(exchange(protocol::HostMirrorStep::kCollect, Bytes(8)));
+}
+
 // As in a batch of copies: many in a row, each to memory that the previous step has just freed.
 bool copy_in_batches_to_memory_that_goes(Stranger& of) {
   const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
@@ -170,6 +213,7 @@ constexpr Session kSessions[] = {
      send_another_size_than_was_said},
     {"returns_of_memory_that_is_not_theirs", "served", return_memory_that_is_not_theirs},
     {"host_memory_without_a_file", "served", map_host_memory_without_a_file},
+    {"host_memory_exchanges_that_lie", "served", exchange_host_memory_that_is_not_theirs},
     {"credit_beyond_all_bounds", "served", ask_for_more_than_there_is},
     {"copies_in_batches_to_memory_that_goes", "served", copy_in_batches_to_memory_that_goes},
     {"copy_nodes_that_lie", "served", add_copy_nodes_that_lie},

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "client/attach/session_data.h"
+#include "client/interpose/call/host_memory_choice.h"
 #include "client/interpose/call/process.h"
 #include "client/interpose/call/windows_wanted.h"
 #include "client/process/shared_memory_pressure.h"
@@ -25,10 +26,14 @@ int first_descriptor() {
   return static_cast<int>(std::min(limit.rlim_cur - kRoom, kHigh));
 }
 
-// GPURUN_HOST_MEMORY=copy keeps host memory to this process.
-bool host_arena_wanted() {
-  const char* const value = std::getenv("GPURUN_HOST_MEMORY");
-  return value == nullptr || std::string_view(value) != "copy";
+// GPURUN_HOST_MEMORY.
+void choose_host_memory(protocol::Features* features) {
+  const HostMemoryChoice choice = host_memory_choice();
+  const auto leave_out = [features](protocol::Feature feature) {
+    features->offered &= ~protocol::feature_bit(feature);
+  };
+  if (choice != HostMemoryChoice::kReached) leave_out(protocol::Feature::kHostArena);
+  if (choice == HostMemoryChoice::kCopied) leave_out(protocol::Feature::kHostMirror);
 }
 
 // A server is configured, so a failure to reach it must not look like "no GPU".
@@ -72,9 +77,7 @@ Result<Attached> connect_from_environment() {
     options.features.offered &= ~(protocol::feature_bit(protocol::Feature::kPackedChunks) |
                                   protocol::feature_bit(protocol::Feature::kPackedRecords));
   }
-  if (!host_arena_wanted()) {
-    options.features.offered &= ~protocol::feature_bit(protocol::Feature::kHostArena);
-  }
+  choose_host_memory(&options.features);
   if (wanted.statistics || recording_wanted()) {
     options.features.offered |= protocol::feature_bit(protocol::Feature::kCounting);
   }

@@ -96,7 +96,8 @@ int connect() {
     return failed(attached.status(), CUDA_ERROR_NO_DEVICE);
   }
   if (!attached.ok()) return failed(attached.status(), kResultPeerGone);
-  const SharedPages shared{attached->channels.host_memory != nullptr};
+  const SharedPages shared{attached->channels.host_memory != nullptr,
+                           attached->channels.mirrors_host_memory};
   Result<DeviceSnapshot> all = DeviceSnapshot::parse(attached->snapshot, nullptr, shared);
   if (!all.ok()) return failed(all.status(), kResultPeerGone);
   const std::string server = attached->channels.server_name;
@@ -171,9 +172,9 @@ bool driver_lacks(std::uint16_t opcode) noexcept { return holds(g_unserved, opco
 int initialize(Process& process) noexcept try {
   const std::lock_guard<std::mutex> lock(g_connecting);
   if (process.devices == nullptr) {
-    Result<DeviceSnapshot> visible =
-        DeviceSnapshot::parse(process.snapshot, std::getenv("CUDA_VISIBLE_DEVICES"),
-                              {process.session->may_offer_host_memory()});
+    Result<DeviceSnapshot> visible = DeviceSnapshot::parse(
+        process.snapshot, std::getenv("CUDA_VISIBLE_DEVICES"),
+        {process.session->may_offer_host_memory(), process.session->may_mirror_host_memory()});
     if (!visible.ok()) return failed(visible.status(), kResultPeerGone);
     process.devices = new DeviceSnapshot(std::move(*visible));
   }

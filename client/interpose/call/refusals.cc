@@ -46,8 +46,8 @@ CUresult refuse_managed_variable(const Row& row, const char* name) noexcept {
 
 CUresult refuse_managed_memory(const Row& row) noexcept {
   return refuse(row,
-                "managed memory needs a server of the same machine, with which the program shares "
-                "memory");
+                "GPURUN_HOST_MEMORY=copy forbids managed memory, or the server's gpurun is too old "
+                "for it");
 }
 
 CUresult call_not_yet(const Row& row) noexcept {

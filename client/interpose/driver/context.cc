@@ -107,8 +107,8 @@ void end_context(const EntryContext& here, Context& context) {
     if (range.reached) ++reached;
     if (range.kind == MemoryKind::kManaged) managed_advice().remove(range.base);
     const ByteView memory = byte_view(reinterpret_cast<const void*>(range.base), range.bytes);
-    const bool read = (range.on_host() || range.reached) && here.session().reads(memory);
-    used = used || (read && range.reached);
+    const bool read = (range.on_host() || range.in_arena) && here.session().reads(memory);
+    used = used || (read && range.in_arena);
     if (!writes_outstanding && !read) free_host_range(range);
     if (end_sharing(here, range)) here.session().unshare_memory();
   }

@@ -13,7 +13,7 @@ namespace gpurun::client::interpose {
 enum class Place : std::uint8_t {
   kDevice,
   kArray,
-  kArena,   // Pinned memory that the device reaches at the same address (docs/adr/0040).
+  kArena,   // Host memory that the device reaches, at the device's address (docs/adr/0040, 0042).
   kPinned,  // Other pinned or registered memory.
   kPageable
 };
@@ -41,7 +41,7 @@ struct Copy {
   bool in_arena() const {
     return source.place == Place::kArena || destination.place == Place::kArena;
   }
-  // A side in the arena becomes other pinned memory, so that this process reads or writes it.
+  // A side in the arena becomes other pinned memory. See leave_arena() of copy_memory.h.
   void leave_arena();
   bool has_array() const {
     return source.place == Place::kArray || destination.place == Place::kArray;

@@ -56,7 +56,9 @@ Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept {
   if (!range.has_value()) {
     return held || device_of_window(address) >= 0 ? Place::kDevice : Place::kPageable;
   }
-  if (range->kind == MemoryKind::kManaged) return Place::kArena;
+  if (range->kind == MemoryKind::kManaged || range->kind == MemoryKind::kView) {
+    return Place::kArena;
+  }
   if (!range->on_host()) return Place::kDevice;
   if (!range->covers(address, bytes)) return Place::kPageable;
   return range->reached ? Place::kArena : Place::kPinned;
@@ -66,6 +68,26 @@ Place place_on_device(std::uint64_t address) noexcept {
   if (!may_be_host_memory(address)) return Place::kDevice;
   const auto range = find_range(address);
   return range.has_value() && range->reached ? Place::kArena : Place::kDevice;
+}
+
+void enter_views(Copy* copy) noexcept {
+  for (CopySide* side : {&copy->source, &copy->destination}) {
+    if (side->place != Place::kPinned) continue;
+    const auto range = find_range(side->address);
+    if (!range.has_value() || range->view == 0) continue;
+    side->place = Place::kArena;
+    side->address = range->view + (side->address - range->base);
+  }
+}
+
+void leave_arena(Copy* copy) noexcept {
+  for (CopySide* side : {&copy->source, &copy->destination}) {
+    if (side->place != Place::kArena) continue;
+    const auto range = find_range(side->address);
+    if (!range.has_value() || range->kind != MemoryKind::kView) continue;
+    side->address = range->host + (side->address - range->base);
+  }
+  copy->leave_arena();
 }
 
 bool is_memory(const CopySide& side, std::uint64_t bytes) noexcept {

@@ -14,6 +14,13 @@ Place place_of(std::uint64_t address, std::uint64_t bytes) noexcept;
 // memory.
 Place place_on_device(std::uint64_t address) noexcept;
 
+// A side in registered memory that the device reaches gets the device's address
+// (MemoryRange::view).
+void enter_views(Copy* copy) noexcept;
+// A side in the arena becomes other pinned memory, at the program's address, so that this process
+// reads or writes it.
+void leave_arena(Copy* copy) noexcept;
+
 // Whether a side that claims to be pageable is mapped at all. Costs one system call.
 bool is_memory(const CopySide& side, std::uint64_t bytes) noexcept;
 

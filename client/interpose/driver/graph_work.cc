@@ -32,7 +32,7 @@ GraphWork work_of(CUhostFn function, void* user) {
 // device does not reach. The worker also gets addresses in the arena, for a captured copy that was.
 int work_of(const EntryContext& here, const Copy& wanted, GraphWork* work) {
   Copy copy = wanted;
-  copy.leave_arena();
+  leave_arena(&copy);
   if (copy.width == 0 || copy.lines == 0 || copy.slices == 0 || !stays_inside(here, copy)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

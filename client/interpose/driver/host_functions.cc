@@ -77,11 +77,13 @@ void run(Session& session, Lane& lane, const Job& job) {
   const int told =
       session.call(lane, site_of(protocol::Order::kImmediate), bytes_of(payload), &reply);
   const int result = session.alive() ? reply.result : told;
+  session.take_device_writes(lane);
   if (job.callback != nullptr) {
     job.callback(job.stream, cuda(result), job.user);
   } else if (result == 0) {
     job.function(job.user);  // Manual: not called after an error.
   }
+  session.give_host_writes(lane);
   payload.step = HostFunctionStep::kRelease;
   static_cast<void>(session.post(lane, site_of(protocol::Order::kImmediate), bytes_of(payload)));
   session.end_host_function();

@@ -23,7 +23,7 @@ std::uint64_t whole_pages(std::uint64_t bytes) {
 
 // Returns 0, or the failure of an earlier call.
 int end_memory(const EntryContext& here, const MemoryRange& range) {
-  if (range.reached) return free_in_arena(here, range.base);
+  if (range.in_arena) return free_in_arena(here, range);
   free_host_range(range);
   return 0;
 }
@@ -37,11 +37,12 @@ CUresult allocate(std::uint16_t code, void** out, size_t bytes, unsigned flags) 
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   if (bytes > limits::kBulkBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   MemoryRange range;
-  range.reached = true;
   int earlier = 0;
-  void* memory = reinterpret_cast<void*>(allocate_in_arena(here, code, bytes, &earlier));
+  const Use use = use_of_pinned_memory(*here.process, flags);
+  void* memory = reinterpret_cast<void*>(allocate_in_arena(here, code, bytes, use, &earlier));
+  range.in_arena = memory != nullptr;
+  range.reached = range.in_arena && use == Use::kByDevice;
   if (memory == nullptr) {
-    range.reached = false;
     memory = mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                   -1, 0);
   }
@@ -80,7 +81,7 @@ int wait_before_end(const EntryContext& here, const MemoryRange& range) {
 }  // namespace
 
 void free_host_range(const MemoryRange& range) noexcept {
-  if (range.kind == MemoryKind::kHost && !range.reached) {
+  if (range.kind == MemoryKind::kHost && !range.in_arena) {
     munmap(reinterpret_cast<void*>(range.base), whole_pages(range.bytes));
   }
 }
@@ -141,8 +142,11 @@ CUresult cuMemHostUnregister(void* memory) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
   if (const int result = refuse_to_end(here, *range); result != 0) return cuda(result);
-  const int result = wait_before_end(here, *range);
-  (void)remove_range(base, MemoryKind::kRegistered);
+  int result = wait_before_end(here, *range);
+  if (const auto removed = remove_range(base, MemoryKind::kRegistered); removed.has_value()) {
+    const int earlier = end_view(here, *removed);
+    if (result == 0) result = earlier;
+  }
   return cuda(result);
 }
 
@@ -165,8 +169,13 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned f
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto range = find_range(reinterpret_cast<std::uintptr_t>(memory));
   if (!range.has_value() || !range->on_host()) return CUDA_ERROR_INVALID_VALUE;
-  *out = range->reached ? reinterpret_cast<std::uintptr_t>(memory) : 0;
-  return range->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  const int result = let_device_reach(here, *range);
+  *out = 0;
+  if (result != 0) return cuda(result);
+  const auto now = find_range(reinterpret_cast<std::uintptr_t>(memory));
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  *out = now->view != 0 ? now->view + (address - now->base) : address;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace gpurun::client::interpose::custom

@@ -5,6 +5,7 @@
 #include "client/interpose/call/stream.h"
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/memory/host_arena.h"
 #include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
@@ -20,7 +21,7 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
   if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
   if (count == 0) return cuda(here.session().health(here.context->handle));
   if (to == 0 || to % element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto range = find_range(to);
+  const auto range = find_device_range(here, to);
   const bool unreached = range.has_value() && range->on_host() && !range->reached;
   if (range.has_value() && (unreached || count > range->bytes / element_bytes ||
                             !range->covers(to, count * element_bytes))) {

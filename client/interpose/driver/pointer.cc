@@ -1,6 +1,7 @@
 // Pointers: what a pointer is, answered from the ranges that the client knows.
 #include "client/interpose/call/forward.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/memory/host_arena.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "driver_abi/semantics/pointer_attributes.h"
 
@@ -16,7 +17,9 @@ driver_abi::PointerFacts facts_of(const MemoryRange& range, CUdeviceptr address)
   facts.context = range.context;
   facts.pool = range.kind == MemoryKind::kPool ? range.owner : Handle{0};
   facts.ordinal = range.ordinal;
-  facts.on_host = range.on_host();
+  facts.on_host = range.on_host() || range.kind == MemoryKind::kView;
+  if (range.kind == MemoryKind::kView) facts.host_address = range.host + (address - range.base);
+  if (range.view != 0) facts.device_address = range.view + (address - range.base);
   facts.managed = range.kind == MemoryKind::kManaged;
   facts.device_reaches = !range.on_host() || range.reached;
   facts.legacy_ipc = range.kind == MemoryKind::kDevice;
@@ -46,7 +49,8 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdevicept
     if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   }
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto range = find_range(address);
+  const bool reaches = which == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && here.context != nullptr;
+  const auto range = reaches ? find_device_range(here, address) : find_range(address);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
   return driver_abi::pointer_attribute(data, which, facts_of(*range, address));
 }

@@ -42,7 +42,7 @@ void settle_arena(Waiting waiting, Copy* copy) {
   if (!copy->in_arena()) return;
   const bool alone = copy->source.by_device() && copy->destination.by_device();
   if (alone && waiting != Waiting::kReadNow) return;
-  copy->leave_arena();
+  leave_arena(copy);
 }
 
 }  // namespace
@@ -54,6 +54,7 @@ int run_copy(const EntryContext& here, std::uint16_t code, Handle stream, const 
   }
   if (!stays_inside(here, wanted)) return CUDA_ERROR_INVALID_VALUE;
   Copy copy = wanted;
+  enter_views(&copy);
   settle_arena(asked, &copy);
   copy.merge();
   const bool by_device = copy.source.by_device() && copy.destination.by_device();

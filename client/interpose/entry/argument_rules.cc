@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "client/interpose/capture/graph_nodes.h"
+#include "client/interpose/memory/host_arena.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "driver_abi/semantics/function_settings.h"
 #include "driver_abi/semantics/launch_attributes.h"
@@ -24,40 +25,41 @@ T argument(void* const* arguments, std::size_t index) {
 Sound sound_if(bool sound) { return sound ? Sound::kRight : Sound::kWrong; }
 
 // [address, address + bytes) is device memory that the program holds.
-Sound check_memory(std::uint64_t address, std::uint64_t bytes) {
-  const auto range = find_range(address);
+Sound check_memory(const EntryContext& here, std::uint64_t address, std::uint64_t bytes) {
+  const auto range = find_device_range(here, address);
   if (range.has_value() && range->on_host() && !range->reached) return Sound::kUnknown;
   if (range.has_value()) return sound_if(range->covers(address, bytes));
   return device_of_window(address) >= 0 ? Sound::kWrong : Sound::kUnknown;
 }
 
 // cuMemsetD2D*: destination, pitch, value, width in elements, height.
-Sound check_plane(void* const* arguments, std::uint64_t element_bytes) {
+Sound check_plane(const EntryContext& here, void* const* arguments, std::uint64_t element_bytes) {
   const driver_abi::PlaneFill fill{
       argument<std::uint64_t>(arguments, 0), argument<std::uint64_t>(arguments, 1), element_bytes,
       argument<std::uint64_t>(arguments, 3), argument<std::uint64_t>(arguments, 4)};
   if (fill.width == 0 || fill.height == 0) return Sound::kRight;
   const auto bytes = driver_abi::span_of(fill);
-  return bytes ? check_memory(fill.address, *bytes) : Sound::kWrong;
+  return bytes ? check_memory(here, fill.address, *bytes) : Sound::kWrong;
 }
 
 // Stream memory operations: stream, address, value, flags.
-Sound check_value(void* const* arguments, std::uint64_t bytes, unsigned flags_known) {
+Sound check_value(const EntryContext& here, void* const* arguments, std::uint64_t bytes,
+                  unsigned flags_known) {
   const auto address = argument<std::uint64_t>(arguments, 1);
   if ((argument<unsigned>(arguments, 3) & ~flags_known) != 0 || address % bytes != 0) {
     return Sound::kWrong;
   }
-  return check_memory(address, bytes);
+  return check_memory(here, address, bytes);
 }
 
 // Checks a copy between devices. For pinned host memory the driver decides, and a synchronous copy
 // waits for it.
-Sound check_peer_copy(void* const* arguments, bool synchronous) {
+Sound check_peer_copy(const EntryContext& here, void* const* arguments, bool synchronous) {
   const auto bytes = argument<std::uint64_t>(arguments, 4);
   Sound worst = Sound::kRight;
   for (const std::size_t side : {std::size_t{0}, std::size_t{2}}) {
     const auto address = argument<std::uint64_t>(arguments, side);
-    const Sound found = check_memory(address, bytes);
+    const Sound found = check_memory(here, address, bytes);
     if (found == Sound::kWrong) return found;
     const auto range = find_range(address);
     const bool waits = synchronous && range.has_value() && range->reached;
@@ -67,7 +69,7 @@ Sound check_peer_copy(void* const* arguments, bool synchronous) {
 }
 
 // A wait or write of a kind that every driver takes. Others are left to the worker's driver.
-bool is_plain_operation(const CUstreamBatchMemOpParams& operation) {
+bool is_plain_operation(const EntryContext& here, const CUstreamBatchMemOpParams& operation) {
   const bool wide = operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
                     operation.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
   const bool writes = operation.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
@@ -76,11 +78,11 @@ bool is_plain_operation(const CUstreamBatchMemOpParams& operation) {
   const std::uint64_t address = operation.waitValue.address;
   const unsigned flags = operation.waitValue.flags;
   return address % bytes == 0 && flags <= (writes ? 0u : 3u) &&
-         check_memory(address, bytes) == Sound::kRight;
+         check_memory(here, address, bytes) == Sound::kRight;
 }
 
 // cuStreamBatchMemOp: stream, count, list, flags.
-Sound check_batch(void* const* arguments) {
+Sound check_batch(const EntryContext& here, void* const* arguments) {
   const auto count = argument<unsigned>(arguments, 1);
   const auto* list = argument<const CUstreamBatchMemOpParams*>(arguments, 2);
   if (count > driver_abi::kStreamMemoryOperationsMax || argument<unsigned>(arguments, 3) != 0)
@@ -92,7 +94,7 @@ Sound check_batch(void* const* arguments) {
       case CU_STREAM_MEM_OP_WRITE_VALUE_32:
       case CU_STREAM_MEM_OP_WAIT_VALUE_64:
       case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        if (!is_plain_operation(list[i])) return Sound::kUnknown;
+        if (!is_plain_operation(here, list[i])) return Sound::kUnknown;
         break;
       case CU_STREAM_MEM_OP_BARRIER:
         break;
@@ -110,11 +112,11 @@ Sound check_stream_attribute(void* const* arguments) {
 }
 
 // The parameters of a node that fills memory.
-Sound check_fill(const CUDA_MEMSET_NODE_PARAMS* what) {
+Sound check_fill(const EntryContext& here, const CUDA_MEMSET_NODE_PARAMS* what) {
   if (what == nullptr) return Sound::kWrong;
   const auto fill = driver_abi::fill_of(*what);
   const auto bytes = fill ? driver_abi::span_of(*fill) : std::nullopt;
-  return bytes ? check_memory(fill->address, *bytes) : Sound::kWrong;
+  return bytes ? check_memory(here, fill->address, *bytes) : Sound::kWrong;
 }
 
 Sound worse(Sound one, Sound other) {
@@ -123,12 +125,12 @@ Sound worse(Sound one, Sound other) {
 }
 
 // cuGraphAdd*Node: node, graph, dependencies, count.
-Sound check_new_node(void* const* arguments, const HandleTable& handles) {
+Sound check_new_node(const EntryContext& here, void* const* arguments) {
   const auto* list = argument<const Handle*>(arguments, 2);
   const auto count = argument<std::size_t>(arguments, 3);
   if (list == nullptr) return sound_if(count == 0);
   if (count > limits::kArrayCountMax) return Sound::kWrong;
-  return check_dependencies(handles, argument<Handle>(arguments, 1), {list, count});
+  return check_dependencies(here.handles(), argument<Handle>(arguments, 1), {list, count});
 }
 
 // cuGraphAddDependencies: graph, from, to, edges, count. A node cannot come before itself.
@@ -146,8 +148,8 @@ Sound check_edges(void* const* arguments) {
 
 }  // namespace
 
-Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
-                      const HandleTable& handles) {
+Sound check_arguments(const EntryContext& here, const driver_abi::Row& row,
+                      void* const* arguments) {
   switch (row.alias_opcode) {
     case opcode::cuCtxSetCacheConfig:
       return sound_if(driver_abi::is_cache_config(argument<CUfunc_cache>(arguments, 0)));
@@ -160,23 +162,23 @@ Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
       return sound_if(driver_abi::is_shared_config(argument<CUsharedconfig>(arguments, 1)));
     case opcode::cuMemsetD2D8_v2:
     case opcode::cuMemsetD2D8Async:
-      return check_plane(arguments, 1);
+      return check_plane(here, arguments, 1);
     case opcode::cuMemsetD2D16_v2:
     case opcode::cuMemsetD2D16Async:
-      return check_plane(arguments, 2);
+      return check_plane(here, arguments, 2);
     case opcode::cuMemsetD2D32_v2:
     case opcode::cuMemsetD2D32Async:
-      return check_plane(arguments, 4);
+      return check_plane(here, arguments, 4);
     case opcode::cuStreamWaitValue32_v2:
-      return check_value(arguments, 4, driver_abi::kWaitValueFlags);
+      return check_value(here, arguments, 4, driver_abi::kWaitValueFlags);
     case opcode::cuStreamWaitValue64_v2:
-      return check_value(arguments, 8, driver_abi::kWaitValueFlags);
+      return check_value(here, arguments, 8, driver_abi::kWaitValueFlags);
     case opcode::cuStreamWriteValue32_v2:
-      return check_value(arguments, 4, driver_abi::kWriteValueFlags);
+      return check_value(here, arguments, 4, driver_abi::kWriteValueFlags);
     case opcode::cuStreamWriteValue64_v2:
-      return check_value(arguments, 8, driver_abi::kWriteValueFlags);
+      return check_value(here, arguments, 8, driver_abi::kWriteValueFlags);
     case opcode::cuStreamBatchMemOp_v2:
-      return check_batch(arguments);
+      return check_batch(here, arguments);
     case opcode::cuStreamSetAttribute:
       return check_stream_attribute(arguments);
     case opcode::cuMemAdvise:
@@ -191,7 +193,7 @@ Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
       return Sound::kWrong;  // It is not managed: see managed_answers.h.
     case opcode::cuMemcpyPeer:
     case opcode::cuMemcpyPeerAsync:
-      return check_peer_copy(arguments, row.alias_opcode == opcode::cuMemcpyPeer);
+      return check_peer_copy(here, arguments, row.alias_opcode == opcode::cuMemcpyPeer);
     case opcode::cuGraphCreate:
       return sound_if(argument<unsigned>(arguments, 1) == 0);
     case opcode::cuGraphAddMemFreeNode:
@@ -200,12 +202,12 @@ Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
     case opcode::cuGraphAddEmptyNode:
     case opcode::cuGraphAddEventRecordNode:
     case opcode::cuGraphAddEventWaitNode:
-      return check_new_node(arguments, handles);
+      return check_new_node(here, arguments);
     case opcode::cuGraphAddMemsetNode:
-      return worse(check_fill(argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 4)),
-                   check_new_node(arguments, handles));
+      return worse(check_fill(here, argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 4)),
+                   check_new_node(here, arguments));
     case opcode::cuGraphMemsetNodeSetParams:
-      return check_fill(argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 1));
+      return check_fill(here, argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 1));
     case opcode::cuGraphAddDependencies_v2:
       return check_edges(arguments);
     default:

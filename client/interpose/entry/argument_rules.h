@@ -10,9 +10,8 @@
 
 namespace gpurun::client::interpose {
 
-// `arguments` as call_generated() takes them. `handles` are the session's. The caller checks
-// handles and devices separately.
-Sound check_arguments(const driver_abi::Row& row, void* const* arguments,
-                      const HandleTable& handles);
+// `arguments` as call_generated() takes them. The caller checks handles and devices separately. The
+// device reaches pinned memory of the arena that they name from now on.
+Sound check_arguments(const EntryContext& here, const driver_abi::Row& row, void* const* arguments);
 
 }  // namespace gpurun::client::interpose

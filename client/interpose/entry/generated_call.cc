@@ -239,7 +239,7 @@ class GeneratedCall {
       if (row_.parameters[i].shape != Shape::kHandleArray) continue;
       if (const int result = check_list(row_.parameters[i], i); result != 0) return result;
     }
-    *sound = has_context() ? check_arguments(row_, program_, here_.handles()) : Sound::kRight;
+    *sound = has_context() ? check_arguments(here_, row_, program_) : Sound::kRight;
     return *sound == Sound::kWrong ? int{CUDA_ERROR_INVALID_VALUE} : 0;
   }
 

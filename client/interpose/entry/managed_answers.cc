@@ -15,18 +15,41 @@ T value_at(void* const* arguments, std::size_t index) {
   return value;
 }
 
+// CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS of all devices.
+bool has_concurrent_access(const EntryContext& here) {
+  return !here.session().mirrors_all_host_memory();
+}
+
 bool is_managed(std::uint64_t address) {
   const auto range = find_range(address);
   return range.has_value() && range->kind == MemoryKind::kManaged;
 }
 
-int advise(void* const* arguments, CUmemLocation location, int devices) {
+// Devices without concurrent access move managed memory as a whole, so the manual allows no advice
+// that names them.
+bool names_device(CUmem_advise advice, CUmemLocation location) {
+  const bool placed = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ||
+                      advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
+                      advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+  return placed && location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
+int advise(const EntryContext& here, void* const* arguments, CUmemLocation location) {
+  const int devices = here.devices().device_count();
+  if (!has_concurrent_access(here) &&
+      names_device(value_at<CUmem_advise>(arguments, 2), location)) {
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
   return managed_advice().advise(value_at<CUdeviceptr>(arguments, 0),
                                  value_at<std::size_t>(arguments, 1),
                                  value_at<CUmem_advise>(arguments, 2), location, devices);
 }
 
-int prefetch(void* const* arguments, CUmemLocation location, unsigned flags, int devices) {
+// The manual wants a stream of a device with concurrent access.
+int prefetch(const EntryContext& here, void* const* arguments, CUmemLocation location,
+             unsigned flags) {
+  if (!has_concurrent_access(here)) return CUDA_ERROR_INVALID_DEVICE;
+  const int devices = here.devices().device_count();
   return managed_advice().prefetch(value_at<CUdeviceptr>(arguments, 0),
                                    value_at<std::size_t>(arguments, 1), location, flags, devices);
 }
@@ -49,26 +72,24 @@ int attach(void* const* arguments) {
 bool answer_managed(const EntryContext& here, const driver_abi::Row& row, void* const* arguments,
                     int* result) {
   if (!managed_memory_exists()) return false;
-  const int devices = here.devices().device_count();
   switch (row.alias_opcode) {
     case opcode::cuMemAdvise:
       if (!is_managed(value_at<CUdeviceptr>(arguments, 0))) return false;
-      *result =
-          advise(arguments, driver_abi::location_of(value_at<CUdevice>(arguments, 3)), devices);
+      *result = advise(here, arguments, driver_abi::location_of(value_at<CUdevice>(arguments, 3)));
       return true;
     case opcode::cuMemAdvise_v2:
       if (!is_managed(value_at<CUdeviceptr>(arguments, 0))) return false;
-      *result = advise(arguments, value_at<CUmemLocation>(arguments, 3), devices);
+      *result = advise(here, arguments, value_at<CUmemLocation>(arguments, 3));
       return true;
     case opcode::cuMemPrefetchAsync:
       if (!is_managed(value_at<CUdeviceptr>(arguments, 0))) return false;
-      *result = prefetch(arguments, driver_abi::location_of(value_at<CUdevice>(arguments, 2)), 0,
-                         devices);
+      *result =
+          prefetch(here, arguments, driver_abi::location_of(value_at<CUdevice>(arguments, 2)), 0);
       return true;
     case opcode::cuMemPrefetchAsync_v2:
       if (!is_managed(value_at<CUdeviceptr>(arguments, 0))) return false;
-      *result = prefetch(arguments, value_at<CUmemLocation>(arguments, 2),
-                         value_at<unsigned>(arguments, 3), devices);
+      *result = prefetch(here, arguments, value_at<CUmemLocation>(arguments, 2),
+                         value_at<unsigned>(arguments, 3));
       return true;
     case opcode::cuMemRangeGetAttribute:
       if (!is_managed(value_at<CUdeviceptr>(arguments, 3))) return false;

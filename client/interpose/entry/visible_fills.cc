@@ -6,6 +6,7 @@
 
 #include "client/interpose/call/stream.h"
 #include "client/interpose/entry/generated_call.h"
+#include "client/interpose/memory/host_arena.h"
 #include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
@@ -33,7 +34,7 @@ bool fill_visible_plane(const EntryContext& here, const driver_abi::Row& row,
   if (form == 0) return false;
   CUdeviceptr to = 0;
   std::memcpy(&to, arguments[0], sizeof to);
-  const auto range = find_range(to);
+  const auto range = find_device_range(here, to);
   if (!range.has_value() || !range->reached) return false;
   const bool plain = row.variant == driver_abi::StreamVariant::kPlain;
   CUstream stream = plain ? nullptr : as<CUstream>(protocol::kStreamPerThread);

@@ -72,7 +72,7 @@ int wait_for_users(const EntryContext& here, const MemoryRange& range) {
     if (result == 0) result = each;
   };
   wait(current);
-  if (!range.reached) return result;
+  if (!range.reached && range.view == 0) return result;
   for (const Handle context : here.session().working_contexts()) {
     if (context != current) wait(context);
   }

@@ -33,16 +33,16 @@ int allocate_managed_memory(const EntryContext& here, std::size_t bytes, unsigne
                             CUdeviceptr* address) {
   MemoryRange range;
   int earlier = 0;
-  range.base = allocate_in_arena(here, opcode::cuMemAllocManaged, bytes, &earlier);
+  range.base = allocate_in_arena(here, opcode::cuMemAllocManaged, bytes, Use::kByDevice, &earlier);
   if (range.base == 0) return earlier != 0 ? earlier : int{CUDA_ERROR_OUT_OF_MEMORY};
   range.bytes = bytes;
   range.kind = MemoryKind::kManaged;
   range.ordinal = here.context->ordinal;
   range.context = here.context->handle;
-  range.reached = true;
+  range.in_arena = range.reached = true;
   range.flags = flags;
   if (!add_range(range)) {
-    (void)free_in_arena(here, range.base);
+    (void)free_in_arena(here, range);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   managed_advice().add(range.base, range.bytes);
@@ -52,7 +52,7 @@ int allocate_managed_memory(const EntryContext& here, std::size_t bytes, unsigne
 
 int free_managed_memory(const EntryContext& here, const MemoryRange& range) {
   managed_advice().remove(range.base);
-  return free_in_arena(here, range.base);
+  return free_in_arena(here, range);
 }
 
 }  // namespace gpurun::client::interpose

@@ -185,6 +185,16 @@ std::vector<MemoryRange> take_matching(Matches matches) {
   return taken;
 }
 
+template <typename Change>
+void change_range(std::uint64_t base, Change change) noexcept {
+  Ranges& all = ranges();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.by_base.find(base);
+  if (found == all.by_base.end()) return;
+  change(found->second);
+  ranges_changed();
+}
+
 }  // namespace
 
 bool add_range(MemoryRange range) noexcept try {
@@ -201,7 +211,7 @@ bool add_range(MemoryRange range) noexcept try {
   all.by_base.emplace_hint(next, range.base, range);
   count_used(range, true);
   ranges_changed();
-  if (range.on_host() || range.reached) {
+  if (range.on_host() || range.in_arena) {
     host_memory_added(range);
   } else {
     block(all, range.base, range.bytes);
@@ -249,6 +259,14 @@ bool note_shared(std::uint64_t base) noexcept {
   if (found == all.by_base.end() || std::exchange(found->second.shared, true)) return false;
   ranges_changed();
   return true;
+}
+
+void note_reached(std::uint64_t base) noexcept {
+  change_range(base, [](MemoryRange& range) { range.reached = true; });
+}
+
+void note_view(std::uint64_t base, std::uint64_t view) noexcept {
+  change_range(base, [view](MemoryRange& range) { range.view = view; });
 }
 
 bool host_memory_exists() noexcept { return g_host_end.load(std::memory_order_relaxed) != 0; }

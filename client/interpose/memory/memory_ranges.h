@@ -26,6 +26,7 @@ enum class MemoryKind : std::uint8_t {
   kHost,        // cuMemHostAlloc, cuMemAllocHost.
   kManaged,     // cuMemAllocManaged: always reached.
   kRegistered,  // cuMemHostRegister.
+  kView,        // The device's addresses of registered memory: always reached.
 };
 
 struct MemoryRange {
@@ -34,12 +35,16 @@ struct MemoryRange {
   MemoryKind kind = MemoryKind::kDevice;
   int ordinal = 0;  // The program's number of the device.
   Handle context = 0;
-  Handle owner = 0;             // Pool, module or library. 0: none.
-  bool shared = false;          // kDevice only: other processes may have it open.
-  bool reached = false;         // kHost, kManaged: the device uses the same address (host_arena.h).
-  unsigned flags = 0;           // As given to cuMemHostAlloc or cuMemHostRegister.
+  Handle owner = 0;        // Pool, module or library. 0: none.
+  bool shared = false;     // kDevice only: other processes may have it open.
+  bool in_arena = false;   // kHost, kManaged: of host_arena.h.
+  bool reached = false;    // kHost, kManaged: the device uses the same address now.
+  std::uint64_t host = 0;  // kView: the address of the memory. `base` is the device's.
+  std::uint64_t view = 0;  // kRegistered: the base of its kView. 0: the device does not reach it.
+  unsigned flags = 0;      // As given to cuMemHostAlloc or cuMemHostRegister.
   std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID. add_range() chooses it.
 
+  // The program's own address of host memory.
   bool on_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
   // Unmapping and unloading do not wait for earlier work of `context_of_work`, nor does the end of
   // another context's memory.
@@ -72,6 +77,10 @@ std::optional<MemoryRange> remove_range(std::uint64_t base, MemoryKind kind) noe
 // Marks the range that starts at `base` as shared with other processes. False: it was shared
 // already, or does not exist.
 bool note_shared(std::uint64_t base) noexcept;
+// The device reaches the pinned memory that starts at `base` from now on.
+void note_reached(std::uint64_t base) noexcept;
+// The device reaches the registered memory that starts at `base` at `view` from now on.
+void note_view(std::uint64_t base, std::uint64_t view) noexcept;
 // Whether the program has, or ever had, pinned or registered host memory. No lock.
 bool host_memory_exists() noexcept;
 // False: `address` is not in host memory of the program. True: ask find_range(). No lock.

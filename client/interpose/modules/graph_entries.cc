@@ -44,7 +44,7 @@ int pack_kernel(const EntryContext& here, const CUDA_KERNEL_NODE_PARAMS* given, 
   modules::PackedParameters packed;
   const int result = packed.pack(function->info, given->kernelParams, given->extra);
   if (result != 0) return result;
-  modules::look_for_host_pointers(function->info, packed.block,
+  modules::look_for_host_pointers(here, function->info, packed.block,
                                   node->context != 0 ? node->context : here.context->handle);
   node->launch.parameter_bytes = static_cast<std::uint32_t>(packed.block.size());
   node->launch.layout_hash = packed.layout_hash;

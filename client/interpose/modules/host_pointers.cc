@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "client/interpose/memory/host_arena.h"
 #include "client/interpose/modules/kernel_table.h"
 #include "client/session/lost_context.h"
 #include "driver_abi/cuda_abi.h"
@@ -89,7 +90,9 @@ void remember(const Kernel& kernel, Handle context, std::size_t offset, bool reg
 
 }  // namespace
 
-void note_host_pointers(const Kernel& kernel, ByteView block, Handle context) noexcept try {
+void note_host_pointers(const EntryContext& here, const Kernel& kernel, ByteView block,
+                        Handle context) noexcept try {
+  bool noted = false;
   // Pointers are aligned, inside structures too.
   for (std::size_t at = 0; at + sizeof(std::uint64_t) <= block.size();
        at += sizeof(std::uint64_t)) {
@@ -98,8 +101,11 @@ void note_host_pointers(const Kernel& kernel, ByteView block, Handle context) no
     if (!may_be_host_memory(value)) continue;
     const auto range = find_range(value);
     if (!range.has_value() || !range->on_host() || range->reached) continue;
-    remember(kernel, context, at, range->kind == MemoryKind::kRegistered);
-    return;  // One pointer is enough.
+    // The device reaches registered memory at another address alone.
+    const bool registered = range->kind == MemoryKind::kRegistered;
+    if ((!registered && let_device_reach(here, *range) == 0) || noted) continue;
+    remember(kernel, context, at, registered);
+    noted = true;  // One pointer is enough for the line.
   }
 } catch (...) {
   // Memory ran out. No line will be logged.

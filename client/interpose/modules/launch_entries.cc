@@ -96,7 +96,7 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
   }
   modules::PackedParameters packed;
   if ((result = packed.pack(function->info, parameters, extra)) != 0) return cuda(result);
-  modules::look_for_host_pointers(function->info, packed.block, site.context);
+  modules::look_for_host_pointers(here, function->info, packed.block, site.context);
   LaunchAttribute attributes[protocol::kLaunchAttributesMax];
   unsigned attribute_count = 0;
   if (call.attribute_count != 0) {

@@ -39,8 +39,10 @@ bool is_sound(const HostBlock& block) {
 
 // The place is reserved, so that this replaces nothing but the reservation.
 bool map_block(const HostBlock& block, int file) {
-  return mmap(pointer_to(block.address), block.bytes, PROT_READ | PROT_WRITE,
-              MAP_SHARED | MAP_FIXED, file, static_cast<off_t>(block.offset)) != MAP_FAILED;
+  const bool copy = block.kind == HostBlockKind::kMirror;
+  const int flags = copy ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+  return mmap(pointer_to(block.address), block.bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED,
+              copy ? -1 : file, copy ? 0 : static_cast<off_t>(block.offset)) != MAP_FAILED;
 }
 
 void reserve(std::uint64_t address, std::uint64_t bytes) {
@@ -80,10 +82,11 @@ int HostArena::reserve_place(const HostBlock& block) {
 }
 
 int HostArena::claim(const HostBlock& block, std::uint64_t context) {
+  const bool copy = block.kind == HostBlockKind::kMirror;
+  const std::uint64_t cost = copy ? 2 * block.bytes : block.bytes;
   const std::lock_guard lock(mutex_);
-  if (!file_.valid()) return CUDA_ERROR_INVALID_VALUE;
-  if (blocks_.size() >= limits::kHostBlocksMax || block.bytes > bytes_max_ ||
-      bytes_ > bytes_max_ - block.bytes) {
+  if (!copy && !file_.valid()) return CUDA_ERROR_INVALID_VALUE;
+  if (blocks_.size() >= limits::kHostBlocksMax || cost > bytes_max_ || bytes_ > bytes_max_ - cost) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (const int refused = reserve_place(block); refused != 0) return refused;
@@ -92,15 +95,15 @@ int HostArena::claim(const HostBlock& block, std::uint64_t context) {
                         (next != blocks_.begin() &&
                          block.address - std::prev(next)->first < std::prev(next)->second.bytes);
   if (overlaps) return CUDA_ERROR_INVALID_VALUE;
-  blocks_.emplace_hint(next, block.address, Block{block.bytes, context, true});
-  bytes_ += block.bytes;
+  blocks_.emplace_hint(next, block.address, Block{block.bytes, context, true, cost});
+  bytes_ += cost;
   return 0;
 }
 
 void HostArena::drop(std::uint64_t address) {
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(address);
-  bytes_ -= found->second.bytes;
+  bytes_ -= found->second.cost;
   blocks_.erase(found);
 }
 
@@ -120,6 +123,11 @@ int HostArena::map(const HostBlock& block, std::uint64_t context) {
       (void)GPURUN_DRIVER(driver_, cuMemHostUnregister, pointer_to(block.address));
       result = CUDA_ERROR_NOT_SUPPORTED;
     }
+  }
+  if (result == 0 && block.kind == HostBlockKind::kMirror &&
+      !mirror_.add(block.address, block.bytes)) {
+    (void)GPURUN_DRIVER(driver_, cuMemHostUnregister, pointer_to(block.address));
+    result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result != 0) {
     reserve(block.address, block.bytes);
@@ -143,10 +151,21 @@ int HostArena::unmap(const HostBlock& block, std::uint64_t context) {
     found->second.busy = true;
   }
   memory_.remove(block.address);
+  mirror_.remove(block.address);
   const int result = GPURUN_DRIVER(driver_, cuMemHostUnregister, pointer_to(block.address));
   reserve(block.address, block.bytes);
   drop(block.address);
   return result;
+}
+
+int HostArena::write(ByteView pieces) {
+  std::uint64_t base = 0, span = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    base = base_;
+    span = span_;
+  }
+  return mirror_.write(pieces, base, span);
 }
 
 void HostArena::context_ended(std::uint64_t context) {
@@ -161,6 +180,7 @@ void HostArena::context_ended(std::uint64_t context) {
   }
   for (const auto& [address, bytes] : ended) {
     memory_.remove(address);
+    mirror_.remove(address);
     reserve(address, bytes);
     drop(address);
   }
@@ -168,16 +188,20 @@ void HostArena::context_ended(std::uint64_t context) {
 
 namespace {
 
-bool read(const Call& call, HostBlockKind kind, HostBlock* block) {
+bool read(const Call& call, HostBlock* block) {
   if (call.payload().size() != sizeof *block) return false;
   std::memcpy(block, call.payload().data(), sizeof *block);
-  return block->kind == kind && call.header().context != 0;
+  return call.header().context != 0;
+}
+
+bool maps(const HostBlock& block) {
+  return block.kind == HostBlockKind::kMap || block.kind == HostBlockKind::kMirror;
 }
 
 CallOutcome run_map(Call& call) {
   HostBlock block;
-  if (call.header().form != protocol::Form::kRaw || !call.awaited() ||
-      !read(call, HostBlockKind::kMap, &block)) {
+  if (call.header().form != protocol::Form::kRaw || !call.awaited() || !read(call, &block) ||
+      !maps(block)) {
     return CallOutcome::done(CUDA_ERROR_INVALID_VALUE);
   }
   // Pinning may take long.
@@ -192,8 +216,8 @@ CallOutcome run_map(Call& call) {
 CallOutcome run_unmap(Call& call) {
   HostBlock block;
   if (call.header().form != protocol::Form::kRaw || !call.awaited() ||
-      call.header().order != protocol::Order::kOrderedHost ||
-      !read(call, HostBlockKind::kUnmap, &block)) {
+      call.header().order != protocol::Order::kOrderedHost || !read(call, &block) ||
+      block.kind != HostBlockKind::kUnmap) {
     return CallOutcome::done(CUDA_ERROR_INVALID_VALUE);
   }
   return CallOutcome::done(HandlerState::of(call).host_arena().unmap(block, call.header().context));
@@ -206,6 +230,7 @@ void add_host_arena_handlers(Handlers& handlers) {
     set_handler(handlers, row, &run_map);
   }
   set_handler(handlers, "cuMemFreeHost", &run_unmap);
+  set_handler(handlers, "cuMemHostGetDevicePointer_v2", &run_host_mirror);
 }
 
 }  // namespace gpurun::server

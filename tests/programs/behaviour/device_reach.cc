@@ -3,7 +3,8 @@
 // device poll it while a kernel runs. What the program sees in it after a wait is what CUDA
 // promises, so no wait, free or synchronous copy may return before the work is complete.
 //
-// usage: device_reach IMAGE
+// usage: device_reach IMAGE [in-turn]
+// With in-turn, host and device cannot use managed memory at the same time.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,6 +26,8 @@ void expect(unsigned seen, unsigned wanted, const char* what) {
 
 CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 volatile unsigned* seen_by_host(unsigned* memory) { return memory; }
+
+bool in_turn = false;
 
 void attributes(const Device& device) {
   int maps = 0;
@@ -71,7 +74,7 @@ void kernels(const Device& device, CUstream stream) {
 
 // The kernel waits for the program, and then the program for the kernel, without a call.
 void polls(const Device& device, CUstream stream) {
-  unsigned* const words = Device::pinned(kBytes);
+  unsigned* const words = Device::pinned(4096);
   words[0] = words[1] = 0;
   device.launch_wait(stream, address(words), address(words + 1));
   EXPECT(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
@@ -202,6 +205,87 @@ void copies(const Device& device, CUstream stream) {
   MUST(cuMemFreeHost(words));
 }
 
+CUdeviceptr register_words(unsigned* words, size_t bytes) {
+  MUST(cuMemHostRegister(words, bytes, CU_MEMHOSTREGISTER_DEVICEMAP));
+  CUdeviceptr there = 0;
+  MUST(cuMemHostGetDevicePointer(&there, words, 0));
+  return there;
+}
+
+// Memory of the program's own, which the device reaches at an address that may be another one. The
+// program goes on to write to its neighbours in the same lines and pages.
+void registered(const Device& device, CUstream stream) {
+  std::vector<unsigned> all(6 * kWords, 1);
+  unsigned* const first = all.data() + 3;
+  unsigned* const second = first + 100;  // In the same page.
+  unsigned* const large = second + 1001;
+  const CUdeviceptr at_first = register_words(first, 400);
+  const CUdeviceptr at_second = register_words(second, 4000);
+  const CUdeviceptr at_large = register_words(large, 4 * kBytes);
+  for (unsigned round = 1; round <= 20; ++round) {
+    first[0] = second[0] = large[0] = round;
+    all[2] = all[1] = round;  // Beside the memory.
+    MUST(cuMemcpyDtoDAsync(at_second + 4, at_first, 4, stream));
+    MUST(cuMemcpyDtoDAsync(at_large + 3 * kBytes, at_second, 4, stream));
+    device.launch_fill(stream, at_first + 4, 99, round * 0x100);
+    device.launch_fill(stream, at_large + 4, 1000, round * 0x1000);
+    all[0] = round;
+    MUST(cuStreamSynchronize(stream));
+    expect(second[1], round, "a copy to registered memory");
+    expect(large[3 * kWords], round, "a copy between registered memory");
+    expect(first[99], round * 0x100 + 98, "a store to registered memory");
+    expect(large[1000], round * 0x1000 + 999, "a store to much registered memory");
+    expect(first[0] + second[0] + large[0], 3 * round, "words of the program");
+    expect(all[0] + all[1] + all[2], 3 * round, "words beside registered memory");
+    expect(second[1000], 1, "the word behind registered memory");
+  }
+  // The program's own address, behind a kernel of the same stream.
+  const CUdeviceptr memory = Device::memory(4096);
+  device.launch_fill(stream, at_first, 100, 0x50);
+  MUST(cuMemcpyHtoDAsync(memory, first, 400, stream));
+  device.launch_fill(stream, at_first, 100, 0);
+  MUST(cuMemcpyDtoHAsync(second, memory, 400, stream));
+  device.launch_fill(stream, at_second, 1, 0x60);
+  MUST(cuMemcpyDtoHAsync(large, memory, 400, stream));
+  MUST(cuStreamSynchronize(stream));
+  expect(first[5], 5, "a store behind a copy");
+  expect(second[0], 0x60, "a store to a copy's destination");
+  expect(second[5], 0x55, "a copy of registered memory");
+  expect(large[99], 0x50 + 99, "a copy into registered memory");
+  unsigned plain = 0;
+  MUST(cuMemcpyDtoH(&plain, at_first + 4, 4));
+  expect(plain, 1, "a copy from the device's address");
+  plain = 77;
+  MUST(cuMemcpyHtoD(at_first + 4, &plain, 4));
+  expect(first[1], 77, "a copy to the device's address");
+  MUST(cuMemsetD32(at_first, 5, 100));
+  expect(first[99], 5, "a fill of registered memory");
+  // What it is.
+  CUdeviceptr pointer = 0;
+  MUST(cuPointerGetAttribute(&pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address(first + 1)));
+  EXPECT(pointer == at_first + 4);
+  void* host = nullptr;
+  MUST(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, at_first + 4));
+  EXPECT(host == first + 1);
+  unsigned type = 0;
+  MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at_first));
+  expect(type, CU_MEMORYTYPE_HOST, "the memory type of registered memory");
+  // Its end waits for the kernel.
+  device.launch_linger(stream, at_second, 0x99);
+  MUST(cuMemHostUnregister(second));
+  expect(second[0], 0x99, "cuMemHostUnregister");
+  EXPECT(cuMemHostGetDevicePointer(&pointer, second, 0) == CUDA_ERROR_INVALID_VALUE);
+  second[0] = 1;
+  const CUdeviceptr again = register_words(second, 4000);
+  device.launch_fill(stream, again + 8, 1, 3);
+  MUST(cuStreamSynchronize(stream));
+  expect(second[0] + second[2], 4, "memory that is registered again");
+  MUST(cuMemHostUnregister(second));
+  MUST(cuMemHostUnregister(first));
+  MUST(cuMemHostUnregister(large));
+  MUST(cuMemFree(memory));
+}
+
 // Copies of a graph use the memory at each launch.
 void graphs(const Device& device, CUstream stream) {
   unsigned* const words = Device::pinned(kBytes);
@@ -255,54 +339,7 @@ int range_attribute(CUmem_range_attribute which, CUdeviceptr at, size_t bytes) {
 }
 
 // Managed memory is used by host and device without a copy. Advice on it is kept by pages.
-void managed(const Device& device, CUstream stream) {
-  int has = 0;
-  MUST(cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device.device));
-  expect(has, 1, "MANAGED_MEMORY");
-  MUST(cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device.device));
-  expect(has, 1, "CONCURRENT_MANAGED_ACCESS");
-  CUdeviceptr at = 0;
-  MUST(cuMemAllocManaged(&at, kBytes, CU_MEM_ATTACH_GLOBAL));
-  auto* const words = reinterpret_cast<unsigned*>(at);
-  unsigned fact = 0;
-  MUST(cuPointerGetAttribute(&fact, CU_POINTER_ATTRIBUTE_IS_MANAGED, at + 8));
-  expect(fact, 1, "IS_MANAGED");
-  MUST(cuPointerGetAttribute(&fact, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
-  expect(fact, CU_MEMORYTYPE_DEVICE, "memory type");
-  void* host = nullptr;
-  MUST(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, at + 16));
-  EXPECT(address(host) == at + 16);
-  for (unsigned i = 0; i < 16; ++i) words[i] = i;
-  unsigned count = 16;
-  void* arguments[] = {&at, &count};
-  for (unsigned round = 1; round <= 3; ++round) {
-    MUST(cuLaunchKernel(device.pass_on, 1, 1, 1, 16, 1, 1, 0, stream, arguments, nullptr));
-    MUST(cuStreamSynchronize(stream));
-    expect(words[15], 15 + 2 * round - 1, "a kernel's store to managed memory");
-    words[15] += 1;
-  }
-  // Host and device at the same time.
-  words[100] = words[101] = 0;
-  device.launch_wait(stream, at + 400, at + 404);
-  seen_by_host(words)[100] = 9;
-  while (seen_by_host(words)[101] == 0) {
-  }
-  MUST(cuStreamSynchronize(stream));
-  // Copies.
-  unsigned plain[4] = {1, 2, 3, 4};
-  MUST(cuMemcpyHtoD(at + 4096, plain, sizeof plain));
-  expect(words[1027], 4, "a copy to managed memory");
-  words[1027] = 44;
-  MUST(cuMemcpyDtoH(plain, at + 4096, sizeof plain));
-  expect(plain[3], 44, "a copy from managed memory");
-  const CUdeviceptr memory = Device::memory(kBytes);
-  MUST(cuMemcpy(memory, at, kBytes));
-  expect(Device::read(memory + 4096 + 12), 44, "a copy to the device");
-  MUST(cuMemcpyAsync(at + 8192, memory + 4096, 16, stream));
-  MUST(cuStreamSynchronize(stream));
-  expect(words[2051], 44, "a copy from the device");
-  MUST(cuMemFree(memory));
-  // Advice.
+void advice(CUstream stream, CUdeviceptr at) {
   const CUdeviceptr second = at + 4096;
   MUST(cuMemAdvise(second, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, CUmemLocation{}));
   expect(range_attribute(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, second, 4096), 1, "READ_MOSTLY");
@@ -331,6 +368,77 @@ void managed(const Device& device, CUstream stream) {
   here.id = 0;
   EXPECT(cuMemPrefetchAsync(at + 64, kBytes, here, 0, stream) == CUDA_ERROR_INVALID_VALUE);
   EXPECT(cuMemAdvise(at, 0, CU_MEM_ADVISE_SET_READ_MOSTLY, here) == CUDA_ERROR_INVALID_VALUE);
+}
+
+// A device without concurrent access has no part of managed memory for itself.
+void advice_in_turn(CUstream stream, CUdeviceptr at) {
+  CUmemLocation place{};
+  MUST(cuMemAdvise(at, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, place));
+  expect(range_attribute(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, at, 4096), 1, "READ_MOSTLY");
+  place.type = CU_MEM_LOCATION_TYPE_HOST;
+  MUST(cuMemAdvise(at, kBytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, place));
+  EXPECT(cuMemPrefetchAsync(at, 64, place, 0, stream) == CUDA_ERROR_INVALID_DEVICE);
+  place.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  EXPECT(cuMemPrefetchAsync(at, 64, place, 0, stream) == CUDA_ERROR_INVALID_DEVICE);
+  for (const CUmem_advise each :
+       {CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_MEM_ADVISE_SET_ACCESSED_BY}) {
+    EXPECT(cuMemAdvise(at, kBytes, each, place) == CUDA_ERROR_INVALID_DEVICE);
+  }
+}
+
+void managed(const Device& device, CUstream stream) {
+  int has = 0;
+  MUST(cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device.device));
+  expect(has, 1, "MANAGED_MEMORY");
+  MUST(cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device.device));
+  expect(has, in_turn ? 0 : 1, "CONCURRENT_MANAGED_ACCESS");
+  CUdeviceptr at = 0;
+  MUST(cuMemAllocManaged(&at, kBytes, CU_MEM_ATTACH_GLOBAL));
+  auto* const words = reinterpret_cast<unsigned*>(at);
+  unsigned fact = 0;
+  MUST(cuPointerGetAttribute(&fact, CU_POINTER_ATTRIBUTE_IS_MANAGED, at + 8));
+  expect(fact, 1, "IS_MANAGED");
+  MUST(cuPointerGetAttribute(&fact, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
+  expect(fact, CU_MEMORYTYPE_DEVICE, "memory type");
+  void* host = nullptr;
+  MUST(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, at + 16));
+  EXPECT(address(host) == at + 16);
+  for (unsigned i = 0; i < 16; ++i) words[i] = i;
+  unsigned count = 16;
+  void* arguments[] = {&at, &count};
+  for (unsigned round = 1; round <= 3; ++round) {
+    MUST(cuLaunchKernel(device.pass_on, 1, 1, 1, 16, 1, 1, 0, stream, arguments, nullptr));
+    MUST(cuStreamSynchronize(stream));
+    expect(words[15], 15 + 2 * round - 1, "a kernel's store to managed memory");
+    words[15] += 1;
+  }
+  if (!in_turn) {
+    words[100] = words[101] = 0;
+    device.launch_wait(stream, at + 400, at + 404);
+    seen_by_host(words)[100] = 9;
+    while (seen_by_host(words)[101] == 0) {
+    }
+    MUST(cuStreamSynchronize(stream));
+  }
+  // Copies.
+  unsigned plain[4] = {1, 2, 3, 4};
+  MUST(cuMemcpyHtoD(at + 4096, plain, sizeof plain));
+  expect(words[1027], 4, "a copy to managed memory");
+  words[1027] = 44;
+  MUST(cuMemcpyDtoH(plain, at + 4096, sizeof plain));
+  expect(plain[3], 44, "a copy from managed memory");
+  const CUdeviceptr memory = Device::memory(kBytes);
+  MUST(cuMemcpy(memory, at, kBytes));
+  expect(Device::read(memory + 4096 + 12), 44, "a copy to the device");
+  MUST(cuMemcpyAsync(at + 8192, memory + 4096, 16, stream));
+  MUST(cuStreamSynchronize(stream));
+  expect(words[2051], 44, "a copy from the device");
+  MUST(cuMemFree(memory));
+  if (in_turn) {
+    advice_in_turn(stream, at);
+  } else {
+    advice(stream, at);
+  }
   MUST(cuStreamAttachMemAsync(stream, at, 0, CU_MEM_ATTACH_SINGLE));
   // The free waits for the kernel.
   CUdeviceptr other = 0;
@@ -393,8 +501,9 @@ void many(const Device& device) {
 
 }  // namespace
 
-int main(int, char** arguments) {
+int main(int count, char** arguments) {
   end_after(200);
+  in_turn = count > 2;
   const Device device(arguments[1]);
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   attributes(device);
@@ -402,6 +511,7 @@ int main(int, char** arguments) {
   polls(device, stream);
   waits(device, stream, nullptr);
   copies(device, stream);
+  registered(device, stream);
   graphs(device, stream);
   managed(device, stream);
   many(device);

@@ -25,7 +25,11 @@ gpurun_test(client_bulk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_t
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_host_memory_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/host_memory/arena_blocks_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/host_memory/arena_file_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/host_memory/host_mirror_test.cc"
             LIBRARIES gpurun_client_session gpurun_client_state)
+gpurun_test(client_host_mirror_traffic_test unit
+            SOURCES "${CMAKE_CURRENT_LIST_DIR}/session/host_mirror_traffic_test.cc"
+            LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_copies_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/session/copies_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_stats_report_test unit

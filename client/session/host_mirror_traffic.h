@@ -1,0 +1,97 @@
+// HostMirrorTraffic: brings what the program writes to its mirrored memory to the worker, and what
+// the device writes there back (docs/adr/0042, protocol/calls/host_mirror.h).
+//
+// The program's writes go ahead of each call with work that may read them. The device's writes are
+// asked for when a call has shown the program that work is complete, before that call returns. They
+// are not asked for again until more work was issued.
+//
+// One exchange is under way at a time. Threads that need another one wait for it. An exchange waits
+// for room in the log and for the worker, but never for the device.
+//
+// Any thread. Without mirrored memory each call costs one load.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "client/host_memory/host_mirror.h"
+#include "client/log/lane.h"
+#include "client/session/session_types.h"
+
+namespace gpurun::client {
+
+class HostMirrorTraffic {
+ public:
+  // The session's parts, which are made later.
+  struct Calls {
+    std::function<int(Lane&, const CallSite&, ByteView)> post;
+    // Waits for the reply, which is valid until the lane's next call. False: the session has ended.
+    std::function<bool(Lane&, const CallSite&, std::span<const ByteView>, Reply*)> ask;
+    // Whether work on the device may be under way that uses such memory.
+    std::function<bool()> device_may_use;
+    std::function<void(Status)> die;
+  };
+  explicit HostMirrorTraffic(Calls calls) : calls_(std::move(calls)) {}
+  HostMirrorTraffic(const HostMirrorTraffic&) = delete;
+  HostMirrorTraffic& operator=(const HostMirrorTraffic&) = delete;
+
+  // Call it once, before the first add(), on a thread with its signals blocked. False: the
+  // program's writes are found by comparison alone.
+  bool open(int fd_min) { return mirror_.watch().open(fd_min); }
+  // See HostMirror. The worker has mapped the block.
+  bool add(std::uint64_t address, std::uint64_t bytes, std::byte* memory, bool noted);
+  void remove(std::uint64_t address);
+  void add_allocation(std::uint64_t address, std::uint64_t bytes);
+  // What the device has written there is taken first. Otherwise the next allocation at this place
+  // would get it later.
+  void remove_allocation(Lane& lane, std::uint64_t address);
+
+  // Posts what the program has written. The caller then appends work that may read it.
+  void give(Lane& lane);
+  // The work was appended.
+  void note_work() noexcept {
+    if (!exists()) return;
+    issued_.fetch_add(1, std::memory_order_acq_rel);
+    issued_.notify_all();
+  }
+  // Waits until is_due(), or end_polls().
+  void await_work();
+  void end_polls() noexcept;
+  bool polls() const noexcept { return !ended_.load(std::memory_order_acquire); }
+  // The lane's thread has learned that work is complete. Returns when the program can see what that
+  // work has written. False: the session has ended before. Keeps nothing of the lane's reply.
+  bool take(Lane& lane);
+  // While work goes on: exchanges the memory that may hold flags. Returns whether something
+  // changed. Ends the polls if the session has ended.
+  bool poll(Lane& lane);
+  // Whether take() has something to do.
+  bool is_due() const noexcept {
+    return exists() &&
+           issued_.load(std::memory_order_acquire) != taken_.load(std::memory_order_acquire);
+  }
+
+ private:
+  bool exists() const noexcept { return blocks_.load(std::memory_order_acquire) != 0; }
+  // Asks for changes of `ranges`, from `*from` on. False: the session has ended. `*changed`: there
+  // were any.
+  bool take_part(Lane& lane, protocol::HostMirrorStep step,
+                 std::span<const protocol::HostMirrorRange> ranges, std::uint64_t* from,
+                 bool* changed);
+
+  const Calls calls_;
+  std::atomic<std::size_t> blocks_{0};
+  // Calls with work that may write. taken_: as many of them were complete before the last exchange.
+  std::atomic<std::uint64_t> issued_{0};
+  std::atomic<std::uint64_t> taken_{0};
+  std::atomic<bool> ended_{false};
+  std::mutex mutex_;
+  HostMirror mirror_;  // Guarded by mutex_, after open().
+};
+
+}  // namespace gpurun::client

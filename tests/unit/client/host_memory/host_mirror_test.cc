@@ -1,0 +1,184 @@
+// HostMirror: what the program writes is found, with the kernel's help and without it. What the
+// worker sends reaches the program's memory.
+#include "client/host_memory/host_mirror.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "client/process/fork_guard.h"
+#include "protocol/calls/host_mirror.h"
+
+namespace gpurun::client {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kBytes = 64 * kPage;
+
+// Memory of zeros.
+class Memory {
+ public:
+  Memory()
+      : start_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    EXPECT_NE(start_, MAP_FAILED);
+  }
+  ~Memory() { munmap(start_, kBytes); }
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(start_); }
+  std::byte* start() const { return static_cast<std::byte*>(start_); }
+  volatile char& operator[](std::size_t at) { return static_cast<char*>(start_)[at]; }
+
+ private:
+  void* const start_;
+};
+
+// With the kernel's notes, or by comparison alone.
+class HostMirrors : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(fork_guard::arm().ok());
+    if (GetParam() && !mirror_.watch().open(0)) {
+      GTEST_SKIP() << "this kernel does not note writes (Linux 6.7, userfaultfd)";
+    }
+  }
+
+  // The addresses of the lines that are sent.
+  std::vector<std::uint64_t> sent() {
+    std::vector<std::uint64_t> lines;
+    EXPECT_TRUE(mirror_.send_written([&](ByteView payload) {
+      ++payloads_;
+      EXPECT_LE(payload.size(), protocol::kMirrorWriteBytesMax);
+      ByteView pieces = payload.subspan(sizeof(protocol::HostMirrorHead));
+      protocol::HostMirrorPiece piece;
+      ByteView bytes;
+      while (!pieces.empty()) {
+        EXPECT_TRUE(protocol::next_piece(&pieces, &piece, &bytes));
+        for (std::size_t at = 0; at < bytes.size(); at += protocol::kMirrorLineBytes) {
+          lines.push_back(piece.address + at);
+        }
+      }
+      return true;
+    }));
+    return lines;
+  }
+
+  Memory memory_;
+  HostMirror mirror_;
+  int payloads_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Each, HostMirrors, ::testing::Bool(), [](const auto& how) {
+  return how.param ? std::string("Noted") : std::string("Compared");
+});
+using Lines = std::vector<std::uint64_t>;
+
+TEST_P(HostMirrors, EachWriteIsSentOnce) {
+  ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
+  mirror_.add_allocation(memory_.address(), kBytes);
+  EXPECT_EQ(sent(), Lines());
+  memory_[5 * kPage + 130] = 1;
+  memory_[kBytes - 1] = 2;
+  EXPECT_EQ(sent(), (Lines{memory_.address() + 5 * kPage + 128, memory_.address() + kBytes - 64}));
+  EXPECT_EQ(sent(), Lines());
+  memory_[5 * kPage + 130] = 3;
+  EXPECT_EQ(sent(), Lines{memory_.address() + 5 * kPage + 128});
+}
+
+// The program has written to pinned memory before a kernel gets a pointer to it.
+TEST_P(HostMirrors, WhatWasThereBeforeIsSent) {
+  memory_[3 * kPage] = 1;
+  ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
+  memory_[9 * kPage] = 1;
+  mirror_.add_allocation(memory_.address(), kBytes);
+  EXPECT_EQ(sent(), (Lines{memory_.address() + 3 * kPage, memory_.address() + 9 * kPage}));
+}
+
+TEST_P(HostMirrors, OnlyAllocationsThatTheDeviceReachesAreSent) {
+  ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
+  mirror_.add_allocation(memory_.address() + 2 * kPage, kPage);
+  for (const std::size_t page : {0u, 2u, 3u}) memory_[page * kPage] = 1;
+  EXPECT_EQ(sent(), Lines{memory_.address() + 2 * kPage});
+  mirror_.remove_allocation(memory_.address() + 2 * kPage);
+  memory_[2 * kPage] = 2;
+  EXPECT_EQ(sent(), Lines());
+}
+
+TEST_P(HostMirrors, ManyChangesTakeSeveralPayloads) {
+  std::vector<Memory> more(2);
+  for (Memory& each : more) {
+    ASSERT_TRUE(mirror_.add(each.address(), kBytes, each.start(), true));
+    mirror_.add_allocation(each.address(), kBytes);
+    for (std::size_t at = 0; at < kBytes; ++at) each[at] = static_cast<char>(at % 100 + 1);
+  }
+  EXPECT_EQ(sent().size(), 2 * kBytes / protocol::kMirrorLineBytes);
+  EXPECT_GE(payloads_, 3);
+  for (Memory& each : more) EXPECT_TRUE(mirror_.remove(each.address()));
+}
+
+TEST_P(HostMirrors, WhatTheWorkerSendsIsNotSentBack) {
+  ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
+  mirror_.add_allocation(memory_.address(), kBytes);
+  EXPECT_EQ(sent(), Lines());
+  alignas(8) std::byte line[protocol::kMirrorLineBytes]{};
+  line[3] = std::byte{9};
+  Bytes pieces(1024);
+  protocol::MirrorWriter writer(pieces);
+  ASSERT_TRUE(writer.add(memory_.address() + kPage, line));
+  ASSERT_TRUE(writer.add(memory_.address() + 2 * kBytes, line));  // Elsewhere: ignored.
+  ASSERT_TRUE(mirror_.take(ByteView(pieces).first(writer.size())));
+  EXPECT_EQ(memory_[kPage + 3], 9);
+  EXPECT_EQ(sent(), Lines());
+  EXPECT_FALSE(mirror_.take(ByteView(pieces).first(writer.size() - 1)));
+}
+
+TEST_P(HostMirrors, SystemCallsMayWriteToTheMemory) {
+  ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
+  mirror_.add_allocation(memory_.address(), kBytes);
+  EXPECT_EQ(sent(), Lines());
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], "x", 1), 1);
+  ASSERT_EQ(read(ends[0], const_cast<char*>(&memory_[7 * kPage]), 1), 1);
+  close(ends[0]);
+  close(ends[1]);
+  EXPECT_EQ(sent(), Lines{memory_.address() + 7 * kPage});
+}
+
+// Then all pages count as written, and the comparison finds the changes.
+TEST_P(HostMirrors, ClosedDescriptorsLoseNoWrite) {
+  ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
+  mirror_.add_allocation(memory_.address(), kBytes);
+  EXPECT_EQ(sent(), Lines());
+  for (int fd = 3; fd < 64; ++fd) {
+    char target[64] = {};
+    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    if (readlink(link.c_str(), target, sizeof target - 1) > 0 &&
+        std::string(target).find("userfaultfd") != std::string::npos) {
+      close(fd);
+    }
+  }
+  memory_[11 * kPage] = 1;
+  EXPECT_EQ(sent(), Lines{memory_.address() + 11 * kPage});
+}
+
+TEST_P(HostMirrors, SmallAllocationsArePolled) {
+  ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
+  mirror_.add_allocation(memory_.address(), 2 * HostMirror::kPolledAllocationMax);
+  const std::uint64_t small = memory_.address() + 40 * kPage;
+  mirror_.add_allocation(small, kPage);
+  const auto ranges = mirror_.polled();
+  ASSERT_EQ(ranges.size(), 1u);
+  EXPECT_EQ(ranges[0].address, small);
+  for (const std::size_t page : {0u, 40u}) memory_[page * kPage] = 1;
+  std::size_t bytes = 0;
+  EXPECT_TRUE(mirror_.send_polled(ranges, [&](ByteView payload) {
+    bytes += payload.size();
+    return true;
+  }));
+  EXPECT_EQ(bytes, sizeof(protocol::HostMirrorHead) + sizeof(protocol::HostMirrorPiece) + 64);
+  EXPECT_EQ(sent(), Lines{memory_.address()});
+}
+
+}  // namespace
+}  // namespace gpurun::client

@@ -1,0 +1,193 @@
+// Host mirror: two copies with their twins become alike, whichever side has written. Bytes that the
+// other side did not write stay as they are, and a flag never arrives before its data.
+#include "protocol/calls/host_mirror.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace gpurun::protocol {
+namespace {
+
+constexpr std::uint64_t kAddress = std::uint64_t{0x1800} << 32;
+constexpr std::size_t kBytes = 16 << 10;
+
+// One end of the exchange.
+struct Side {
+  alignas(kMirrorLineBytes) std::byte copy[kBytes]{};
+  alignas(kMirrorLineBytes) std::byte twin[kBytes]{};
+
+  MirrorSpan span() { return {copy, twin, kAddress, kBytes}; }
+  void write(std::size_t at, int value) { copy[at] = static_cast<std::byte>(value); }
+  int read(std::size_t at) const { return static_cast<int>(copy[at]); }
+};
+
+Bytes changes_of(Side& side) {
+  Bytes memory(2 * kBytes);
+  MirrorWriter writer(memory);
+  EXPECT_EQ(take_changes(side.copy, side.twin, kAddress, kBytes, &writer), kBytes);
+  memory.resize(writer.size());
+  return memory;
+}
+
+bool merge(Side& side, ByteView pieces) {
+  return merge_pieces(pieces, [&](std::uint64_t address, std::uint64_t bytes) -> MirrorSpan {
+    const std::uint64_t at = address - kAddress;
+    if (at >= kBytes) return {};
+    return {side.copy + at, side.twin + at, address, std::min<std::size_t>(bytes, kBytes - at)};
+  });
+}
+
+void expect_alike(const Side& one, const Side& other) {
+  EXPECT_EQ(std::memcmp(one.copy, other.copy, kBytes), 0);
+  EXPECT_EQ(std::memcmp(one.twin, other.twin, kBytes), 0);
+  EXPECT_EQ(std::memcmp(one.copy, one.twin, kBytes), 0);
+}
+
+TEST(HostMirrorTest, WritesOfBothSidesToOneLineAreKept) {
+  Side host, device;
+  host.write(100, 1);
+  device.write(101, 2);
+  ASSERT_TRUE(merge(device, changes_of(host)));
+  EXPECT_EQ(device.read(100), 1);
+  EXPECT_EQ(device.read(101), 2);
+  ASSERT_TRUE(merge(host, changes_of(device)));
+  EXPECT_EQ(host.read(100), 1);
+  EXPECT_EQ(host.read(101), 2);
+  expect_alike(host, device);
+}
+
+// The other side has written there since, and this side has not.
+TEST(HostMirrorTest, BytesThatTheSenderDidNotWriteAreLeftAlone) {
+  Side host, device;
+  host.write(7, 1);
+  const Bytes sent = changes_of(host);
+  device.write(8, 9);
+  ASSERT_TRUE(merge(device, sent));
+  EXPECT_EQ(device.read(8), 9);
+  host.write(9, 5);  // Not sent yet.
+  ASSERT_TRUE(merge(host, changes_of(device)));
+  EXPECT_EQ(host.read(9), 5);
+  EXPECT_EQ(host.read(8), 9);
+}
+
+TEST(HostMirrorTest, NothingTravelsWithoutChange) {
+  Side host;
+  EXPECT_TRUE(changes_of(host).empty());
+  host.write(0, 3);
+  EXPECT_EQ(changes_of(host).size(), sizeof(HostMirrorPiece) + kMirrorLineBytes);
+  EXPECT_TRUE(changes_of(host).empty());
+}
+
+TEST(HostMirrorTest, NeighbouringLinesShareAPiece) {
+  Side host;
+  for (std::size_t at = 0; at < 3 * kMirrorLineBytes; ++at) host.write(at, 1);
+  host.write(kBytes - 1, 1);
+  EXPECT_EQ(changes_of(host).size(), 2 * sizeof(HostMirrorPiece) + 4 * kMirrorLineBytes);
+}
+
+TEST(HostMirrorTest, WithoutRoomTheRestComesLater) {
+  Side host, device;
+  for (std::size_t at = 0; at < kBytes; ++at) host.write(at, static_cast<int>(at % 251 + 1));
+  std::size_t compared = 0;
+  int parts = 0;
+  while (compared < kBytes) {
+    Bytes memory(1000);
+    MirrorWriter writer(memory);
+    compared += take_changes(host.copy + compared, host.twin + compared, kAddress + compared,
+                             kBytes - compared, &writer);
+    ASSERT_TRUE(merge(device, ByteView(memory).first(writer.size())));
+    ++parts;
+  }
+  EXPECT_GT(parts, 16);
+  expect_alike(host, device);
+}
+
+TEST(HostMirrorTest, RandomWritesOfBothSidesMeet) {
+  Side host, device;
+  std::mt19937 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    // Each side writes its own bytes, as a program without races does.
+    for (int i = 0; i < 20; ++i)
+      host.write(random() % (kBytes / 2) * 2, static_cast<int>(random() % 256));
+    for (int i = 0; i < 20; ++i)
+      device.write(random() % (kBytes / 2) * 2 + 1, static_cast<int>(random() % 256));
+    ASSERT_TRUE(merge(device, changes_of(host)));
+    ASSERT_TRUE(merge(host, changes_of(device)));
+    ASSERT_EQ(std::memcmp(host.copy, device.copy, kBytes), 0) << "round " << round;
+  }
+  expect_alike(host, device);
+}
+
+TEST(HostMirrorTest, MalformedPiecesAreRefused) {
+  Side side;
+  const auto refused = [&](HostMirrorPiece piece, std::size_t bytes) {
+    Bytes pieces(sizeof piece + bytes);
+    std::memcpy(pieces.data(), &piece, sizeof piece);
+    return !merge(side, pieces);
+  };
+  EXPECT_TRUE(refused({kAddress, 0, 0}, 0));
+  EXPECT_TRUE(refused({kAddress, 64, 1}, 64));
+  EXPECT_TRUE(refused({kAddress + 8, 64, 0}, 64));
+  EXPECT_TRUE(refused({kAddress, 65, 0}, 65));
+  EXPECT_TRUE(refused({kAddress, 128, 0}, 64));
+  EXPECT_TRUE(refused({~std::uint64_t{63}, 64, 0}, 64));
+  EXPECT_FALSE(refused({kAddress, 64, 0}, 64));
+  EXPECT_FALSE(refused({kAddress + kBytes, 64, 0}, 64)) << "outside all memory: ignored";
+  EXPECT_FALSE(merge(side, Bytes(8)));
+}
+
+// The data lies before the flag, so that one comparison alone would often find the new flag and the
+// old data.
+TEST(HostMirrorTest, FlagArrivesWithItsData) {
+  constexpr std::size_t kData = 0, kFlag = kBytes - 64;
+  Side device, host;
+  std::atomic<bool> stop{false};
+  std::thread kernel([&] {
+    auto* const flag = reinterpret_cast<std::uint64_t*>(device.copy + kFlag);
+    auto* const data = reinterpret_cast<std::uint64_t*>(device.copy + kData);
+    for (std::uint64_t value = 1; !stop.load(); ++value) {
+      __atomic_store_n(data, value, __ATOMIC_RELAXED);
+      __atomic_store_n(flag, value, __ATOMIC_RELEASE);
+      for (int i = 0; i < 20'000; ++i) __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    }
+  });
+  for (int round = 0; round < 20'000; ++round) {
+    Bytes memory(2 * kBytes);
+    MirrorWriter writer(memory);
+    const MirrorSpan span = device.span();
+    take_settled_changes({&span, 1}, &writer);
+    ASSERT_TRUE(merge(host, ByteView(memory).first(writer.size())));
+    std::uint64_t flag = 0, data = 0;
+    std::memcpy(&flag, host.copy + kFlag, sizeof flag);
+    std::memcpy(&data, host.copy + kData, sizeof data);
+    EXPECT_GE(data, flag) << "round " << round;
+    if (data < flag) break;
+  }
+  stop.store(true);
+  kernel.join();
+}
+
+// A thread that polls the flag while the pieces are merged sees the data once it sees the flag.
+TEST(HostMirrorTest, WordIsWrittenAfterLongerChanges) {
+  Side device, host;
+  device.write(0, 1);  // The flag.
+  for (std::size_t at = 4096; at < 4096 + 256; ++at) device.write(at, 7);
+  const Bytes sent = changes_of(device);
+  std::vector<std::size_t> order;
+  // Looks at the copy each time that another piece begins.
+  ASSERT_TRUE(merge_pieces(sent, [&](std::uint64_t address, std::uint64_t bytes) -> MirrorSpan {
+    const std::uint64_t at = address - kAddress;
+    if (host.read(0) == 1) EXPECT_EQ(host.read(4096 + 255), 7);
+    return {host.copy + at, host.twin + at, address, static_cast<std::size_t>(bytes)};
+  }));
+  EXPECT_EQ(host.read(0), 1);
+  EXPECT_EQ(host.read(4096), 7);
+}
+
+}  // namespace
+}  // namespace gpurun::protocol
