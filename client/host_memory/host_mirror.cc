@@ -61,7 +61,7 @@ std::vector<protocol::HostMirrorRange> HostMirror::allocations_from(std::uint64_
   std::vector<protocol::HostMirrorRange> ranges;
   for (auto at = allocations_.lower_bound(address);
        at != allocations_.end() && ranges.size() < protocol::kMirrorRangesMax; ++at) {
-    ranges.push_back({at->first, at->second.bytes});
+    ranges.push_back({at->first, at->second.bytes, at->second.in_turn ? 1u : 0u});
   }
   return ranges;
 }
@@ -70,17 +70,18 @@ const HostMirror::Block& HostMirror::block_of(std::uint64_t address) const {
   return std::prev(blocks_.upper_bound(address))->second;
 }
 
-void HostMirror::add_allocation(std::uint64_t address, std::uint64_t bytes) {
-  allocations_[address] = {bytes, true};
+void HostMirror::add_allocation(std::uint64_t address, std::uint64_t bytes, bool in_turn,
+                                std::size_t first_bytes, std::size_t last_bytes) {
+  allocations_[address] = {bytes, true, in_turn, first_bytes, last_bytes};
   const auto [first, last] = whole_pages(span_at(address, bytes));
   if (first < last && block_of(address).noted) (void)watch_.begin(first, last - first);
 }
 
-bool HostMirror::compare(protocol::MirrorSpan span, protocol::MirrorWriter* changes,
+bool HostMirror::compare(protocol::MirrorSpan span, bool in_turn, protocol::MirrorWriter* changes,
                          const std::function<bool(ByteView)>& send) {
   for (;;) {
     const std::size_t compared =
-        protocol::take_changes(span.copy, span.twin, span.address, span.bytes, changes);
+        protocol::take_changes(span.copy, span.twin, span.address, span.bytes, changes, in_turn);
     if (compared == span.bytes) return true;
     span = part_of(span, compared, span.bytes - compared);
     if (!send(ByteView(payload_).first(sizeof(HostMirrorHead) + changes->size()))) return false;
@@ -103,22 +104,37 @@ void HostMirror::find_written(const protocol::MirrorSpan& span, bool noted) {
   if (last < end) written_.push_back({last, end - last});
 }
 
-bool HostMirror::send_written(const std::function<bool(ByteView)>& send) {
+bool HostMirror::is_among(std::span<const protocol::HostMirrorRange> ranges,
+                          std::uint64_t address) {
+  const auto found = std::lower_bound(
+      ranges.begin(), ranges.end(), address,
+      [](const protocol::HostMirrorRange& range, std::uint64_t at) { return range.address < at; });
+  return found != ranges.end() && found->address == address;
+}
+
+bool HostMirror::send_written_except(std::span<const protocol::HostMirrorRange> left_out, bool idle,
+                                     const std::function<bool(ByteView)>& send) {
   payload_.resize(protocol::kMirrorWriteBytesMax);
   const HostMirrorHead head{HostMirrorStep::kWrite, 0, 0};
   std::memcpy(payload_.data(), &head, sizeof head);
   protocol::MirrorWriter changes(MutableBytes(payload_).subspan(sizeof head));
   for (auto& [address, allocation] : allocations_) {
+    if (is_among(left_out, address)) continue;
     const protocol::MirrorSpan all = span_at(address, allocation.bytes);
     const auto begin = reinterpret_cast<std::uint64_t>(all.copy);
     written_.clear();
     find_written(all, block_of(address).noted);
     if (std::exchange(allocation.fresh, false)) written_ = {{begin, all.bytes}};
     for (const WriteWatch::Pages& pages : written_) {
-      if (!compare(part_of(all, pages.address - begin, pages.bytes), &changes, send)) return false;
+      const protocol::MirrorSpan part = part_of(all, pages.address - begin, pages.bytes);
+      if (!compare(part, allocation.in_turn && idle, &changes, send)) return false;
     }
   }
   return changes.size() == 0 || send(ByteView(payload_).first(sizeof head + changes.size()));
+}
+
+bool HostMirror::send_written(bool idle, const std::function<bool(ByteView)>& send) {
+  return send_written_except({}, idle, send);
 }
 
 protocol::MirrorSpan HostMirror::span_at(std::uint64_t address, std::uint64_t bytes) {
@@ -137,7 +153,7 @@ std::vector<protocol::HostMirrorRange> HostMirror::polled() const {
   for (const auto& [address, allocation] : allocations_) {
     if (allocation.bytes > std::min(left, kPolledAllocationMax)) continue;
     left -= allocation.bytes;
-    ranges.push_back({address, allocation.bytes});
+    ranges.push_back({address, allocation.bytes, 0});
   }
   return ranges;
 }
@@ -148,17 +164,46 @@ bool HostMirror::send_polled(std::span<const protocol::HostMirrorRange> ranges,
   for (const protocol::HostMirrorRange& range : ranges) {
     spans.push_back(span_at(range.address, range.bytes));
   }
-  payload_.resize(protocol::kMirrorWriteBytesMax);
+  Bytes flags(protocol::kMirrorWriteBytesMax);
   const HostMirrorHead head{HostMirrorStep::kWrite, 0, 0};
-  std::memcpy(payload_.data(), &head, sizeof head);
-  protocol::MirrorWriter changes(MutableBytes(payload_).subspan(sizeof head));
-  protocol::take_settled_changes(spans, &changes);
-  return changes.size() == 0 || send(ByteView(payload_).first(sizeof head + changes.size()));
+  std::memcpy(flags.data(), &head, sizeof head);
+  protocol::MirrorWriter changes(MutableBytes(flags).subspan(sizeof head));
+  const bool anyway = unsettled_ >= protocol::kMirrorUnsettledMax;
+  unsettled_ = protocol::take_settled_changes(spans, anyway, &changes) ? 0 : unsettled_ + 1;
+  if (changes.size() == 0) return true;
+  return send_written_except(ranges, false, send) &&
+         send(ByteView(flags).first(sizeof head + changes.size()));
 }
 
+protocol::MirrorSpan HostMirror::reached_at(std::uint64_t address, std::uint64_t bytes) {
+  const auto next = allocations_.upper_bound(address);
+  if (next == allocations_.begin()) return {};
+  const auto& [start, allocation] = *std::prev(next);
+  const std::uint64_t offset = address - start;
+  if (offset >= allocation.bytes) return {};
+  return span_at(address, std::min(bytes, allocation.bytes - offset));
+}
+
+// The bytes that are not of the allocation become those of the twin, which change nothing.
 bool HostMirror::take(ByteView pieces) {
-  return protocol::merge_pieces(pieces, [this](std::uint64_t address, std::uint64_t bytes) {
-    return span_at(address, bytes);
+  Bytes own(pieces.begin(), pieces.end());
+  ByteView rest = own, lines;
+  protocol::HostMirrorPiece piece;
+  while (!rest.empty()) {
+    if (!protocol::next_piece(&rest, &piece, &lines)) return false;
+    const protocol::MirrorSpan into = reached_at(piece.address, lines.size());
+    if (into.bytes == 0) continue;
+    const auto& [start, allocation] = *std::prev(allocations_.upper_bound(piece.address));
+    auto* const bytes = const_cast<std::byte*>(lines.data());
+    const std::uint64_t end = start + allocation.bytes;
+    if (piece.address == start) std::memcpy(bytes, into.twin, allocation.first);
+    if (piece.address + into.bytes == end) {
+      const std::size_t at = into.bytes - allocation.last;
+      std::memcpy(bytes + at, into.twin + at, allocation.last);
+    }
+  }
+  return protocol::merge_pieces(own, [this](std::uint64_t address, std::uint64_t bytes) {
+    return reached_at(address, bytes);
   });
 }
 

@@ -40,23 +40,32 @@ class HostMirror {
 
   // The device reaches, or no longer reaches, an allocation in a block. `bytes` are whole lines, as
   // is its place in the block. Changes of both sides are exchanged only there.
-  void add_allocation(std::uint64_t address, std::uint64_t bytes);
+  // `in_turn`: host and device use it in turn (HostMirrorPiece).
+  // `first` and `last`: bytes at its ends that are not of the allocation, less than a line each.
+  // They are never written.
+  void add_allocation(std::uint64_t address, std::uint64_t bytes, bool in_turn,
+                      std::size_t first = 0, std::size_t last = 0);
   void remove_allocation(std::uint64_t address) { allocations_.erase(address); }
   // The allocations from `address` on, at most kMirrorRangesMax.
   std::vector<protocol::HostMirrorRange> allocations_from(std::uint64_t address) const;
 
   // Calls `send` with payloads of HostMirrorStep::kWrite for what the program has written since the
-  // last call. False: `send` has returned false, and what was not sent is lost.
-  bool send_written(const std::function<bool(ByteView)>& send);
+  // last call. `idle`: no work is under way. False: `send` has returned false, and what was not
+  // sent is lost.
+  bool send_written(bool idle, const std::function<bool(ByteView)>& send);
   // Of the allocations that the device reaches, those that may hold flags: small ones, at most
   // kMirrorPolledBytesMax together.
   static constexpr std::uint64_t kPolledAllocationMax = std::uint64_t{64} << 10;
   std::vector<protocol::HostMirrorRange> polled() const;
+  // Whether one of these, which are in ascending order, begins at `address`.
+  static bool is_among(std::span<const protocol::HostMirrorRange> ranges, std::uint64_t address);
   // As send_written(), for ranges of polled(), in one payload, as take_settled_changes() finds it.
+  // What the program has written elsewhere before is sent first.
   bool send_polled(std::span<const protocol::HostMirrorRange> ranges,
                    const std::function<bool(ByteView)>& send);
 
-  // Takes pieces of the worker. False: they are malformed. Pieces outside all copies are ignored.
+  // Takes pieces of the worker. False: they are malformed. Bytes outside all allocations that the
+  // device reaches are ignored.
   bool take(ByteView pieces);
 
  private:
@@ -69,12 +78,18 @@ class HostMirror {
   struct Allocation {
     std::uint64_t bytes = 0;
     bool fresh = true;  // Nothing of it was compared yet.
+    bool in_turn = false;
+    std::size_t first = 0, last = 0;
   };
   // The part of a block that begins at `address`, at most `bytes`. Empty: no block holds it.
   protocol::MirrorSpan span_at(std::uint64_t address, std::uint64_t bytes);
+  // The part of an allocation that begins at `address`, at most `bytes`. Empty: it is in none.
+  protocol::MirrorSpan reached_at(std::uint64_t address, std::uint64_t bytes);
+  bool send_written_except(std::span<const protocol::HostMirrorRange> left_out, bool idle,
+                           const std::function<bool(ByteView)>& send);
   // Adds the lines of [address, address + bytes) that differ from `twin` to `changes`, and sends
   // when there is no room. False: `send` has returned false.
-  bool compare(protocol::MirrorSpan span, protocol::MirrorWriter* changes,
+  bool compare(protocol::MirrorSpan span, bool in_turn, protocol::MirrorWriter* changes,
                const std::function<bool(ByteView)>& send);
   // Adds the parts of the allocation that may have been written to written_.
   void find_written(const protocol::MirrorSpan& span, bool noted);
@@ -85,6 +100,7 @@ class HostMirror {
   std::map<std::uint64_t, Allocation> allocations_;  // By address.
   WriteWatch watch_;
   std::vector<WriteWatch::Pages> written_;  // Kept for its memory.
+  int unsettled_ = 0;                       // Calls of send_polled() in a row without success.
   Bytes payload_;                           // Kept for its memory.
 };
 

@@ -35,6 +35,12 @@ bool may_use_mirror(const CallSite& site) noexcept {
          site.form == Form::kMemset || may_use_host_memory(site);
 }
 
+// Whether the call may let work go on that waits on the device, such as a copy to the word that a
+// kernel polls. That work may then read what the program has written before the call.
+bool may_release_work(const CallSite& site) noexcept {
+  return site.form == protocol::Form::kCopyIn || site.form == protocol::Form::kCopyInline;
+}
+
 }  // namespace
 
 int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView> parts, bool fence,
@@ -48,7 +54,7 @@ int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView>
   }
   adopt(lane);
   const bool may_use = may_use_mirror(site);
-  if (may_use) uses_.mirror.give(lane);
+  if (may_use || may_release_work(site)) uses_.mirror.give(lane);
   if (may_use_host_memory(site)) {
     // Such a barrier is a copy between contexts.
     if ((site.flags & protocol::kFlagBarrier) != 0 && site.order == protocol::Order::kContext) {

@@ -16,12 +16,14 @@ bool Fences::await_reply(Lane& lane, std::uint64_t sequence) {
   return answered;
 }
 
-// A call that passes the work of streams shows the program nothing of that work.
-bool Fences::take_device_writes(Lane& lane, const CallSite& site) {
-  if (site.order == protocol::Order::kImmediate ||
-      (site.flags & protocol::kFlagPassesStreams) != 0 || !uses_.mirror.is_due()) {
-    return true;
-  }
+// A call that passes the work of streams shows the program nothing of that work. The time between
+// two events does, once both are complete.
+bool Fences::take_device_writes(Lane& lane, const CallSite& site, int result) {
+  const bool times = site.opcode == driver_abi::opcode::cuEventElapsedTime ||
+                     site.opcode == driver_abi::opcode::cuEventElapsedTime_v2;
+  const bool passes = site.order == protocol::Order::kImmediate ||
+                      ((site.flags & protocol::kFlagPassesStreams) != 0 && !times);
+  if (passes || result == kResultNotReady || !uses_.mirror.is_due()) return true;
   Bytes reply;  // The caller has a view of it.
   reply.swap(lane.reply_);
   const bool taken = uses_.mirror.take(lane);
@@ -59,7 +61,7 @@ int Fences::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Rep
     }
   }
   const Clock::duration taken = Clock::now() - start;
-  const bool seen = answered && take_device_writes(lane, site);
+  const bool seen = answered && take_device_writes(lane, site, reply->result);
   if (answered) uses_.known.early_waits.fence_took(taken);
   if (uses_.stats.enabled()) uses_.stats.count_fence({site.opcode, lane.id(), sequence, taken});
   uses_.known.output.write_kept();

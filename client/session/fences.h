@@ -59,7 +59,7 @@ class Fences {
   // Waits for the reply. Returns whether it came.
   bool await_reply(Lane& lane, std::uint64_t sequence);
   // See HostMirrorTraffic::take(). False: the session has ended.
-  bool take_device_writes(Lane& lane, const CallSite& site);
+  bool take_device_writes(Lane& lane, const CallSite& site, int result);
 
   const Uses uses_;
 };

@@ -29,9 +29,16 @@ void* HostMirrorPolls::serve(void* of) {
   while (polls.traffic_.polls()) {
     polls.traffic_.await_work();
     std::chrono::microseconds time = kFirst;
+    int quiet = 0;
+    std::uint64_t issued = polls.traffic_.issued();
     while (polls.pause(time) && polls.traffic_.is_due()) {
       const bool changed = polls.traffic_.poll(*lane);
-      time = changed ? kFirst : std::min(kLongest, time + time / 2);
+      const std::uint64_t now = polls.traffic_.issued();
+      const bool more = now != issued;
+      issued = now;
+      quiet = changed || more ? 0 : quiet + 1;
+      const auto longest = quiet < kQuietLooks ? kLongest : kQuiet;
+      time = changed || more ? kFirst : std::min(longest, time + time / 2);
     }
   }
   return nullptr;

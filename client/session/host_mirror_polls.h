@@ -19,6 +19,9 @@ class HostMirrorPolls {
  public:
   static constexpr std::chrono::microseconds kFirst{500};
   static constexpr std::chrono::microseconds kLongest{5'000};
+  // After so many looks without change or new work, an interval may last so long.
+  static constexpr int kQuietLooks = 400;
+  static constexpr std::chrono::microseconds kQuiet{100'000};
 
   explicit HostMirrorPolls(HostMirrorTraffic& traffic) : traffic_(traffic) {}
   HostMirrorPolls(const HostMirrorPolls&) = delete;

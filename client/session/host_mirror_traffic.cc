@@ -38,9 +38,10 @@ void HostMirrorTraffic::remove(std::uint64_t address) {
   if (mirror_.remove(address)) blocks_.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-void HostMirrorTraffic::add_allocation(std::uint64_t address, std::uint64_t bytes) {
+void HostMirrorTraffic::add_allocation(std::uint64_t address, std::uint64_t bytes, bool in_turn,
+                                       std::size_t first, std::size_t last) {
   const std::lock_guard lock(mutex_);
-  mirror_.add_allocation(address, bytes);
+  mirror_.add_allocation(address, bytes, in_turn, first, last);
 }
 
 void HostMirrorTraffic::remove_allocation(Lane& lane, std::uint64_t address) {
@@ -52,44 +53,92 @@ void HostMirrorTraffic::remove_allocation(Lane& lane, std::uint64_t address) {
 void HostMirrorTraffic::give(Lane& lane) {
   if (!exists()) return;
   const std::lock_guard lock(mutex_);
-  (void)mirror_.send_written(
-      [&](ByteView payload) { return calls_.post(lane, exchange_site(), payload) == 0; });
+  (void)mirror_.send_written(!calls_.device_may_use(), [&](ByteView payload) {
+    return calls_.post(lane, exchange_site(), payload) == 0;
+  });
 }
 
-bool HostMirrorTraffic::take_part(Lane& lane, HostMirrorStep step,
-                                  std::span<const protocol::HostMirrorRange> ranges,
-                                  std::uint64_t* from, bool* changed) {
-  const HostMirrorHead head{step, 0, *from};
+bool HostMirrorTraffic::ask(Lane& lane, HostMirrorStep step,
+                            std::span<const protocol::HostMirrorRange> ranges, std::uint64_t from,
+                            std::uint64_t* next, Bytes* pieces) {
+  const HostMirrorHead head{step, 0, from};
   const ByteView parts[] = {bytes_of(head), byte_view(ranges.data(), ranges.size_bytes())};
   Reply reply;
   if (!calls_.ask(lane, exchange_site(), parts, &reply)) return false;
   HostMirrorChanges changes;
   const bool sound = reply.result == 0 && reply.payload.size() >= sizeof changes;
   if (sound) std::memcpy(&changes, reply.payload.data(), sizeof changes);
-  if (!sound || (changes.next != 0 && changes.next <= *from) ||
-      !mirror_.take(reply.payload.subspan(sizeof changes))) {
+  if (!sound || (changes.next != 0 && changes.next <= from)) {
     calls_.die(Status(Code::kProtocol, "malformed changes of host memory"));
     return false;
   }
-  *from = changes.next;
-  *changed = *changed || reply.payload.size() > sizeof changes;
+  *next = changes.next;
+  const ByteView rest = reply.payload.subspan(sizeof changes);
+  pieces->assign(rest.begin(), rest.end());
   return true;
 }
 
+bool HostMirrorTraffic::merge(ByteView pieces) {
+  if (mirror_.take(pieces)) return true;
+  calls_.die(Status(Code::kProtocol, "malformed changes of host memory"));
+  return false;
+}
+
+bool HostMirrorTraffic::take_all(Lane& lane, bool idle) {
+  Bytes pieces;
+  for (auto ranges = mirror_.allocations_from(0); !ranges.empty();
+       ranges = mirror_.allocations_from(ranges.back().address + 1)) {
+    if (!idle) {
+      for (protocol::HostMirrorRange& range : ranges) range.in_turn = 0;
+    }
+    std::uint64_t from = 0;
+    do {
+      if (!ask(lane, HostMirrorStep::kCollect, ranges, from, &from, &pieces) || !merge(pieces)) {
+        return false;
+      }
+    } while (from != 0);
+  }
+  return true;
+}
+
+// The worker's flags are merged after all that was written before them.
 bool HostMirrorTraffic::poll(Lane& lane) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;  // Another exchange is under way.
   const std::vector<protocol::HostMirrorRange> ranges = mirror_.polled();
+  if (ranges.empty()) return false;
   bool changed = false;
   bool lives = mirror_.send_polled(ranges, [&](ByteView payload) {
     changed = true;
     return calls_.post(lane, exchange_site(), payload) == 0;
   });
-  std::uint64_t from = 0;
-  if (lives && !ranges.empty()) {
-    lives = take_part(lane, HostMirrorStep::kPoll, ranges, &from, &changed);
+  std::uint64_t next = 0;
+  Bytes flags;
+  lives = lives && ask(lane, HostMirrorStep::kPoll, ranges, 0, &next, &flags);
+  if (lives && !flags.empty()) {
+    changed = true;
+    lives = take_rest(lane, ranges) && merge(flags);
   }
   if (!lives) ended_.store(true, std::memory_order_release);
   return changed;
+}
+
+bool HostMirrorTraffic::take_rest(Lane& lane, std::span<const protocol::HostMirrorRange> polled) {
+  Bytes pieces;
+  for (auto ranges = mirror_.allocations_from(0); !ranges.empty();) {
+    const std::uint64_t behind = ranges.back().address + 1;
+    std::erase_if(ranges,
+                  [&](const auto& range) { return HostMirror::is_among(polled, range.address); });
+    for (protocol::HostMirrorRange& range : ranges) range.in_turn = 0;
+    for (std::uint64_t from = 0; !ranges.empty();) {
+      if (!ask(lane, HostMirrorStep::kCollect, ranges, from, &from, &pieces) || !merge(pieces)) {
+        return false;
+      }
+      if (from == 0) break;
+    }
+    ranges = mirror_.allocations_from(behind);
+  }
+  return true;
 }
 
 void HostMirrorTraffic::await_work() {
@@ -113,14 +162,7 @@ bool HostMirrorTraffic::take(Lane& lane) {
   const std::uint64_t issued = issued_.load(std::memory_order_acquire);
   if (!exists() || issued == taken_.load(std::memory_order_acquire)) return true;
   const bool busy = calls_.device_may_use();
-  bool changed = false;
-  for (auto ranges = mirror_.allocations_from(0); !ranges.empty();
-       ranges = mirror_.allocations_from(ranges.back().address + 1)) {
-    std::uint64_t from = 0;
-    do {
-      if (!take_part(lane, HostMirrorStep::kCollect, ranges, &from, &changed)) return false;
-    } while (from != 0);
-  }
+  if (!take_all(lane, !busy)) return false;
   if (!busy) taken_.store(issued, std::memory_order_release);
   return true;
 }

@@ -47,7 +47,8 @@ class HostMirrorTraffic {
   // See HostMirror. The worker has mapped the block.
   bool add(std::uint64_t address, std::uint64_t bytes, std::byte* memory, bool noted);
   void remove(std::uint64_t address);
-  void add_allocation(std::uint64_t address, std::uint64_t bytes);
+  void add_allocation(std::uint64_t address, std::uint64_t bytes, bool in_turn, std::size_t first,
+                      std::size_t last);
   // What the device has written there is taken first. Otherwise the next allocation at this place
   // would get it later.
   void remove_allocation(Lane& lane, std::uint64_t address);
@@ -70,6 +71,13 @@ class HostMirrorTraffic {
   // While work goes on: exchanges the memory that may hold flags. Returns whether something
   // changed. Ends the polls if the session has ended.
   bool poll(Lane& lane);
+  // While the result lives, no exchange reads or writes this process's copies. For a copy by this
+  // process into such memory, which is the device's work to the program.
+  std::unique_lock<std::mutex> hold_exchanges() {
+    return exists() ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+  }
+  // How many calls with work were issued.
+  std::uint64_t issued() const noexcept { return issued_.load(std::memory_order_acquire); }
   // Whether take() has something to do.
   bool is_due() const noexcept {
     return exists() &&
@@ -78,11 +86,15 @@ class HostMirrorTraffic {
 
  private:
   bool exists() const noexcept { return blocks_.load(std::memory_order_acquire) != 0; }
-  // Asks for changes of `ranges`, from `*from` on. False: the session has ended. `*changed`: there
-  // were any.
-  bool take_part(Lane& lane, protocol::HostMirrorStep step,
-                 std::span<const protocol::HostMirrorRange> ranges, std::uint64_t* from,
-                 bool* changed);
+  // Asks for changes of `ranges` from `from` on. False: the session has ended, or ends because the
+  // worker's reply is malformed. These need the mutex.
+  bool ask(Lane& lane, protocol::HostMirrorStep step,
+           std::span<const protocol::HostMirrorRange> ranges, std::uint64_t from,
+           std::uint64_t* next, Bytes* pieces);
+  bool merge(ByteView pieces);
+  bool take_all(Lane& lane, bool idle);
+  // As take_all(), without `polled`.
+  bool take_rest(Lane& lane, std::span<const protocol::HostMirrorRange> polled);
 
   const Calls calls_;
   std::atomic<std::size_t> blocks_{0};

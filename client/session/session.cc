@@ -106,7 +106,11 @@ GraphHost::Calls Session::Impl::graph_calls() {
 HostMirrorTraffic::Calls Session::Impl::mirror_calls() {
   HostMirrorTraffic::Calls made;
   made.post = [this](Lane& lane, const CallSite& site, ByteView payload) {
-    return calls.post(lane, site, {&payload, 1});
+    // Never a fence, which would take errors of the program's calls.
+    std::uint64_t number = 0;
+    const int result = calls.append(lane, site, {&payload, 1}, false, &number);
+    if (result == 0) calls.wake_sender();
+    return result;
   };
   made.ask = [this](Lane& lane, const CallSite& site, std::span<const ByteView> parts,
                     Reply* reply) {
@@ -273,8 +277,8 @@ bool Session::may_mirror_host_memory() const noexcept {
   return impl_->channels.mirrors_host_memory;
 }
 
-void Session::open_host_mirror() {
-  const bool noted = impl_->mirror.open(descriptor_min());
+void Session::open_host_mirror(bool compares) {
+  const bool noted = !compares && impl_->mirror.open(descriptor_min());
   GPURUN_LOG(kInfo, "writes to mapped and managed memory are found by %s",
              noted ? "the kernel" : "comparison, which takes time for much memory");
   if (const Status polled = impl_->polls.start(); !polled.ok()) {
@@ -289,8 +293,9 @@ bool Session::add_host_mirror(std::uint64_t address, std::uint64_t bytes, std::b
 
 void Session::remove_host_mirror(std::uint64_t address) { impl_->mirror.remove(address); }
 
-void Session::begin_mirrored(std::uint64_t address, std::uint64_t bytes) {
-  impl_->mirror.add_allocation(address, bytes);
+void Session::begin_mirrored(std::uint64_t address, std::uint64_t bytes, bool in_turn,
+                             std::size_t first, std::size_t last) {
+  impl_->mirror.add_allocation(address, bytes, in_turn, first, last);
 }
 
 void Session::end_mirrored(Lane& lane, std::uint64_t address) {
@@ -300,6 +305,8 @@ void Session::end_mirrored(Lane& lane, std::uint64_t address) {
 void Session::take_device_writes(Lane& lane) { (void)impl_->mirror.take(lane); }
 
 void Session::give_host_writes(Lane& lane) { impl_->mirror.give(lane); }
+
+std::unique_lock<std::mutex> Session::hold_exchanges() { return impl_->mirror.hold_exchanges(); }
 
 Status Session::offer_host_memory(int file) {
   if (!may_offer_host_memory()) return Status(Code::kUnavailable, "the worker is elsewhere");

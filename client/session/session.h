@@ -50,6 +50,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -219,8 +220,9 @@ class Session {
   bool mirrors_all_host_memory() const noexcept {
     return may_mirror_host_memory() && !may_offer_host_memory();
   }
-  // Call it once, before the first block, on a thread with its signals blocked.
-  void open_host_mirror();
+  // Call it once, before the first block, on a thread with its signals blocked. `compares`: writes
+  // are found without the kernel's help.
+  void open_host_mirror(bool compares);
   // The worker has mapped such a block at `address`, which holds zeros. The block mirrors `memory`.
   // `noted`: that is private and anonymous. All are whole pages. False: there is no memory for it
   // here.
@@ -228,14 +230,19 @@ class Session {
   // Call it before the block is unmapped, here and there.
   void remove_host_mirror(std::uint64_t address);
   // From begin to end, the device reaches an allocation of whole lines in such a block. The end of
-  // the block ends it, too. Nothing on the device uses the allocation when it ends.
-  void begin_mirrored(std::uint64_t address, std::uint64_t bytes);
+  // the block ends it, too. Nothing on the device uses the allocation when it ends. `in_turn`: the
+  // program touches it only while no work is under way, as managed memory. `first`, `last`: see
+  // HostMirror::add_allocation().
+  void begin_mirrored(std::uint64_t address, std::uint64_t bytes, bool in_turn,
+                      std::size_t first = 0, std::size_t last = 0);
   void end_mirrored(Lane& lane, std::uint64_t address);
   // Around code of the program that runs in the device's order, on the thread of `lane`. take: the
   // program can then see what earlier work has written. give: later work can then see what the
   // program has written. Calls of the program with work, and its waits, do the same by themselves.
   void take_device_writes(Lane& lane);
   void give_host_writes(Lane& lane);
+  // See HostMirrorTraffic.
+  std::unique_lock<std::mutex> hold_exchanges();
 
   // From begin to end, work on the device may read and write a range of this process's memory at
   // any time. Nothing is answered before it is complete meanwhile.

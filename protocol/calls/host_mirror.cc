@@ -3,7 +3,6 @@
 // changes.
 #include "protocol/calls/host_mirror.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -50,28 +49,34 @@ constexpr bool has_zero_byte(std::uint64_t word) {
   return ((word - kLow) & ~word & (kLow << 7)) != 0;
 }
 
-GPURUN_RACES void write_word(std::byte* copy, std::uint64_t word, std::uint64_t difference) {
+// Takes the bytes of `theirs` where `difference` is not 0. Others may write to the other bytes of
+// the word at the same time. Readers see all of the change or nothing of it.
+GPURUN_RACES void write_word(std::byte* copy, std::uint64_t theirs, std::uint64_t difference) {
+  auto* const word = reinterpret_cast<std::uint64_t*>(copy);
   if (!has_zero_byte(difference)) {
-    __atomic_store_n(reinterpret_cast<std::uint64_t*>(copy), word, __ATOMIC_RELAXED);
+    __atomic_store_n(word, theirs, __ATOMIC_RELAXED);
     return;
   }
-  std::array<std::uint8_t, sizeof word> bytes{}, differing{};
-  std::memcpy(bytes.data(), &word, sizeof word);
-  std::memcpy(differing.data(), &difference, sizeof word);
-  for (std::size_t i = 0; i < sizeof word; ++i) {
-    if (differing[i] == 0) continue;
-    __atomic_store_n(reinterpret_cast<std::uint8_t*>(copy) + i, bytes[i], __ATOMIC_RELAXED);
+  std::array<std::uint8_t, sizeof theirs> differing{};
+  std::memcpy(differing.data(), &difference, sizeof difference);
+  for (std::uint8_t& each : differing) each = each == 0 ? 0 : 0xff;
+  std::uint64_t mask = 0;
+  std::memcpy(&mask, differing.data(), sizeof mask);
+  std::uint64_t now = __atomic_load_n(word, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(word, &now, (now & ~mask) | (theirs & mask), true,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
 }
 
 }  // namespace
 
-bool MirrorWriter::add(std::uint64_t address, const std::byte* line) {
-  const bool follows = size_ != 0 && last_.address + last_.bytes == address;
+bool MirrorWriter::add(std::uint64_t address, const std::byte* line, bool in_turn) {
+  const bool follows =
+      size_ != 0 && last_.address + last_.bytes == address && (last_.in_turn != 0) == in_turn;
   const std::size_t needed = kMirrorLineBytes + (follows ? 0 : sizeof(HostMirrorPiece));
   if (memory_.size() - size_ < needed) return false;
   if (!follows) {
-    last_ = {address, 0, 0};
+    last_ = {address, 0, in_turn ? 1u : 0u};
     piece_ = size_;
     size_ += sizeof last_;
   }
@@ -83,23 +88,25 @@ bool MirrorWriter::add(std::uint64_t address, const std::byte* line) {
 }
 
 std::size_t take_changes(const std::byte* copy, std::byte* twin, std::uint64_t address,
-                         std::size_t bytes, MirrorWriter* changes) {
+                         std::size_t bytes, MirrorWriter* changes, bool in_turn) {
   for (std::size_t at = 0; at < bytes; at += kMirrorLineBytes) {
     if (!differs(copy + at, twin + at)) continue;
     const Line line = read_line(copy + at);
-    if (!changes->add(address + at, reinterpret_cast<const std::byte*>(line.data()))) return at;
+    if (!changes->add(address + at, reinterpret_cast<const std::byte*>(line.data()), in_turn)) {
+      return at;
+    }
     std::memcpy(twin + at, line.data(), sizeof line);
   }
   return bytes;
 }
 
-void take_settled_changes(std::span<const MirrorSpan> spans, MirrorWriter* changes) {
+bool take_settled_changes(std::span<const MirrorSpan> spans, bool anyway, MirrorWriter* changes) {
   struct Found {
     const MirrorSpan* span;
     std::size_t offset;
-    int pass;
+    Line before;  // In the twin.
   };
-  std::vector<Found> found;
+  std::vector<Found> found;                   // In the order of time.
   std::map<std::uint64_t, std::size_t> last;  // Index in `found` of each line's last change.
   bool changing = true;
   for (int pass = 0; changing && pass < kMirrorPassesMax; ++pass) {
@@ -108,23 +115,29 @@ void take_settled_changes(std::span<const MirrorSpan> spans, MirrorWriter* chang
       for (std::size_t at = 0; at < span.bytes; at += kMirrorLineBytes) {
         if (!differs(span.copy + at, span.twin + at)) continue;
         const Line line = read_line(span.copy + at);
-        std::memcpy(span.twin + at, line.data(), sizeof line);
         last[span.address + at] = found.size();
-        found.push_back({&span, at, pass});
+        found.push_back({&span, at, read_line(span.twin + at)});
+        std::memcpy(span.twin + at, line.data(), sizeof line);
         changing = true;
       }
     }
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Found& one, const Found& other) { return one.pass > other.pass; });
-  // The first time is now the last change. The twin has what it was.
-  for (const Found& each : found) {
-    if (last.erase(each.span->address + each.offset) == 0) continue;
-    (void)changes->add(each.span->address + each.offset, each.span->twin + each.offset);
+  if (changing && !anyway) {
+    for (auto each = found.rbegin(); each != found.rend(); ++each) {
+      std::memcpy(each->span->twin + each->offset, each->before.data(), kMirrorLineBytes);
+    }
+    return false;
   }
+  for (std::size_t i = found.size(); i-- > 0;) {
+    const std::uint64_t address = found[i].span->address + found[i].offset;
+    if (last[address] == i) (void)changes->add(address, found[i].span->twin + found[i].offset);
+  }
+  return !changing;
 }
 
 void merge_lines(const MirrorSpan& into, const std::byte* lines, MergeRound round) {
+  // Words of the first round are visible before those of the second.
+  if (round == MergeRound::kOneWord) __atomic_thread_fence(__ATOMIC_RELEASE);
   for (std::size_t line = 0; line < into.bytes; line += kMirrorLineBytes) {
     std::size_t changed = 0;
     Line theirs, ours;
@@ -140,11 +153,24 @@ void merge_lines(const MirrorSpan& into, const std::byte* lines, MergeRound roun
   }
 }
 
+GPURUN_RACES void take_lines(const MirrorSpan& into, const std::byte* lines) {
+  for (std::size_t at = 0; at < into.bytes; at += kMirrorLineBytes) {
+    if (differs(into.copy + at, into.twin + at)) {
+      const MirrorSpan line = {into.copy + at, into.twin + at, into.address + at, kMirrorLineBytes};
+      merge_lines(line, lines + at, MergeRound::kSeveralWords);
+      merge_lines(line, lines + at, MergeRound::kOneWord);
+      continue;
+    }
+    std::memcpy(into.copy + at, lines + at, kMirrorLineBytes);
+    std::memcpy(into.twin + at, lines + at, kMirrorLineBytes);
+  }
+}
+
 bool next_piece(ByteView* pieces, HostMirrorPiece* piece, ByteView* lines) {
   if (pieces->size() < sizeof *piece) return false;
   std::memcpy(piece, pieces->data(), sizeof *piece);
   *pieces = pieces->subspan(sizeof *piece);
-  if (piece->reserved != 0 || piece->bytes == 0 || piece->bytes > pieces->size() ||
+  if (piece->in_turn > 1 || piece->bytes == 0 || piece->bytes > pieces->size() ||
       piece->bytes % kMirrorLineBytes != 0 || piece->address % kMirrorLineBytes != 0 ||
       piece->address + piece->bytes < piece->address) {
     return false;

@@ -49,8 +49,9 @@ static_assert(sizeof(HostMirrorHead) == 16);
 struct HostMirrorRange {
   std::uint64_t address = 0;  // A multiple of kMirrorLineBytes.
   std::uint64_t bytes = 0;    // A multiple of kMirrorLineBytes.
+  std::uint64_t in_turn = 0;  // As in HostMirrorPiece, for the pieces of the reply.
 };
-static_assert(sizeof(HostMirrorRange) == 16);
+static_assert(sizeof(HostMirrorRange) == 24);
 inline constexpr std::size_t kMirrorRangesMax = 4'096;
 
 struct HostMirrorChanges {
@@ -61,7 +62,7 @@ struct HostMirrorChanges {
 struct HostMirrorPiece {
   std::uint64_t address = 0;  // A multiple of kMirrorLineBytes.
   std::uint32_t bytes = 0;    // Of the lines that follow. Not 0. A multiple of kMirrorLineBytes.
-  std::uint32_t reserved = 0;
+  std::uint32_t in_turn = 0;  // 1: managed memory, and no work is under way. Otherwise 0.
 };
 static_assert(sizeof(HostMirrorPiece) == 16);
 
@@ -73,8 +74,9 @@ inline constexpr std::size_t kMirrorReplyBytesMax = kReplyPayloadBytesMax;
 class MirrorWriter {
  public:
   explicit MirrorWriter(MutableBytes memory) : memory_(memory) {}
-  // Appends a line. False, without an effect: there is no room.
-  bool add(std::uint64_t address, const std::byte* line);
+  // Appends a line of memory that is used `in_turn`, or not. False, without an effect: there is no
+  // room.
+  bool add(std::uint64_t address, const std::byte* line, bool in_turn = false);
   std::size_t size() const { return size_; }
 
  private:
@@ -89,7 +91,7 @@ class MirrorWriter {
 // them, or up to the first line without room. Others may write to the copy meanwhile. Each of their
 // writes is then found now or the next time.
 std::size_t take_changes(const std::byte* copy, std::byte* twin, std::uint64_t address,
-                         std::size_t bytes, MirrorWriter* changes);
+                         std::size_t bytes, MirrorWriter* changes, bool in_turn = false);
 
 // Memory that host and device may use at the same time, as flags. So little is compared again until
 // nothing changes.
@@ -102,16 +104,21 @@ struct MirrorSpan {
   std::size_t bytes = 0;      // In whole lines.
 };
 // As take_changes(), for all spans, with at most kMirrorPolledBytesMax. They are compared until one
-// comparison finds no change, at most kMirrorPassesMax times. Lines that were found later come
-// first. So a writer that sets a flag after its data has the flag arrive with the data or after it.
+// comparison finds no change, at most kMirrorPassesMax times. So a writer that sets a flag after
+// its data never has the flag arrive without the data. False: they changed in each comparison.
+// Nothing was taken then, unless `anyway`. Lines that were found later come first.
 inline constexpr int kMirrorPassesMax = 16;
-void take_settled_changes(std::span<const MirrorSpan> spans, MirrorWriter* changes);
+bool take_settled_changes(std::span<const MirrorSpan> spans, bool anyway, MirrorWriter* changes);
+// After so many times without success, an end takes the changes anyway. Memory that is written
+// without a pause has no order then.
+inline constexpr int kMirrorUnsettledMax = 32;
 
 // Takes pieces of the other end: writes the bytes that differ from the twins, to the copies and to
 // the twins. Others may write other bytes of the copies meanwhile. Lines of which at most one word
 // changes come last, because a flag has one word. `locate(address, bytes)` returns the part of the
 // copy that holds the first of these bytes. An empty one: they are ignored. False: the pieces are
-// malformed. Some of them were taken then.
+// malformed. Some of them were taken then. Lines that are used in turn, and that only the sender
+// has changed, are taken as a whole, because nobody writes to them now.
 template <typename Locate>
 bool merge_pieces(ByteView pieces, Locate locate);
 
@@ -120,6 +127,7 @@ bool next_piece(ByteView* pieces, HostMirrorPiece* piece, ByteView* lines);
 
 enum class MergeRound : std::uint8_t { kSeveralWords, kOneWord };
 void merge_lines(const MirrorSpan& into, const std::byte* lines, MergeRound round);
+void take_lines(const MirrorSpan& into, const std::byte* lines);
 
 template <typename Locate>
 bool merge_pieces(ByteView pieces, Locate locate) {
@@ -128,8 +136,14 @@ bool merge_pieces(ByteView pieces, Locate locate) {
     HostMirrorPiece piece;
     while (!rest.empty()) {
       if (!next_piece(&rest, &piece, &lines)) return false;
+      if (piece.in_turn != 0 && round == MergeRound::kOneWord) continue;
       const MirrorSpan into = locate(piece.address, lines.size());
-      if (into.bytes != 0) merge_lines(into, lines.data(), round);
+      if (into.bytes == 0) continue;
+      if (piece.in_turn != 0) {
+        take_lines(into, lines.data());
+      } else {
+        merge_lines(into, lines.data(), round);
+      }
     }
   }
   return true;

@@ -223,6 +223,7 @@ TEST_F(HostMirrors, MalformedExchangesAreRefused) {
   EXPECT_EQ(ask(0, {}, &answer), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(ask(3, {{base_, 64}}, &answer), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(ask(0, {{base_, 3}}, &answer), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ask(0, {{base_, 64, 2}}, &answer), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(ask(0, {{base_ + 64, 64}, {base_, 64}}, &answer), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(ask(0, {{~std::uint64_t{63}, 128}}, &answer), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(ask(0, std::vector<HostMirrorRange>(protocol::kMirrorRangesMax + 1), &answer),

@@ -32,8 +32,9 @@ void choose_host_memory(protocol::Features* features) {
   const auto leave_out = [features](protocol::Feature feature) {
     features->offered &= ~protocol::feature_bit(feature);
   };
-  if (choice != HostMemoryChoice::kReached) leave_out(protocol::Feature::kHostArena);
-  if (choice == HostMemoryChoice::kCopied) leave_out(protocol::Feature::kHostMirror);
+  const bool copied = choice == HostMemoryChoice::kCopied;
+  if (copied || choice == HostMemoryChoice::kMirrored) leave_out(protocol::Feature::kHostArena);
+  if (copied) leave_out(protocol::Feature::kHostMirror);
 }
 
 // A server is configured, so a failure to reach it must not look like "no GPU".

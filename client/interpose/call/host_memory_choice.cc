@@ -14,9 +14,10 @@ HostMemoryChoice read_choice() noexcept {
   const std::string_view text = value == nullptr ? "" : value;
   if (text == "copy") return HostMemoryChoice::kCopied;
   if (text == "mirror") return HostMemoryChoice::kMirrored;
+  if (text == "compare") return HostMemoryChoice::kCompared;
   if (!text.empty()) {
-    GPURUN_LOG(kWarning, "GPURUN_HOST_MEMORY=%s is neither 'copy' nor 'mirror', and is ignored",
-               value);
+    GPURUN_LOG(kWarning,
+               "GPURUN_HOST_MEMORY=%s is not 'copy', 'mirror' or 'compare', and is ignored", value);
   }
   return HostMemoryChoice::kReached;
 }

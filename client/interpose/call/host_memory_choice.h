@@ -14,6 +14,9 @@ enum class HostMemoryChoice : std::uint8_t {
   kMirrored,
   // "copy": the device reaches none. There is no managed memory.
   kCopied,
+  // "compare": as unset. But the program's writes to what the worker has copies of are found by
+  // comparison alone. The kernel's notes miss what hardware or io_uring writes to memory by itself.
+  kCompared,
 };
 
 // Read once. Another text counts as unset, with a warning. Any thread.

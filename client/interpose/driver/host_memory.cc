@@ -170,12 +170,13 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* memory, unsigned f
   const auto range = find_range(reinterpret_cast<std::uintptr_t>(memory));
   if (!range.has_value() || !range->on_host()) return CUDA_ERROR_INVALID_VALUE;
   const int result = let_device_reach(here, *range);
-  *out = 0;
-  if (result != 0) return cuda(result);
-  const auto now = find_range(reinterpret_cast<std::uintptr_t>(memory));
+  // It may be reached although an earlier call has failed.
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  *out = now->view != 0 ? now->view + (address - now->base) : address;
-  return CUDA_SUCCESS;
+  const auto now = find_range(address);
+  *out = 0;
+  if (now->reached) *out = address;
+  if (now->view != 0) *out = now->view + (address - now->base);
+  return cuda(result);
 }
 
 }  // namespace gpurun::client::interpose::custom

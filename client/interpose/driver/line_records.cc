@@ -54,6 +54,7 @@ class LineRun {
   int on_host() {
     // After the stream's earlier writes there, as CUDA does it.
     const int result = synchronize_stream(here_, site_.stream);
+    const auto held = here_.session().hold_exchanges();
     for (std::uint64_t slice = 0; slice < copy_.slices; ++slice) {
       for (std::uint64_t line = 0; line < copy_.lines; ++line) {
         std::memmove(reinterpret_cast<void*>(at(copy_.destination, slice, line)),

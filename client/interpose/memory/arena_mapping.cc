@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/host_memory/write_watch.h"
+#include "client/interpose/call/host_memory_choice.h"
 #include "client/process/thread.h"
 #include "protocol/limits.h"
 
@@ -116,7 +117,8 @@ int ArenaMapping::reserve(const Block& block) { return map_own(block, PROT_NONE)
 int ArenaMapping::make_copy(const EntryContext& here, std::uint16_t code, const Block& block,
                             const ArenaPlace& place, std::uint64_t memory, int* earlier) {
   if (!mirror_is_open_) {
-    const auto open = [&here] { here.session().open_host_mirror(); };
+    const bool compares = host_memory_choice() == HostMemoryChoice::kCompared;
+    const auto open = [&] { here.session().open_host_mirror(compares); };
     if (!on_thread(open).ok()) return CUDA_ERROR_OUT_OF_MEMORY;
     mirror_is_open_ = true;
   }

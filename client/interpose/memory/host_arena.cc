@@ -157,11 +157,9 @@ std::uint64_t find_room(const EntryContext& here, std::uint16_t code, std::uint6
 }
 
 // The worker gets a copy of the allocation's block, unless it has one. Returns 0, or the CUresult.
-int copy_block_of(const EntryContext& here, std::uint16_t code, std::uint64_t address,
-                  int* earlier) {
-  Arena& all = arena();
-  std::unique_lock<std::mutex> lock(all.mutex);
-  const Growing growing(all, lock);
+// For the only thread that lets the arena grow.
+int copy_block_of(const EntryContext& here, std::uint16_t code, Arena& all,
+                  std::unique_lock<std::mutex>& lock, std::uint64_t address, int* earlier) {
   const auto block = all.blocks->block_of(address);
   if (!block.has_value()) return CUDA_ERROR_INVALID_VALUE;
   if (all.memory_of(*block) != BlockMemory::kPrivate) return 0;
@@ -173,17 +171,22 @@ int copy_block_of(const EntryContext& here, std::uint16_t code, std::uint64_t ad
   return result;
 }
 
-// The device reaches an allocation of a mirrored arena from now on.
+// The device reaches an allocation of a mirrored arena from now on, unless it does already.
 int begin_copy(const EntryContext& here, std::uint16_t code, std::uint64_t address,
                std::uint64_t bytes, int* earlier) {
-  const int result = copy_block_of(here, code, address, earlier);
-  if (result != 0) {
+  Arena& all = arena();
+  std::unique_lock<std::mutex> lock(all.mutex);
+  const Growing growing(all, lock);
+  // Another thread may have come first.
+  if (const auto now = find_range(address); now.has_value() && now->reached) return 0;
+  if (const int result = copy_block_of(here, code, all, lock, address, earlier); result != 0) {
     GPURUN_LOG(kInfo, "%llu bytes of host memory stay out of the device's reach (error %d)",
                static_cast<unsigned long long>(bytes), result);
     return result;
   }
-  here.session().begin_mirrored(address, whole_units(bytes));
+  here.session().begin_mirrored(address, whole_units(bytes), code == opcode::cuMemAllocManaged);
   here.session().begin_device_reach();
+  note_reached(address);  // A new allocation has no range yet.
   return 0;
 }
 
@@ -197,11 +200,38 @@ struct PagesOf {
 };
 
 // The lines that hold the memory, at the device's addresses. Its neighbours in the first and the
-// last line are sent, too, and never written, because the device does not write there.
-protocol::HostMirrorRange lines_of(const MemoryRange& range, std::uint64_t view) {
-  constexpr std::uint64_t kPart = protocol::kMirrorLineBytes - 1;
-  const std::uint64_t first = view & ~kPart;
-  return {first, ((view + range.bytes + kPart) & ~kPart) - first};
+// last line are sent, too, and never written.
+struct LinesOf {
+  LinesOf(const MemoryRange& range, std::uint64_t view)
+      : address(view & ~kPart),
+        bytes(((view + range.bytes + kPart) & ~kPart) - address),
+        first(view - address),
+        last(address + bytes - (view + range.bytes)) {}
+  static constexpr std::uint64_t kPart = protocol::kMirrorLineBytes - 1;
+  std::uint64_t address;
+  std::uint64_t bytes;
+  std::size_t first, last;  // Of the neighbours.
+};
+
+// Ends an allocation, of which nothing uses the memory. Returns 0, or an earlier failure.
+int release(const EntryContext& here, std::uint64_t address) {
+  Arena& all = arena();
+  std::optional<ArenaBlocks::Block> unused;
+  ArenaPlace place;
+  BlockMemory memory{};
+  {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    if (all.state != State::kOpen) return 0;
+    unused = all.blocks->release(address);
+    place = kPlaces[all.place];
+    if (!unused.has_value()) return 0;
+    memory = all.memory_of(*unused);
+    all.copied.erase(unused->address);
+  }
+  const int earlier = ArenaMapping::unmap(here, *unused, place, memory);
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.blocks->give_back(*unused);
+  return earlier;
 }
 
 // The device reaches registered memory at other addresses from now on. Returns 0 or the CUresult.
@@ -227,33 +257,17 @@ int begin_view(const EntryContext& here, const MemoryRange& range, int* earlier)
   view.kind = MemoryKind::kView;
   view.in_arena = view.reached = true;
   view.host = range.base;
-  if (!add_range(view)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const protocol::HostMirrorRange lines = lines_of(range, view.base);
-  here.session().begin_mirrored(lines.address, lines.bytes);
+  if (!add_range(view)) {
+    lock.unlock();
+    (void)release(here, block->address);
+    lock.lock();
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const LinesOf lines(range, view.base);
+  here.session().begin_mirrored(lines.address, lines.bytes, false, lines.first, lines.last);
   here.session().begin_device_reach();
   note_view(range.base, view.base);
   return 0;
-}
-
-// Ends an allocation, of which nothing uses the memory. Returns 0, or an earlier failure.
-int release(const EntryContext& here, std::uint64_t address) {
-  Arena& all = arena();
-  std::optional<ArenaBlocks::Block> unused;
-  ArenaPlace place;
-  BlockMemory memory{};
-  {
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    if (all.state != State::kOpen) return 0;
-    unused = all.blocks->release(address);
-    place = kPlaces[all.place];
-    if (!unused.has_value()) return 0;
-    memory = all.memory_of(*unused);
-    all.copied.erase(unused->address);
-  }
-  const int earlier = ArenaMapping::unmap(here, *unused, place, memory);
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  all.blocks->give_back(*unused);
-  return earlier;
 }
 
 }  // namespace
@@ -284,44 +298,59 @@ std::uint64_t allocate_in_arena(const EntryContext& here, std::uint16_t code, st
   return address;
 }
 
+namespace {
+
+// Waits until earlier copies have written to the range, so that the worker's copy gets it. They may
+// be of any context.
+int await_copies_into(const EntryContext& here, const MemoryRange& range) {
+  const ByteView memory = byte_view(reinterpret_cast<const void*>(range.base), range.bytes);
+  const auto wait = [&](Handle context) {
+    if (context == 0 || context_captures(context) ||
+        find_context(*here.process, context) == nullptr) {
+      return 0;
+    }
+    CallSite site;
+    site.context = context;
+    site.waits = Waits::kForContext;
+    return call_row(here, opcode::cuCtxSynchronize, site, {});
+  };
+  std::vector<Handle> contexts = {here.context->handle, range.context};
+  for (const Handle context : here.session().working_contexts()) contexts.push_back(context);
+  for (const Handle context : contexts) {
+    if (!here.session().may_still_write(memory)) return 0;
+    if (const int result = wait(context); result != 0) return result;
+  }
+  return 0;
+}
+
+}  // namespace
+
 int let_device_reach(const EntryContext& here, const MemoryRange& range) {
   if (range.reached || range.view != 0) return 0;
   const bool registered = range.kind == MemoryKind::kRegistered;
   if (!here.session().may_mirror_host_memory() || (!registered && !range.in_arena)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  // The worker's copy is to have what earlier copies still write here.
-  const ByteView memory = byte_view(reinterpret_cast<const void*>(range.base), range.bytes);
-  if (here.session().may_still_write(memory) && !context_captures(range.context)) {
-    CallSite site;
-    site.context = range.context;
-    site.waits = Waits::kForContext;
-    if (const int result = call_row(here, opcode::cuCtxSynchronize, site, {}); result != 0) {
-      return result;
-    }
-  }
+  if (const int result = await_copies_into(here, range); result != 0) return result;
   int earlier = 0;
-  int result = 0;
-  if (registered) {
-    result = begin_view(here, range, &earlier);
-  } else {
-    result = begin_copy(here, opcode::cuMemHostAlloc, range.base, range.bytes, &earlier);
-    if (result == 0) note_reached(range.base);
-  }
+  const int result =
+      registered ? begin_view(here, range, &earlier)
+                 : begin_copy(here, opcode::cuMemHostAlloc, range.base, range.bytes, &earlier);
   return result != 0 ? result : earlier;
 }
 
 int end_view(const EntryContext& here, const MemoryRange& range) {
   if (range.view == 0 || !remove_range(range.view, MemoryKind::kView).has_value()) return 0;
-  here.session().end_mirrored(*here.lane, lines_of(range, range.view).address);
+  here.session().end_mirrored(*here.lane, LinesOf(range, range.view).address);
   here.session().end_device_reach();
   return release(here, range.view - (range.base - PagesOf(range).start));
 }
 
 std::optional<MemoryRange> find_device_range(const EntryContext& here, std::uint64_t address) {
   const auto range = find_range(address);
-  const bool late = range.has_value() && range->in_arena && !range->reached;
-  return late && let_device_reach(here, *range) == 0 ? find_range(address) : range;
+  if (!range.has_value() || !range->in_arena || range->reached) return range;
+  (void)let_device_reach(here, *range);  // The range says whether it does.
+  return find_range(address);
 }
 
 int free_in_arena(const EntryContext& here, const MemoryRange& range) {

@@ -48,7 +48,10 @@ int wait_implicitly(const EntryContext& here, Handle context) {
   facts.complete = session.known_complete(context);
   facts.worker_keeps_order = worker_keeps_order(here);
   const FreeAnswer answer = answer_free(facts);
-  if (answer == FreeAnswer::kNothing) return session.health(context);
+  if (answer == FreeAnswer::kNothing) {
+    session.take_device_writes(*here.lane);
+    return session.health(context);
+  }
   if (answer != FreeAnswer::kAwaitContext) {
     return order(here, context, answer == FreeAnswer::kPost);
   }

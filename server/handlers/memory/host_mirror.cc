@@ -84,8 +84,9 @@ std::size_t HostMirror::collect(std::span<const HostMirrorRange> ranges, std::ui
       const std::uint64_t block_end = block->first + block->second.bytes;
       if (at >= end) break;
       const std::uint64_t bytes = std::min(std::min(end, block_end) - at, left);
-      const std::size_t compared = protocol::take_changes(
-          reinterpret_cast<const std::byte*>(at), block->second.twin + offset, at, bytes, &changes);
+      const std::size_t compared = protocol::take_changes(reinterpret_cast<const std::byte*>(at),
+                                                          block->second.twin + offset, at, bytes,
+                                                          &changes, range.in_turn != 0);
       at += compared;
       left -= compared;
       if (compared < bytes || left == 0) {
@@ -109,7 +110,8 @@ std::size_t HostMirror::poll(std::span<const HostMirrorRange> ranges, MutableByt
     left -= span.bytes;
     spans.push_back(span);
   }
-  protocol::take_settled_changes(spans, &changes);
+  const bool anyway = unsettled_ >= protocol::kMirrorUnsettledMax;
+  unsettled_ = protocol::take_settled_changes(spans, anyway, &changes) ? 0 : unsettled_ + 1;
   return changes.size();
 }
 
@@ -128,7 +130,7 @@ std::vector<HostMirrorRange> ranges_of(ByteView payload) {
   std::uint64_t before = 0;
   for (const HostMirrorRange& range : ranges) {
     if (range.address < before || ((range.address | range.bytes) & kPart) != 0 ||
-        range.address + range.bytes < range.address) {
+        range.address + range.bytes < range.address || range.in_turn > 1) {
       return {};
     }
     before = range.address + range.bytes;

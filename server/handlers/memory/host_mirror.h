@@ -59,7 +59,8 @@ class HostMirror {
   protocol::MirrorSpan span_at(std::uint64_t address, std::uint64_t bytes);
 
   std::mutex mutex_;
-  Blocks blocks_;  // Guarded by mutex_.
+  Blocks blocks_;      // Guarded by mutex_.
+  int unsettled_ = 0;  // Calls of poll() in a row without success. Guarded by mutex_.
 };
 
 // cuMemHostGetDevicePointer_v2, form kRaw: the steps of HostMirrorStep.

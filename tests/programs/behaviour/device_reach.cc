@@ -434,6 +434,21 @@ void managed(const Device& device, CUstream stream) {
   MUST(cuStreamSynchronize(stream));
   expect(words[2051], 44, "a copy from the device");
   MUST(cuMemFree(memory));
+  // Several attributes at once.
+  int mostly = 7, preferred = 7;
+  void* outputs[] = {&mostly, &preferred};
+  size_t sizes[] = {sizeof mostly, sizeof preferred};
+  CUmem_range_attribute wanted[] = {CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY,
+                                    CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION};
+  MUST(cuMemRangeGetAttributes(outputs, sizes, wanted, 2, at, kBytes));
+  EXPECT(mostly == 0 && preferred == CU_DEVICE_INVALID);
+  EXPECT(cuMemRangeGetAttributes(outputs, sizes, wanted, 0, at, 64) == CUDA_ERROR_INVALID_VALUE);
+  sizes[1] = 1;
+  mostly = 7;
+  EXPECT(cuMemRangeGetAttributes(outputs, sizes, wanted, 2, at, 64) == CUDA_ERROR_INVALID_VALUE);
+  EXPECT(mostly == 0);
+  EXPECT(cuMemRangeGetAttributes(outputs, sizes, wanted, 1, at - 64, 64) ==
+         CUDA_ERROR_INVALID_VALUE);
   if (in_turn) {
     advice_in_turn(stream, at);
   } else {

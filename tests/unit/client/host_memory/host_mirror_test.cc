@@ -47,7 +47,7 @@ class HostMirrors : public ::testing::TestWithParam<bool> {
   // The addresses of the lines that are sent.
   std::vector<std::uint64_t> sent() {
     std::vector<std::uint64_t> lines;
-    EXPECT_TRUE(mirror_.send_written([&](ByteView payload) {
+    EXPECT_TRUE(mirror_.send_written(false, [&](ByteView payload) {
       ++payloads_;
       EXPECT_LE(payload.size(), protocol::kMirrorWriteBytesMax);
       ByteView pieces = payload.subspan(sizeof(protocol::HostMirrorHead));
@@ -75,7 +75,7 @@ using Lines = std::vector<std::uint64_t>;
 
 TEST_P(HostMirrors, EachWriteIsSentOnce) {
   ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
-  mirror_.add_allocation(memory_.address(), kBytes);
+  mirror_.add_allocation(memory_.address(), kBytes, false);
   EXPECT_EQ(sent(), Lines());
   memory_[5 * kPage + 130] = 1;
   memory_[kBytes - 1] = 2;
@@ -90,13 +90,13 @@ TEST_P(HostMirrors, WhatWasThereBeforeIsSent) {
   memory_[3 * kPage] = 1;
   ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
   memory_[9 * kPage] = 1;
-  mirror_.add_allocation(memory_.address(), kBytes);
+  mirror_.add_allocation(memory_.address(), kBytes, false);
   EXPECT_EQ(sent(), (Lines{memory_.address() + 3 * kPage, memory_.address() + 9 * kPage}));
 }
 
 TEST_P(HostMirrors, OnlyAllocationsThatTheDeviceReachesAreSent) {
   ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
-  mirror_.add_allocation(memory_.address() + 2 * kPage, kPage);
+  mirror_.add_allocation(memory_.address() + 2 * kPage, kPage, false);
   for (const std::size_t page : {0u, 2u, 3u}) memory_[page * kPage] = 1;
   EXPECT_EQ(sent(), Lines{memory_.address() + 2 * kPage});
   mirror_.remove_allocation(memory_.address() + 2 * kPage);
@@ -108,7 +108,7 @@ TEST_P(HostMirrors, ManyChangesTakeSeveralPayloads) {
   std::vector<Memory> more(2);
   for (Memory& each : more) {
     ASSERT_TRUE(mirror_.add(each.address(), kBytes, each.start(), true));
-    mirror_.add_allocation(each.address(), kBytes);
+    mirror_.add_allocation(each.address(), kBytes, false);
     for (std::size_t at = 0; at < kBytes; ++at) each[at] = static_cast<char>(at % 100 + 1);
   }
   EXPECT_EQ(sent().size(), 2 * kBytes / protocol::kMirrorLineBytes);
@@ -118,7 +118,7 @@ TEST_P(HostMirrors, ManyChangesTakeSeveralPayloads) {
 
 TEST_P(HostMirrors, WhatTheWorkerSendsIsNotSentBack) {
   ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
-  mirror_.add_allocation(memory_.address(), kBytes);
+  mirror_.add_allocation(memory_.address(), kBytes, false);
   EXPECT_EQ(sent(), Lines());
   alignas(8) std::byte line[protocol::kMirrorLineBytes]{};
   line[3] = std::byte{9};
@@ -134,7 +134,7 @@ TEST_P(HostMirrors, WhatTheWorkerSendsIsNotSentBack) {
 
 TEST_P(HostMirrors, SystemCallsMayWriteToTheMemory) {
   ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
-  mirror_.add_allocation(memory_.address(), kBytes);
+  mirror_.add_allocation(memory_.address(), kBytes, false);
   EXPECT_EQ(sent(), Lines());
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -148,7 +148,7 @@ TEST_P(HostMirrors, SystemCallsMayWriteToTheMemory) {
 // Then all pages count as written, and the comparison finds the changes.
 TEST_P(HostMirrors, ClosedDescriptorsLoseNoWrite) {
   ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
-  mirror_.add_allocation(memory_.address(), kBytes);
+  mirror_.add_allocation(memory_.address(), kBytes, false);
   EXPECT_EQ(sent(), Lines());
   for (int fd = 3; fd < 64; ++fd) {
     char target[64] = {};
@@ -162,22 +162,65 @@ TEST_P(HostMirrors, ClosedDescriptorsLoseNoWrite) {
   EXPECT_EQ(sent(), Lines{memory_.address() + 11 * kPage});
 }
 
+// A worker may name any line of a block. Only allocations that the device reaches are written, and
+// of registered memory not even its neighbours in the first and the last line.
+TEST_P(HostMirrors, NothingBesideAnAllocationIsWritten) {
+  ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
+  const std::uint64_t at = memory_.address() + kPage;
+  mirror_.add_allocation(at, 128, false, 10, 20);
+  Bytes pieces(kPage);
+  protocol::MirrorWriter writer(pieces);
+  alignas(8) std::byte line[protocol::kMirrorLineBytes];
+  std::memset(line, 7, sizeof line);
+  for (std::uint64_t offset = 0; offset < 4 * 64; offset += 64) {
+    ASSERT_TRUE(writer.add(at - 64 + offset, line, offset % 128 == 0));
+  }
+  ASSERT_TRUE(mirror_.take(ByteView(pieces).first(writer.size())));
+  for (std::size_t i = 0; i < 4 * 64; ++i) {
+    const bool inside = i >= 64 + 10 && i < 3 * 64 - 20;
+    EXPECT_EQ(memory_[kPage - 64 + i], inside ? 7 : 0) << i;
+  }
+}
+
+// The program fills a large buffer, and then sets a flag in a small one.
+TEST_P(HostMirrors, WhatWasWrittenBeforeAFlagIsSentBeforeIt) {
+  ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
+  const std::uint64_t flag = memory_.address() + 40 * kPage;
+  mirror_.add_allocation(memory_.address(), 32 * kPage, false);
+  mirror_.add_allocation(flag, kPage, false);
+  memory_[5 * kPage] = 1;
+  memory_[40 * kPage] = 1;
+  std::vector<std::uint64_t> order;
+  EXPECT_TRUE(mirror_.send_polled(mirror_.polled(), [&](ByteView payload) {
+    protocol::HostMirrorPiece piece;
+    ByteView pieces = payload.subspan(sizeof(protocol::HostMirrorHead)), lines;
+    EXPECT_TRUE(protocol::next_piece(&pieces, &piece, &lines));
+    order.push_back(piece.address);
+    return true;
+  }));
+  EXPECT_EQ(order, (Lines{memory_.address() + 5 * kPage, flag}));
+  order.clear();
+  memory_[6 * kPage] = 1;
+  EXPECT_TRUE(mirror_.send_polled(mirror_.polled(), [&](ByteView) { return false; }));
+  EXPECT_EQ(sent(), Lines{memory_.address() + 6 * kPage}) << "without a flag it can wait";
+}
+
 TEST_P(HostMirrors, SmallAllocationsArePolled) {
   ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
-  mirror_.add_allocation(memory_.address(), 2 * HostMirror::kPolledAllocationMax);
+  mirror_.add_allocation(memory_.address(), 2 * HostMirror::kPolledAllocationMax, false);
   const std::uint64_t small = memory_.address() + 40 * kPage;
-  mirror_.add_allocation(small, kPage);
+  mirror_.add_allocation(small, kPage, false);
   const auto ranges = mirror_.polled();
   ASSERT_EQ(ranges.size(), 1u);
   EXPECT_EQ(ranges[0].address, small);
-  for (const std::size_t page : {0u, 40u}) memory_[page * kPage] = 1;
+  memory_[40 * kPage] = 1;
   std::size_t bytes = 0;
   EXPECT_TRUE(mirror_.send_polled(ranges, [&](ByteView payload) {
     bytes += payload.size();
     return true;
   }));
   EXPECT_EQ(bytes, sizeof(protocol::HostMirrorHead) + sizeof(protocol::HostMirrorPiece) + 64);
-  EXPECT_EQ(sent(), Lines{memory_.address()});
+  EXPECT_EQ(sent(), Lines());
 }
 
 }  // namespace

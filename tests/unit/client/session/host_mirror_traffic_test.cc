@@ -31,7 +31,7 @@ class HostMirrorTraffics : public ::testing::Test {
             mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
         session_(start(worker_)) {
     EXPECT_TRUE(session_->add_host_mirror(address(), kBytes, bytes(), true));
-    session_->begin_mirrored(address(), kBytes);
+    session_->begin_mirrored(address(), kBytes, false);
     session_->begin_device_reach();
   }
   ~HostMirrorTraffics() override {
@@ -161,14 +161,14 @@ TEST_F(HostMirrorTraffics, LieEndsTheSession) {
                         changes(0, {at, 65, 0}, 65, 5),
                         changes(0, {at + 1, 64, 0}, 64, 5),
                         changes(0, {at, 128, 0}, 64, 5),
-                        changes(0, {at, 64, 1}, 64, 5),
+                        changes(0, {at, 64, 2}, 64, 5),
                         changes(0, {at, 0, 0}, 0, 5),
                         changes(0, {~std::uint64_t{63}, 64, 0}, 64, 5)};
   for (const Bytes& lie : lies) {
     FakeWorker worker;
     const auto session = start(worker);
     ASSERT_TRUE(session->add_host_mirror(at, kBytes, bytes(), true));
-    session->begin_mirrored(at, kBytes);
+    session->begin_mirrored(at, kBytes, false);
     session->begin_device_reach();
     ASSERT_EQ(session->post(*Lane::current(), launch_site(), bytes_of(protocol::LaunchPayload())),
               0);
@@ -179,6 +179,45 @@ TEST_F(HostMirrorTraffics, LieEndsTheSession) {
     EXPECT_EQ(fence.get().returned, kResultPeerGone);
     EXPECT_EQ(session->death().code(), Code::kProtocol);
   }
+}
+
+// A copy to a word of the device may let a kernel go on that reads the memory.
+TEST_F(HostMirrorTraffics, WritesPrecedeCopiesToTheDevice) {
+  memory_[100] = 1;
+  CallSite copy = site(driver_abi::opcode::cuMemcpyHtoDAsync_v2);
+  copy.stream = protocol::kStreamLegacy;
+  const std::byte word[4]{};
+  EXPECT_EQ(session_->copy_in(*Lane::current(), copy, 0x1000, word, Session::Reading::kNow), 0);
+  EXPECT_EQ(step_of(worker_.next()), HostMirrorStep::kWrite);
+  EXPECT_EQ(worker_.next().header.opcode, driver_abi::opcode::cuMemcpyHtoDAsync_v2);
+}
+
+TEST_F(HostMirrorTraffics, UnfinishedWorkIsNotAskedFor) {
+  launch();
+  worker_.next();
+  auto query = call_elsewhere(*session_, site(driver_abi::opcode::cuStreamQuery));
+  worker_.reply(worker_.next(), kResultNotReady);
+  EXPECT_EQ(query.get().returned, kResultNotReady);
+  auto later = call_elsewhere(*session_, site(driver_abi::opcode::cuStreamQuery));
+  worker_.reply(worker_.next());
+  const auto question = worker_.next();
+  ASSERT_EQ(step_of(question), HostMirrorStep::kCollect);
+  worker_.reply(question, 0, bytes_of(HostMirrorChanges()));
+  EXPECT_EQ(later.get().returned, 0);
+}
+
+// The time between two events shows that they are complete.
+TEST_F(HostMirrorTraffics, ElapsedTimeIsAWait) {
+  launch();
+  worker_.next();
+  CallSite elapsed = site(driver_abi::opcode::cuEventElapsedTime_v2);
+  elapsed.flags = protocol::kFlagPassesStreams;
+  auto fence = call_elsewhere(*session_, elapsed);
+  worker_.reply(worker_.next());
+  const auto question = worker_.next();
+  ASSERT_EQ(step_of(question), HostMirrorStep::kCollect);
+  worker_.reply(question, 0, bytes_of(HostMirrorChanges()));
+  EXPECT_EQ(fence.get().returned, 0);
 }
 
 // Otherwise a worker could keep the wait going for ever.

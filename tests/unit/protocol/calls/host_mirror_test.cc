@@ -61,6 +61,18 @@ TEST(HostMirrorTest, WritesOfBothSidesToOneLineAreKept) {
   expect_alike(host, device);
 }
 
+// Managed memory: nobody writes to it now, so whole lines are taken.
+TEST(HostMirrorTest, MemoryUsedInTurnIsTakenByLines) {
+  Side host, device;
+  for (std::size_t at = 0; at < kBytes; at += 3) host.write(at, 5);
+  Bytes memory(2 * kBytes);
+  MirrorWriter writer(memory);
+  EXPECT_EQ(take_changes(host.copy, host.twin, kAddress, kBytes, &writer, true), kBytes);
+  EXPECT_EQ(writer.size(), sizeof(HostMirrorPiece) + kBytes);
+  ASSERT_TRUE(merge(device, ByteView(memory).first(writer.size())));
+  expect_alike(host, device);
+}
+
 // The other side has written there since, and this side has not.
 TEST(HostMirrorTest, BytesThatTheSenderDidNotWriteAreLeftAlone) {
   Side host, device;
@@ -131,7 +143,8 @@ TEST(HostMirrorTest, MalformedPiecesAreRefused) {
     return !merge(side, pieces);
   };
   EXPECT_TRUE(refused({kAddress, 0, 0}, 0));
-  EXPECT_TRUE(refused({kAddress, 64, 1}, 64));
+  EXPECT_TRUE(refused({kAddress, 64, 2}, 64));
+  EXPECT_FALSE(refused({kAddress, 64, 1}, 64));
   EXPECT_TRUE(refused({kAddress + 8, 64, 0}, 64));
   EXPECT_TRUE(refused({kAddress, 65, 0}, 65));
   EXPECT_TRUE(refused({kAddress, 128, 0}, 64));
@@ -160,7 +173,7 @@ TEST(HostMirrorTest, FlagArrivesWithItsData) {
     Bytes memory(2 * kBytes);
     MirrorWriter writer(memory);
     const MirrorSpan span = device.span();
-    take_settled_changes({&span, 1}, &writer);
+    (void)take_settled_changes({&span, 1}, false, &writer);
     ASSERT_TRUE(merge(host, ByteView(memory).first(writer.size())));
     std::uint64_t flag = 0, data = 0;
     std::memcpy(&flag, host.copy + kFlag, sizeof flag);
@@ -170,6 +183,63 @@ TEST(HostMirrorTest, FlagArrivesWithItsData) {
   }
   stop.store(true);
   kernel.join();
+}
+
+// Otherwise the twin would hold what the other side has not.
+TEST(HostMirrorTest, UnsettledMemoryIsLeftForTheNextTime) {
+  Side device, host;
+  std::atomic<bool> stop{false};
+  std::thread kernel([&] {
+    auto* const word = reinterpret_cast<std::uint64_t*>(device.copy + 128);
+    for (std::uint64_t value = 1; !stop.load(); ++value) {
+      __atomic_store_n(word, value, __ATOMIC_RELAXED);
+    }
+  });
+  int left = 0, anyway = 0;
+  while (__atomic_load_n(reinterpret_cast<std::uint64_t*>(device.copy + 128), __ATOMIC_RELAXED) ==
+         0) {
+  }
+  for (int round = 0; round < 20'000; ++round) {
+    Bytes memory(2 * kBytes);
+    MirrorWriter writer(memory);
+    const MirrorSpan span = device.span();
+    const bool taken = take_settled_changes({&span, 1}, round % 2 == 1, &writer);
+    if (!taken) ++(round % 2 == 1 ? anyway : left);
+    EXPECT_TRUE(taken || round % 2 == 1 || writer.size() == 0);
+    ASSERT_TRUE(merge(host, ByteView(memory).first(writer.size())));
+    ASSERT_EQ(std::memcmp(host.twin, device.twin, kBytes), 0) << "round " << round;
+  }
+  stop.store(true);
+  kernel.join();
+  if (left == 0) GTEST_SKIP() << "the other thread did not run beside this one";
+}
+
+// The program changes one byte of a word while another one is taken.
+TEST(HostMirrorTest, NeighbouringBytesOfOneWordAreKept) {
+  Side host;
+  std::atomic<bool> stop{false};
+  std::thread program([&] {
+    auto* const own = reinterpret_cast<std::uint8_t*>(host.copy + 65);
+    for (std::uint8_t value = 0; !stop.load();) {
+      __atomic_store_n(own, ++value, __ATOMIC_RELAXED);
+      for (int i = 0; i < 20; ++i) {
+        if (__atomic_load_n(own, __ATOMIC_RELAXED) == value) continue;
+        ADD_FAILURE() << "a byte of the program was overwritten";
+        return;
+      }
+    }
+  });
+  for (int round = 1; round < 200'000; ++round) {
+    Bytes pieces(256);
+    MirrorWriter writer(pieces);
+    alignas(8) std::byte line[kMirrorLineBytes]{};
+    line[0] = static_cast<std::byte>(round);
+    line[1] = host.twin[65];
+    ASSERT_TRUE(writer.add(kAddress + 64, line));
+    ASSERT_TRUE(merge(host, ByteView(pieces).first(writer.size())));
+  }
+  stop.store(true);
+  program.join();
 }
 
 // A thread that polls the flag while the pieces are merged sees the data once it sees the flag.
