@@ -68,6 +68,14 @@ const MaskedAttribute* masked_attribute(int attribute, SharedPages shared) noexc
   if (shared.host_memory && attribute == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) {
     return nullptr;
   }
+  if (shared.descriptors &&
+      attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) {
+    return nullptr;
+  }
+  // Of the kinds of handles of pools, descriptors.
+  static constexpr MaskedAttribute kPools = {CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 0,
+                                             kNoFabric, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+  if (shared.descriptors && attribute == kPools.attribute) return &kPools;
   for (const MaskedAttribute& masked : kMask) {
     if (masked.attribute == attribute) return &masked;
   }

@@ -39,7 +39,8 @@ Device parse_device(protocol::wire::Device::Reader in, int server_ordinal, Share
     if (id <= 0 || id >= CU_DEVICE_ATTRIBUTE_MAX) continue;
     const MaskedAttribute* masked = masked_attribute(id, shared);
     device.attributes[static_cast<std::size_t>(id)] =
-        masked == nullptr ? attribute.getValue() : masked->value;
+        masked == nullptr ? attribute.getValue()
+                          : masked->value | (attribute.getValue() & masked->kept);
   }
   device.launch_bounds = {{device.attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
                            device.attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),

@@ -9,6 +9,7 @@
 #include "emulated/api/entry.h"
 #include "emulated/objects/device.h"
 #include "emulated/objects/graph_memory.h"
+#include "emulated/objects/imported_memory.h"
 #include "emulated/objects/memory_registry.h"
 #include "emulated/objects/ownership.h"
 
@@ -100,6 +101,10 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   GPURUN_TRY((owner == nullptr ? context : owner)->synchronize());
   if (known->kind == MemoryKind::kGraph) {
     GraphMemory::note_freed(address);  // The graph keeps it (GraphMemory).
+    return CUDA_SUCCESS;
+  }
+  if (known->kind == MemoryKind::kImported && known->owner_handle != 0) {
+    free_imported(address);
     return CUDA_SUCCESS;
   }
   const auto range = memory_registry().take(

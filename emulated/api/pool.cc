@@ -5,6 +5,7 @@
 #include "emulated/api/entry.h"
 #include "emulated/api/graph_nodes.h"
 #include "emulated/objects/graph_memory.h"
+#include "emulated/objects/imported_memory.h"
 #include "emulated/objects/memory_pool.h"
 #include "emulated/objects/memory_registry.h"
 #include "emulated/objects/ownership.h"
@@ -16,7 +17,7 @@ using PoolPtr = std::shared_ptr<MemoryPool>;
 
 CUresult allocate_from(const PoolPtr& pool, CUdeviceptr* out, size_t bytes, CUstream handle) {
   GPURUN_ENTER(context);
-  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || bytes == 0 || pool->imported.valid()) return CUDA_ERROR_INVALID_VALUE;
   const StreamPtr stream = find_stream(context, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const auto capture = stream->capture()) {
@@ -42,6 +43,11 @@ CUresult allocate_from(const PoolPtr& pool, CUdeviceptr* out, size_t bytes, CUst
   memory_registry().add(range);
   *out = address;
   return CUDA_SUCCESS;
+}
+
+// Memory of cuMemPoolImportPointer.
+bool is_of_imported_pool(const MemoryRange& range) {
+  return range.kind == MemoryKind::kImported && range.owner_handle != 0;
 }
 
 }  // namespace
@@ -72,13 +78,17 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   const auto known = memory_registry().find(address);
   if (!known || known->base != address ||
       (known->kind != MemoryKind::kPool && known->kind != MemoryKind::kDevice &&
-       known->kind != MemoryKind::kGraph)) {
+       known->kind != MemoryKind::kGraph && !is_of_imported_pool(*known))) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   // The address is invalid from here on, and the memory is freed in stream order. Until then the
   // registry still knows it, because operations that were issued before may use it.
   auto body = [address] {
     GraphMemory::note_freed(address);  // The graph keeps it (GraphMemory).
+    if (const auto now = memory_registry().find(address); now && is_of_imported_pool(*now)) {
+      free_imported(address);
+      return CUDA_SUCCESS;
+    }
     const auto range = memory_registry().take(address, {MemoryKind::kPool, MemoryKind::kDevice});
     if (range) release_memory(*range);
     return CUDA_SUCCESS;
@@ -109,7 +119,9 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
   Device* device = device_at(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const auto pool = handles().find<MemoryPool>(handle);
-  if (pool == nullptr || &pool->device() != device) return CUDA_ERROR_INVALID_VALUE;
+  if (pool == nullptr || &pool->device() != device || pool->imported.valid()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   device->set_current_pool(pool);
   return CUDA_SUCCESS;
 }
@@ -120,12 +132,15 @@ CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
       properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((properties->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   Device* device = device_at(properties->location.id);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   auto pool = std::make_shared<MemoryPool>(*device, device->arena(), false);
   pool->bytes_max = properties->maxSize;
+  pool->is_exportable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
   *out = handles().add(pool)->as<CUmemoryPool>();
   return CUDA_SUCCESS;
 }

@@ -57,7 +57,8 @@ std::uint64_t map_file(int file, const IpcHandle& handle, std::uint64_t* span) {
 
 }  // namespace
 
-CUresult open_imported(const ContextPtr& context, const IpcHandle& handle, CUdeviceptr* address) {
+CUresult open_imported(const ContextPtr& context, const IpcHandle& handle, CUdeviceptr* address,
+                       std::uint64_t pool) {
   if (handle.kind != IpcKind::kMemory || handle.bytes == 0 || handle.offset % kPage != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -83,6 +84,7 @@ CUresult open_imported(const ContextPtr& context, const IpcHandle& handle, CUdev
   range.kind = MemoryKind::kImported;
   range.device = device->ordinal();
   range.context_handle = context->handle();
+  range.owner_handle = pool;
   memory_registry().add_device_addresses(base, span);
   memory_registry().add(range);
   all.by_base[base] = {handle, context->handle(), span, 1};
@@ -112,6 +114,16 @@ CUresult close_imported(CUdeviceptr address) {
   }
   if (memory_registry().take(address, {MemoryKind::kImported})) unmap_imported(address);
   return CUDA_SUCCESS;
+}
+
+void free_imported(CUdeviceptr address) {
+  {
+    Openings& all = openings();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_base.find(address);
+    if (found == all.by_base.end() || --found->second.count > 0) return;
+  }
+  if (memory_registry().take(address, {MemoryKind::kImported})) unmap_imported(address);
 }
 
 void unmap_imported(std::uint64_t base) {

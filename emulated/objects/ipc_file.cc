@@ -146,6 +146,14 @@ UniqueFd open_ipc_file(const IpcHandle& handle) {
   return file;
 }
 
+bool is_ipc_file(int file) {
+  struct stat about {};
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  return fstat(file, &about) == 0 && S_ISREG(about.st_mode) &&
+         (fcntl(file, F_GET_SEALS) & kSeals) == kSeals &&
+         static_cast<std::uint64_t>(about.st_size) >= kBookBytes;
+}
+
 void adopt_ipc_file(const IpcHandle& handle, int file) {
   UniqueFd copy(fcntl(file, F_DUPFD_CLOEXEC, kDescriptorsFrom));
   if (!copy.valid()) return;

@@ -74,6 +74,9 @@ class IpcFile {
 // nothing (any more), or nothing that this process may open.
 UniqueFd open_ipc_file(const IpcHandle& handle);
 
+// Whether `file` is a file of IpcFile, as far as its seals and its size show it.
+bool is_ipc_file(int file);
+
 // Makes open_ipc_file() use `file` for exactly that handle. `file` is duplicated.
 void adopt_ipc_file(const IpcHandle& handle, int file);
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/unique_fd.h"
 #include "emulated/objects/handle_table.h"
 
 namespace gpurun::emulated {
@@ -28,7 +29,10 @@ class MemoryPool final : public Object {
   std::uint64_t allocate(std::uint64_t bytes);
   void free(std::uint64_t address, std::uint64_t bytes);
 
-  std::uint64_t bytes_max = 0;  // 0: the device's memory. Fixed at creation.
+  // Fixed at creation.
+  std::uint64_t bytes_max = 0;  // 0: the device's memory.
+  bool is_exportable = false;   // Other processes may have its memory.
+  UniqueFd imported;            // The file of another process's pool, which allocates nothing.
   std::atomic<int> reuse_follow_event_dependencies{1};
   std::atomic<int> reuse_allow_opportunistic{1};
   std::atomic<int> reuse_allow_internal_dependencies{1};

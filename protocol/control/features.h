@@ -67,8 +67,10 @@ enum class Feature : std::uint8_t {
   // The worker keeps a copy of host memory that the device reaches, and the ends exchange what
   // changes in it (host_mirror.h).
   kHostMirror = 18,
+  // Processes of a lease share allocations by descriptors (shareable_handle.h).
+  kShareableHandles = 19,
 };
-inline constexpr unsigned kFeatureCount = 19;
+inline constexpr unsigned kFeatureCount = 20;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -98,7 +100,8 @@ constexpr Features features_of_sources(Sender who) {
       feature_bit(Feature::kLateBulk) | feature_bit(Feature::kEarlyEventWaits) |
       feature_bit(Feature::kPackedRecords) | feature_bit(Feature::kSpreadCopies) |
       feature_bit(Feature::kBytesInItems) | feature_bit(Feature::kFreesInOrder) |
-      feature_bit(Feature::kHostArena) | feature_bit(Feature::kHostMirror);
+      feature_bit(Feature::kHostArena) | feature_bit(Feature::kHostMirror) |
+      feature_bit(Feature::kShareableHandles);
   constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
   if (who == Sender::kServer) return {kOffered | kServersToo, 0};
   return {kOffered, kNeeded};

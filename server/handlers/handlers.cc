@@ -12,6 +12,7 @@
 #include "server/handlers/graphs/graph_topology.h"
 #include "server/handlers/host_gates.h"
 #include "server/handlers/interprocess/interprocess.h"
+#include "server/handlers/interprocess/shareable_handles.h"
 #include "server/handlers/memory/device_windows.h"
 #include "server/handlers/memory/host_arena.h"
 #include "server/handlers/memory/memory_pool.h"
@@ -62,6 +63,7 @@ HandlerState::Objects make_objects(const CudaDriver& driver) {
   objects.graph_hosts = std::make_shared<GraphHosts>();
   objects.graph_topology = std::make_shared<GraphTopology>(driver);
   objects.interprocess = std::make_shared<Interprocess>(driver);
+  objects.shareable_handles = std::make_shared<ShareableHandles>(driver);
   objects.textures = std::make_shared<TextureRegistry>();
   int devices = 0;
   (void)GPURUN_DRIVER(driver, cuDeviceGetCount, &devices);
@@ -79,6 +81,7 @@ Result<std::unique_ptr<HandlerState>> make_handler_state(const CudaDriver& drive
   for (const driver_abi::Row& row : driver_abi::rows()) {
     void* function = GraphTopology::substitute(row.opcode);
     if (function == nullptr) function = Interprocess::substitute(row.opcode);
+    if (function == nullptr) function = ShareableHandles::substitute(row.opcode);
     if (function != nullptr) (*dispatch)->substitute(row.opcode, function);
   }
   Result<Bytes> snapshot = take_snapshot(driver);
@@ -107,6 +110,7 @@ Handlers make_handlers() {
   add_device_window_handlers(handlers);
   add_host_arena_handlers(handlers);
   add_interprocess_handlers(handlers);
+  add_shareable_handle_handlers(handlers);
   add_texture_handlers(handlers);
   add_statistics_handler(handlers);
   return handlers;

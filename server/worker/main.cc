@@ -31,6 +31,7 @@
 #include "server/exchange/exchange_client.h"
 #include "server/handlers/handlers.h"
 #include "server/handlers/interprocess/interprocess.h"
+#include "server/handlers/interprocess/shareable_handles.h"
 #include "server/handlers/memory/device_windows.h"
 #include "server/handlers/memory/host_arena.h"
 #include "server/handlers/modules/module_state.h"
@@ -350,8 +351,9 @@ Status serve(const CommandLine& line) {
   Started& started = *ready->started;
   started.state->modules().images().set_cache(std::move(images));
   if (line.exchange >= 0) {
-    started.state->interprocess().set_exchange(
-        std::make_unique<ExchangeClient>(UniqueFd(line.exchange)));
+    const auto exchange = std::make_shared<ExchangeClient>(UniqueFd(line.exchange));
+    started.state->interprocess().set_exchange(exchange);
+    started.state->shareable_handles().set_exchange(exchange);
   }
   const protocol::Features features = protocol::our_features(protocol::Sender::kServer);
   const ByteView snapshot = started.state->snapshot();

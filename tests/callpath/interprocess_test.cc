@@ -4,16 +4,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 
 #include <cstddef>
 #include <cstring>
-#include <thread>
 
 #include "protocol/calls/interprocess.h"
 #include "protocol/limits.h"
-#include "server/exchange/exchange_message.h"
-#include "server/handlers/interprocess/interprocess.h"
+#include "tests/callpath/lying_exchange.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {
@@ -88,53 +85,8 @@ struct Facts {
   std::uint64_t piece_bytes[40] = {};
 };
 
-// A worker's exchange, which answers every request with the contents that the test sets. The
-// session begins and ends with it.
-class Liar {
- public:
-  Liar() {
-    int pair[2];
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    own_.reset(pair[0]);
-    given_ = pair[1];
-    thread_ = std::thread([this] {
-      server::ExchangeMessage words;
-      std::vector<UniqueFd> none;
-      while (server::receive_words(own_.get(), &words, &none, Wait::kYes).ok()) {
-        words.content_bytes = static_cast<std::uint32_t>(content.size());
-        std::memcpy(words.content.data(), content.data(), content.size());
-        words.descriptors = static_cast<std::uint32_t>(files.size());
-        if (!server::send_words(own_.get(), words, files, Wait::kYes).ok()) return;
-      }
-    });
-    WorldOptions options;
-    options.prepare = [](server::WorkerOptions& worker) {
-      static_cast<server::HandlerState*>(worker.user)
-          ->interprocess()
-          .set_exchange(std::make_unique<server::ExchangeClient>(UniqueFd(given_)));
-    };
-    world_ = std::make_unique<World>(options);
-  }
-  ~Liar() {
-    world_.reset();
-    shutdown(own_.get(), SHUT_RDWR);
-    thread_.join();
-  }
-  World& world() { return *world_; }
-
-  // Changed only while no request is under way.
-  Bytes content;
-  std::vector<int> files;
-
- private:
-  static inline int given_ = -1;
-  UniqueFd own_;
-  std::thread thread_;
-  std::unique_ptr<World> world_;
-};
-
 TEST(InterprocessExchange, RefusesInvalidDescriptionsFromOtherWorker) {
-  Liar liar;
+  LyingExchange liar;
   World& world = liar.world();
   std::uint32_t number = 0;
   const auto opened = [&](ByteView content, std::size_t files) {

@@ -2,10 +2,12 @@
 // memory than there is.
 #include <cstring>
 
+#include "driver_abi/cuda_abi.h"
 #include "protocol/calls/device_memory.h"
 #include "protocol/calls/graph_host.h"
 #include "protocol/calls/host_arena.h"
 #include "protocol/calls/host_mirror.h"
+#include "protocol/calls/shareable_handle.h"
 #include "tests/hostile/acts.h"
 #include "tests/hostile/sessions.h"
 
@@ -153,6 +155,53 @@ bool exchange_host_memory_that_is_not_theirs(Stranger& of) {
          refused(exchange(protocol::HostMirrorStep::kCollect, Bytes(8)));
 }
 
+// Descriptors of allocations: tokens that nobody gave, and more exports than there is room for.
+bool share_allocations_without_end(Stranger& of) {
+  constexpr std::uint64_t kMemory = handle(HandleKind::kAllocation, 9);
+  constexpr std::uint64_t kOther = handle(HandleKind::kAllocation, 10);
+  if (!of.make_context()) return false;
+  const RecordHeader exports =
+      Stranger::in_context("cuMemExportToShareableHandle", Form::kRaw, Order::kContext);
+  const RecordHeader imports =
+      Stranger::in_context("cuMemImportFromShareableHandle", Form::kRaw, Order::kContext);
+  const RecordHeader pool_exports =
+      Stranger::in_context("cuMemPoolExportToShareableHandle", Form::kRaw, Order::kContext);
+  const RecordHeader pool_imports =
+      Stranger::in_context("cuMemPoolImportFromShareableHandle", Form::kRaw, Order::kContext);
+  protocol::ExportRequest request;
+  for (const std::uint64_t object : {std::uint64_t{0}, kMemory, Stranger::kContext}) {
+    for (const std::uint32_t step : {0u, 1u, 2u, 77u}) {
+      request.step = static_cast<protocol::ExportStep>(step);
+      request.object = object;
+      if (!refused(of.ask(exports, bytes_of(request)))) return false;
+      if (!refused(of.ask(pool_exports, bytes_of(request)))) return false;
+    }
+  }
+  protocol::ImportRequest guess;
+  for (unsigned i = 0; i < 200; ++i) {
+    guess.token.fill(static_cast<std::uint8_t>(i));
+    guess.minted = i % 3 == 0 ? kOther : i;
+    if (!refused(of.ask(imports, bytes_of(guess)))) return false;
+    if (!refused(of.ask(pool_imports, bytes_of(guess)))) return false;
+  }
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  std::uint64_t word = 0, bytes = 2 << 20, flags = 0, memory = kMemory;
+  void *place = &word, *described = &properties;
+  if (refused(of.ask_row("cuMemCreate", {&place, &bytes, &described, &flags}, {kMemory}))) {
+    return false;
+  }
+  request.step = protocol::ExportStep::kBegin;
+  request.object = kMemory;
+  constexpr unsigned kOfLease = 1024;  // ExchangeLimits::descriptors_of_lease.
+  unsigned given = 0;
+  while (given <= kOfLease && !refused(of.ask(exports, bytes_of(request)))) ++given;
+  return given > 100 && given <= kOfLease && !refused(of.ask_row("cuMemRelease", {&memory})) &&
+         refused(of.ask(exports, bytes_of(request)));
+}
+
 // As in a batch of copies: many in a row, each to memory that the previous step has just freed.
 bool copy_in_batches_to_memory_that_goes(Stranger& of) {
   const std::uint64_t mine = of.make_context() ? of.allocate(1 << 20) : 0;
@@ -214,6 +263,7 @@ constexpr Session kSessions[] = {
     {"returns_of_memory_that_is_not_theirs", "served", return_memory_that_is_not_theirs},
     {"host_memory_without_a_file", "served", map_host_memory_without_a_file},
     {"host_memory_exchanges_that_lie", "served", exchange_host_memory_that_is_not_theirs},
+    {"allocations_shared_without_end", "served", share_allocations_without_end},
     {"credit_beyond_all_bounds", "served", ask_for_more_than_there_is},
     {"copies_in_batches_to_memory_that_goes", "served", copy_in_batches_to_memory_that_goes},
     {"copy_nodes_that_lie", "served", add_copy_nodes_that_lie},

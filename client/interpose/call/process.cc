@@ -88,6 +88,17 @@ Status guard_forks() {
   return fork_guard::arm();
 }
 
+SharedPages shared_pages(bool host_memory, std::uint64_t features) {
+  const auto knows = [features](protocol::Feature feature) {
+    return (features & protocol::feature_bit(feature)) != 0;
+  };
+  SharedPages shared;
+  shared.host_memory = host_memory;
+  shared.mirrored = knows(protocol::Feature::kHostMirror);
+  shared.descriptors = knows(protocol::Feature::kShareableHandles);
+  return shared;
+}
+
 // g_connecting must be held.
 int connect() {
   if (const Status guarded = guard_forks(); !guarded.ok()) return failed(guarded, kResultPeerGone);
@@ -96,8 +107,8 @@ int connect() {
     return failed(attached.status(), CUDA_ERROR_NO_DEVICE);
   }
   if (!attached.ok()) return failed(attached.status(), kResultPeerGone);
-  const SharedPages shared{attached->channels.host_memory != nullptr,
-                           attached->channels.mirrors_host_memory};
+  const SharedPages shared =
+      shared_pages(attached->channels.host_memory != nullptr, attached->features);
   Result<DeviceSnapshot> all = DeviceSnapshot::parse(attached->snapshot, nullptr, shared);
   if (!all.ok()) return failed(all.status(), kResultPeerGone);
   const std::string server = attached->channels.server_name;
@@ -174,7 +185,7 @@ int initialize(Process& process) noexcept try {
   if (process.devices == nullptr) {
     Result<DeviceSnapshot> visible = DeviceSnapshot::parse(
         process.snapshot, std::getenv("CUDA_VISIBLE_DEVICES"),
-        {process.session->may_offer_host_memory(), process.session->may_mirror_host_memory()});
+        shared_pages(process.session->may_offer_host_memory(), process.features));
     if (!visible.ok()) return failed(visible.status(), kResultPeerGone);
     process.devices = new DeviceSnapshot(std::move(*visible));
   }

@@ -7,6 +7,7 @@
 #include "client/interpose/call/stream.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/interprocess.h"
+#include "client/interpose/driver/memory_sharing.h"
 #include "client/interpose/memory/device_windows.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "protocol/calls/device_memory.h"
@@ -66,35 +67,6 @@ int open_shared_memory(const EntryContext& here, protocol::OpenRequest request,
   return CUDA_ERROR_MAP_FAILED;
 }
 
-// No call is answered early while this object lives, or longer after keep().
-class Sharing {
- public:
-  explicit Sharing(const EntryContext& here) : here_(here) { here_.session().share_memory(); }
-  ~Sharing() {
-    if (!kept_) here_.session().unshare_memory();
-  }
-  Sharing(const Sharing&) = delete;
-  Sharing& operator=(const Sharing&) = delete;
-
-  // Waits until all calls that were answered early are done. The work of a stream that waits for no
-  // other begins after them.
-  int settle() const {
-    CUstream stream = nullptr;
-    if (const CUresult made = custom::cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING); made != 0) {
-      return made;
-    }
-    const CUresult result = custom::cuStreamSynchronize(stream);
-    (void)custom::cuStreamDestroy_v2(stream);
-    return result;
-  }
-  // Extends the sharing until end_sharing() and unshare_memory().
-  void keep() { kept_ = true; }
-
- private:
-  const EntryContext& here_;
-  bool kept_ = false;
-};
-
 }  // namespace
 
 bool end_sharing(const EntryContext& here, const MemoryRange& range) {
@@ -132,7 +104,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr address) {
   if (!range.has_value() || range->kind != MemoryKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
   const Context* const owner = find_context(*here.process, range->context);
   if (owner == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Sharing sharing(here);
+  MemorySharing sharing(here);
   if (const int result = sharing.settle(); result != 0) return cuda(result);
   protocol::ShareRequest request;
   request.address = range->base;
@@ -156,7 +128,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle, unsigned
   if (out == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Sharing sharing(here);
+  MemorySharing sharing(here);
   if (const int result = sharing.settle(); result != 0) return cuda(result);
   protocol::OpenRequest request;
   static_assert(sizeof handle == sizeof request.handle);

@@ -8,6 +8,7 @@
 #include "client/interpose/capture/capture.h"
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/driver/exported_handles.h"
 #include "client/interpose/driver/interprocess.h"
 #include "client/interpose/memory/device_windows.h"
 #include "client/interpose/memory/host_arena.h"
@@ -215,9 +216,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
   if (static_cast<unsigned>(properties->location.type) > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Host memory would have to be the client's, so it is refused. Memory that may be exported as a
-  // descriptor is made without that property, and the export is refused. NCCL asks for it for all
-  // its memory, and never exports memory that stays in one process.
+  // Host memory would have to be the client's, so it is refused. For a server that shares nothing
+  // by descriptors, memory is made without that property, and its export is refused. NCCL asks for
+  // it for all its memory, and never exports memory that stays in one process.
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
       (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -226,12 +227,19 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   CUmemAllocationProp theirs = *properties;
   theirs.location.id = device->server_ordinal;
-  theirs.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+  if (!shares_by_descriptors(here)) theirs.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
   const Handle handle = here.handles().mint(HandleKind::kAllocation, 0, nullptr);
   if (handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemGenericAllocationHandle placed = 0;
-  const int result = call_row(here, opcode::cuMemCreate, here.passing_site(), {handle}, &placed,
-                              bytes, &theirs, flags);
+  int result = call_row(here, opcode::cuMemCreate, here.passing_site(), {handle}, &placed, bytes,
+                        &theirs, flags);
+  // Memory lives until its last descriptor is closed.
+  if (placed == 0 && result == CUDA_ERROR_OUT_OF_MEMORY && end_closed_handles(here)) {
+    for (const CallSite& later : {after_closed_handles(), here.site()}) {
+      result = call_row(here, opcode::cuMemCreate, later, {handle}, &placed, bytes, &theirs, flags);
+      if (placed != 0 || result != CUDA_ERROR_OUT_OF_MEMORY) break;
+    }
+  }
   if (placed == 0) {
     here.handles().retire(handle);
     return cuda(result);

@@ -28,6 +28,30 @@ void keep(const EntryContext& here, CUdeviceptr base, std::size_t bytes, MemoryK
   (void)add_range(range);
 }
 
+// The worker's number of a device becomes the program's (CUDA_VISIBLE_DEVICES).
+void number_device(const EntryContext& here, CUmemAllocationProp* properties) {
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return;
+  properties->location.id = here.devices().ordinal_of_server(properties->location.id);
+}
+
+// Memory of another process's pool. Only the worker knows its size.
+void keep_imported(const EntryContext& here, CUdeviceptr address, Handle pool) {
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  if (here.context == nullptr || call_row(here, opcode::cuMemGetAddressRange_v2,
+                                          here.passing_site(), {}, &base, &bytes, address) != 0) {
+    return;
+  }
+  MemoryRange range;
+  range.base = base;
+  range.bytes = bytes;
+  range.kind = MemoryKind::kPool;
+  range.ordinal = here.context->ordinal;
+  range.context = here.context->handle;
+  range.owner = pool;
+  (void)add_range(range);
+}
+
 }  // namespace
 
 int refuse_in_window(const driver_abi::Row& row, void* const* arguments) noexcept {
@@ -64,6 +88,11 @@ void track_addresses(const EntryContext& here, const driver_abi::Row& row,
       if (ended) forget_memory(handle);
       return;
     }
+    case opcode::cuMemGetAllocationPropertiesFromHandle:
+      return number_device(here, argument<CUmemAllocationProp*>(arguments, 0));
+    case opcode::cuMemPoolImportPointer:
+      return keep_imported(here, *argument<CUdeviceptr*>(arguments, 0),
+                           argument<Handle>(arguments, 1));
     case opcode::cuIpcGetEventHandle:
       here.session().share_event(handle_of(argument<CUevent>(arguments, 1)));
       return;

@@ -34,7 +34,7 @@ class Interprocess {
   Interprocess& operator=(const Interprocess&) = delete;
 
   // Before the first call.
-  void set_exchange(std::unique_ptr<ExchangeClient> exchange) { exchange_ = std::move(exchange); }
+  void set_exchange(std::shared_ptr<ExchangeClient> exchange) { exchange_ = std::move(exchange); }
 
   // These return CUresults. `window` is that of the request's device. A context of the memory is
   // current.
@@ -79,7 +79,7 @@ class Interprocess {
   static std::atomic<Interprocess*> current_;
 
   const CudaDriver& driver_;
-  std::unique_ptr<ExchangeClient> exchange_;
+  std::shared_ptr<ExchangeClient> exchange_;
   mutable std::mutex mutex_;                 // Guards all below.
   std::map<std::uint64_t, Export> exports_;  // By address.
   std::map<CUevent, protocol::SharingHandle> events_;

@@ -23,6 +23,7 @@ class HostGates;
 class Interprocess;
 class LinkRegistry;
 class ModuleState;
+class ShareableHandles;
 class TextureRegistry;
 
 inline constexpr int kHandlerDevicesMax = 64;
@@ -40,6 +41,7 @@ class HandlerState {
     std::shared_ptr<GraphHosts> graph_hosts;
     std::shared_ptr<GraphTopology> graph_topology;
     std::shared_ptr<Interprocess> interprocess;
+    std::shared_ptr<ShareableHandles> shareable_handles;
     std::shared_ptr<TextureRegistry> textures;
     std::vector<std::shared_ptr<DeviceWindow>> windows;  // By device.
   };
@@ -68,6 +70,7 @@ class HandlerState {
   }
 
   Interprocess& interprocess() { return *objects_.interprocess; }
+  ShareableHandles& shareable_handles() { return *objects_.shareable_handles; }
 
   // The window of the driver's device with that number. nullptr: there is no such device.
   DeviceWindow* window(int device);

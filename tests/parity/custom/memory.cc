@@ -166,6 +166,44 @@ void add_shared_memory(TrialTable& table) {
   });
 }
 
+// Descriptors go through the daemon, which a worker in this process does not have. So this compares
+// what the client refuses by itself. callpath_shareable_handles_test has the worker's part.
+void add_shareable_handles(TrialTable& table) {
+  table.add("cuMemExportToShareableHandle", [](Trial& t) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+    CUmemGenericAllocationHandle memory = 0;
+    EXPECT_EQ(t.call_client(FN(cuMemCreate), &memory, kGranularity, &properties, 0ull),
+              CUDA_SUCCESS);
+    int descriptor = -1;
+    t.expect_local(t.client(FN(cuMemExportToShareableHandle), &descriptor, memory,
+                            CU_MEM_HANDLE_TYPE_FABRIC, 0ull),
+                   CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(descriptor, -1);
+    EXPECT_EQ(t.call_client(FN(cuMemRelease), memory), CUDA_SUCCESS);
+  });
+  table.add("cuMemImportFromShareableHandle", [](Trial& t) {
+    CUmemGenericAllocationHandle memory = 0;
+    t.expect_local(t.client(FN(cuMemImportFromShareableHandle), &memory, reinterpret_cast<void*>(0),
+                            CU_MEM_HANDLE_TYPE_FABRIC),
+                   CUDA_ERROR_NOT_SUPPORTED);
+  });
+  table.add("cuMemPoolExportToShareableHandle", [](Trial& t) {
+    const Both<CUmemoryPool> pool = new_pool(t);
+    int descriptor = -1;
+    t.expect_local(t.client(FN(cuMemPoolExportToShareableHandle), &descriptor, pool,
+                            CU_MEM_HANDLE_TYPE_FABRIC, 0ull),
+                   CUDA_ERROR_NOT_SUPPORTED);
+  });
+  table.add("cuMemPoolImportFromShareableHandle", [](Trial& t) {
+    CUmemoryPool pool = nullptr;
+    t.expect_local(t.client(FN(cuMemPoolImportFromShareableHandle), &pool,
+                            reinterpret_cast<void*>(0), CU_MEM_HANDLE_TYPE_FABRIC, 0ull),
+                   CUDA_ERROR_NOT_SUPPORTED);
+  });
+}
+
 // Attributes that the device answers as the client does.
 constexpr CUpointer_attribute kPointerAttributes[] = {
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
@@ -252,6 +290,7 @@ void add_memory_trials(TrialTable& table) {
   add_frees(table);
   add_questions(table);
   add_shared_memory(table);
+  add_shareable_handles(table);
   add_pointer_attributes(table);
   add_pool_attributes(table);
 }

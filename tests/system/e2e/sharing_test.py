@@ -1,5 +1,5 @@
-"""Sharing: processes of one run share device memory by its handle. Another run with a copied or
-guessed handle opens nothing. A handle ends with the process that made it."""
+"""Sharing: processes of one run share device memory by its handle or its descriptor. Another run with a
+copied or guessed handle, or with the descriptor, opens nothing. A handle ends with the process that made it."""
 import os
 import subprocess
 import sys
@@ -10,6 +10,7 @@ import world  # noqa: E402
 from world import environment, gpurun  # noqa: E402
 
 IMAGE = sys.argv.pop()
+DESCRIPTORS = sys.argv.pop()
 PROGRAM = sys.argv.pop()
 REFUSED = "CUDA_ERROR_INVALID_VALUE\n"
 
@@ -51,6 +52,21 @@ class Sharing(unittest.TestCase):
         os.mkfifo(said)
         done = gpurun(*self.command("sh", "-c", script, PROGRAM, IMAGE, hold, said), env=environment())
         self.assertEqual(done.stdout, "found it\n" + REFUSED, done.stderr)
+
+    def test_descriptor_names_nothing_in_other_run(self):
+        path = os.path.join(self.server.folder.name, "wire")
+        giver, said = self.giver(DESCRIPTORS, IMAGE, "give", path)
+        self.assertEqual(said, "ready\n")
+        taker = gpurun(*self.command(DESCRIPTORS, IMAGE, "take", path), env=environment())
+        self.assertEqual(taker.stdout, REFUSED, taker.stderr)
+        giver.communicate()
+        self.assertEqual(giver.returncode, 0)
+
+    def test_process_of_same_run_imports_descriptor(self):
+        path = os.path.join(self.server.folder.name, "wire")
+        script = '"$0" "$1" give "$2" & while [ ! -S "$2" ]; do sleep 0.05; done; "$0" "$1" take "$2"; wait'
+        done = gpurun(*self.command("sh", "-c", script, DESCRIPTORS, IMAGE, path), env=environment())
+        self.assertEqual(sorted(done.stdout.split("\n")), ["", "found it", "ready"], done.stderr)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ sys.argv = sys.argv[:1]
 PARTS = os.path.join(world.ARGS.build, "tests/other_release")
 DEVICE_UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 UNKNOWN = 40  # A feature that no build has.
+DESCRIPTORS = [os.path.join(world.ARGS.build, "programs", name)
+               for name in ("driver_shareable_handles", "behaviour_kernels.fatbin")] + ["refused"]
 
 
 def version_of(program):
@@ -149,6 +151,16 @@ class Skew(unittest.TestCase):
                     self.computes(server, words=words)
                 with world.Gpurund(*words) as server:
                     self.computes(server, tree, words)
+
+    @unittest.skipUnless(os.path.exists(DESCRIPTORS[0]), "no nvcc has built the program")
+    def test_older_release_shares_no_memory_by_descriptors(self):
+        tree = Tree(self, self.older_release, PROTOCOL, "only required")
+        with world.Gpurund(program=tree.gpurund) as server:
+            done = self.run_on(server, program=DESCRIPTORS)
+            self.assertEqual((done.returncode, done.stdout), (0, "PASSED\n"), done.stderr)
+        with world.Gpurund() as server:
+            done = self.run_on(server, tree.gpurun, tree.client_folder, program=DESCRIPTORS)
+            self.assertEqual((done.returncode, done.stdout), (0, "PASSED\n"), done.stderr)
 
     def test_server_records_its_version_and_those_of_clients(self):
         tree = Tree(self, self.older_release, PROTOCOL)

@@ -4,6 +4,7 @@ gpurun_test(silent_server_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/attach/si
 gpurun_test(control_link_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/control/control_link_test.cc" LIBRARIES gpurun_client_attach)
 gpurun_test(known_servers_test unit ONE_THREAD SOURCES control/known_servers_test.cc LIBRARIES gpurun_client_attach)
 gpurun_test(attach_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/attach/attach_test.cc" LIBRARIES gpurun_client_attach)
+gpurun_test(token_descriptor_test unit SOURCES process/token_descriptor_test.cc LIBRARIES gpurun_client_session)
 gpurun_test(shared_memory_pressure_test unit SOURCES process/shared_memory_pressure_test.cc LIBRARIES gpurun_client_worker_exit_page)
 gpurun_test(worker_exit_page_test unit SOURCES session/worker_exit_page_test.cc LIBRARIES gpurun_command)
 gpurun_test(extra_bulk_attach_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/attach/extra_bulk_attach_test.cc"

@@ -66,6 +66,32 @@ TEST(DeviceSnapshot, AttributesMatchServerUnlessMasked) {
   EXPECT_EQ(snapshot->device(-1), nullptr);
 }
 
+TEST(DeviceSnapshot, SharingByDescriptorsIsReportedIfBothEndsHaveIt) {
+  capnp::MallocMessageBuilder builder;
+  auto device = builder.initRoot<protocol::wire::Snapshot>().initDevices(1)[0];
+  constexpr int kId = CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+  auto attributes = device.initAttributes(2);
+  auto attribute = attributes[0];
+  attribute.setId(kId);
+  constexpr int kOfPools = CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES;
+  attributes[1].setId(kOfPools);
+  const auto flat = [&builder] { return capnp::messageToFlatArray(builder); };
+  for (const int of_server : {0, 1}) {
+    attribute.setValue(of_server);
+    attributes[1].setValue(of_server | CU_MEM_HANDLE_TYPE_FABRIC);
+    const auto words = flat();
+    const ByteView bytes = byte_view(words.asBytes().begin(), words.asBytes().size());
+    for (const bool shared : {false, true}) {
+      SharedPages pages;
+      pages.descriptors = shared;
+      const auto parsed = DeviceSnapshot::parse(bytes, nullptr, pages);
+      ASSERT_TRUE(parsed.ok());
+      EXPECT_EQ(parsed->device(0)->attribute(kId), shared ? of_server : 0);
+      EXPECT_EQ(parsed->device(0)->attribute(kOfPools), shared ? of_server : 0);
+    }
+  }
+}
+
 TEST(DeviceSnapshot, VisibleDevicesAreFilteredAndOrdered) {
   EXPECT_THAT(left(nullptr), testing::ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(left(""), testing::IsEmpty());
