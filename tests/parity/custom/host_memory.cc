@@ -66,23 +66,20 @@ void add_registered_memory(TrialTable& table) {
     t.expect_local(t.client(FN(cuMemHostUnregister), place), CUDA_SUCCESS);
     t.expect_local(t.client(FN(cuMemHostUnregister), place), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
   });
+  table.translated("cuMemAllocManaged", "refused with GPURUN_HOST_MEMORY=copy", [](Trial& t) {
+    CUdeviceptr address = 0;
+    t.expect_local(t.client(FN(cuMemAllocManaged), &address, 4096u, unsigned{CU_MEM_ATTACH_GLOBAL}),
+                   CUDA_ERROR_NOT_SUPPORTED);
+  });
   table.translated(
-      "cuMemAllocManaged", "refused over TCP: client and worker share no memory", [](Trial& t) {
+      "cuMemHostGetDevicePointer_v2", "refused with GPURUN_HOST_MEMORY=copy", [](Trial& t) {
+        void* memory = nullptr;
+        EXPECT_EQ(t.call_client(FN(cuMemHostAlloc), &memory, 4096u, 0u), CUDA_SUCCESS);
         CUdeviceptr address = 0;
-        t.expect_local(
-            t.client(FN(cuMemAllocManaged), &address, 4096u, unsigned{CU_MEM_ATTACH_GLOBAL}),
-            CUDA_ERROR_NOT_SUPPORTED);
+        t.expect_local(t.client(FN(cuMemHostGetDevicePointer_v2), &address, memory, 0u),
+                       CUDA_ERROR_NOT_SUPPORTED);
+        EXPECT_EQ(t.call_client(FN(cuMemFreeHost), memory), CUDA_SUCCESS);
       });
-  table.translated("cuMemHostGetDevicePointer_v2",
-                   "refused: the device does not share the client's memory", [](Trial& t) {
-                     void* memory = nullptr;
-                     EXPECT_EQ(t.call_client(FN(cuMemHostAlloc), &memory, 4096u, 0u), CUDA_SUCCESS);
-                     CUdeviceptr address = 0;
-                     t.expect_local(
-                         t.client(FN(cuMemHostGetDevicePointer_v2), &address, memory, 0u),
-                         CUDA_ERROR_NOT_SUPPORTED);
-                     EXPECT_EQ(t.call_client(FN(cuMemFreeHost), memory), CUDA_SUCCESS);
-                   });
 }
 
 }  // namespace

@@ -53,6 +53,8 @@ World::World() {
   // Each call of the program must be one driver call. Client and driver also share one address
   // space.
   setenv("GPURUN_DEVICE_WINDOWS", "off", 1);
+  // Client and worker are one process here, so they cannot both have host memory at one address.
+  setenv("GPURUN_HOST_MEMORY", "copy", 1);
   const std::string session = folder_ / "session";
   setenv("GPURUN_SESSION", session.c_str(), 1);
   setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);  // For the cache of image tables.
