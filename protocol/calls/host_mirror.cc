@@ -9,15 +9,15 @@
 #include <vector>
 
 // These reads and writes race with those of the program by design, as those of a device would.
-#if defined(__SANITIZE_THREAD__)
-#define GPURUN_RACES __attribute__((no_sanitize("thread")))
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define GPURUN_RACES __attribute__((no_sanitize("thread")))
-#endif
-#endif
-#ifndef GPURUN_RACES
 #define GPURUN_RACES
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#undef GPURUN_RACES
+#define GPURUN_RACES __attribute__((disable_sanitizer_instrumentation))
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#undef GPURUN_RACES
+#define GPURUN_RACES __attribute__((no_sanitize("thread")))
 #endif
 
 namespace gpurun::protocol {
@@ -87,8 +87,8 @@ bool MirrorWriter::add(std::uint64_t address, const std::byte* line, bool in_tur
   return true;
 }
 
-std::size_t take_changes(const std::byte* copy, std::byte* twin, std::uint64_t address,
-                         std::size_t bytes, MirrorWriter* changes, bool in_turn) {
+GPURUN_RACES std::size_t take_changes(const std::byte* copy, std::byte* twin, std::uint64_t address,
+                                      std::size_t bytes, MirrorWriter* changes, bool in_turn) {
   for (std::size_t at = 0; at < bytes; at += kMirrorLineBytes) {
     if (!differs(copy + at, twin + at)) continue;
     const Line line = read_line(copy + at);
@@ -100,7 +100,8 @@ std::size_t take_changes(const std::byte* copy, std::byte* twin, std::uint64_t a
   return bytes;
 }
 
-bool take_settled_changes(std::span<const MirrorSpan> spans, bool anyway, MirrorWriter* changes) {
+GPURUN_RACES bool take_settled_changes(std::span<const MirrorSpan> spans, bool anyway,
+                                       MirrorWriter* changes) {
   struct Found {
     const MirrorSpan* span;
     std::size_t offset;
@@ -135,7 +136,7 @@ bool take_settled_changes(std::span<const MirrorSpan> spans, bool anyway, Mirror
   return !changing;
 }
 
-void merge_lines(const MirrorSpan& into, const std::byte* lines, MergeRound round) {
+GPURUN_RACES void merge_lines(const MirrorSpan& into, const std::byte* lines, MergeRound round) {
   // Words of the first round are visible before those of the second.
   if (round == MergeRound::kOneWord) __atomic_thread_fence(__ATOMIC_RELEASE);
   for (std::size_t line = 0; line < into.bytes; line += kMirrorLineBytes) {
