@@ -1,5 +1,7 @@
 """CuPy, unmodified, against NumPy: ufuncs, reductions, sorting, custom kernels, cuBLAS, cuSOLVER,
 cuFFT, cuRAND, cuSPARSE, streams. Small arrays, because the device may be emulated."""
+import ctypes
+
 import cupy
 import cupyx
 import numpy
@@ -342,6 +344,38 @@ def memory():
         equal(back(on(A) + on(A)), A + A)
     free, total = cupy.cuda.runtime.memGetInfo()
     assert 0 < free <= total
+
+
+def device_view(host, bytes_, owner):
+    """An array of the device over memory of the host, as inference engines use it for weights."""
+    there = ctypes.c_void_p()
+    result = ctypes.CDLL("libcuda.so.1").cuMemHostGetDevicePointer_v2(
+        ctypes.byref(there), ctypes.c_void_p(host), 0)
+    assert result == 0, result
+    memory = cupy.cuda.UnownedMemory(there.value, bytes_, owner)
+    return cupy.ndarray((bytes_ // 4,), cupy.float32, cupy.cuda.MemoryPointer(memory, 0))
+
+
+@case
+def host_memory_by_pointer():
+    """Managed memory, and views of pinned and registered memory."""
+    pool = cupy.cuda.MemoryPool(cupy.cuda.malloc_managed)
+    with cupy.cuda.using_allocator(pool.malloc):
+        close(back((on(A) * 2 + 1).sum()), (A * 2 + 1).sum(), 1e-4)
+    pinned = cupy.cuda.alloc_pinned_memory(A.nbytes)
+    registered = numpy.empty(A.size + 3, numpy.float32)[3:]
+    cupy.cuda.runtime.hostRegister(registered.ctypes.data, registered.nbytes, 2)
+    for array, address, owner in (
+            (numpy.frombuffer(pinned, numpy.float32, A.size), pinned.ptr, pinned),
+            (registered, registered.ctypes.data, registered)):
+        view = device_view(address, A.nbytes, owner)
+        array[:] = A.ravel()
+        view *= 3
+        cupy.cuda.get_current_stream().synchronize()
+        equal(array, A.ravel() * 3)
+        array[:] = 5
+        assert float(view.sum()) == 5 * A.size
+    cupy.cuda.runtime.hostUnregister(registered.ctypes.data)
 
 
 @case

@@ -206,6 +206,20 @@ def other_memory():
 
 
 @case
+def mapped_and_managed_memory():
+    """Host arrays that kernels use by their pointer. Host and kernels write to them in turn."""
+    for make in (cuda.mapped_array, cuda.managed_array):
+        a, out = make(1000, dtype=numpy.float32), make(1000, dtype=numpy.float32)
+        a[:] = A
+        for round_ in range(1, 4):
+            a += 1
+            add[8, 128](a, a, out)
+            cuda.synchronize()
+            close(out, (A + round_) * 2)
+            out[:] = 0
+
+
+@case
 def warps():
     @cuda.jit
     def kernel(values, sums, masks):
