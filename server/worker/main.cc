@@ -144,14 +144,17 @@ struct Started {
   WorkerOptions options;
 };
 
-// GPURUN_STALL_WARNING_MS, if it is a number.
-std::chrono::milliseconds stall_warning_after(std::chrono::milliseconds otherwise) {
-  const char* const text = std::getenv("GPURUN_STALL_WARNING_MS");
+// The duration that a variable of the operator holds, if it is a number of at most `most`.
+template <typename Duration>
+Duration duration_of(const char* variable, unsigned most, Duration otherwise) {
+  const char* const text = std::getenv(variable);
   unsigned value = 0;
   if (text == nullptr) return otherwise;
   const char* const end = text + std::strlen(text);
   const auto [rest, error] = std::from_chars(text, end, value);
-  return error == std::errc() && rest == end ? std::chrono::milliseconds(value) : otherwise;
+  if (error == std::errc() && rest == end && value <= most) return Duration(value);
+  spdlog::warn("{}={:.40} is not a number of 0 to {}, and is ignored", variable, text, most);
+  return otherwise;
 }
 
 // A driver that read CUDA_VISIBLE_DEVICES when it was mapped, before there was a lease, would show
@@ -191,7 +194,10 @@ Result<Started> start(const std::string& path, std::unique_ptr<CudaDriver> mappe
     end_process(ended);
   };
   started.options.capture_stdout = true;
-  started.options.stall_warning_after = stall_warning_after(started.options.stall_warning_after);
+  WorkerOptions& options = started.options;
+  options.stall_warning_after =
+      duration_of("GPURUN_STALL_WARNING_MS", ~0U, options.stall_warning_after);
+  options.spin = duration_of("GPURUN_SPIN_US", WorkerOptions::kSpinUsMax, options.spin);
   return started;
 }
 

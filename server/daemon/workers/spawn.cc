@@ -38,8 +38,9 @@ constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 // `for_own_user`: the worker has our user, so its caches may be in our folders. Other users must
 // not find files that a stranger's program wrote.
 bool inherited(std::string_view entry, bool for_own_user) {
-  for (const char* name : {"GPURUN_LOG=", "GPURUN_EMULATED=", "GPURUN_STALL_WARNING_MS=", "TMPDIR=",
-                           "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "TSAN_OPTIONS="}) {
+  for (const char* name :
+       {"GPURUN_LOG=", "GPURUN_EMULATED=", "GPURUN_STALL_WARNING_MS=", "GPURUN_SPIN_US=", "TMPDIR=",
+        "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "TSAN_OPTIONS="}) {
     if (entry.starts_with(name)) return true;
   }
 #ifdef GPURUN_INJECTED_FAULTS

@@ -140,7 +140,7 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
       if (ended = options.late->start(lanes); !ended.ok()) return ended;
     }
     const LifeSigns life_signs(options.heartbeat, outbox, executor);
-    Decoder decoder(*channels.log, outbox, executor, options.silence_deadline);
+    Decoder decoder(*channels.log, outbox, executor, options.silence_deadline, options.spin);
     ended = decoder.run();
     if (ended.code() == Code::kPeerGone) {
       // The reason for our own shutdown is more useful than the message of a closed connection.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 
 #include "base/brief_spin.h"
@@ -15,7 +16,9 @@ namespace gpurun::server {
 
 class BriefPoll {
  public:
-  explicit BriefPoll(ReplySender& replies) : replies_(replies) {}
+  // `span`: the longest time of one poll. 0: it looks once.
+  BriefPoll(ReplySender& replies, std::chrono::microseconds span)
+      : replies_(replies), span_(span), spin_(span) {}
   BriefPoll(const BriefPoll&) = delete;
   BriefPoll& operator=(const BriefPoll&) = delete;
 
@@ -24,17 +27,18 @@ class BriefPoll {
   bool until(const std::function<bool()>& ready) {
     if (waited_briefly_.exchange(false, std::memory_order_relaxed)) spin_.slept({});
     replies_.send_all();
-    return spin_.wait(ready);
+    return span_.count() == 0 ? ready() : spin_.wait(ready);
   }
   // A helper has waited since then. Notes whether longer polling would have paid off.
   void helper_waited(BriefSpin::Clock::time_point begin) noexcept {
-    if (BriefSpin::Clock::now() - begin < 2 * BriefSpin::kSpan) {
+    if (BriefSpin::Clock::now() - begin < 2 * span_) {
       waited_briefly_.store(true, std::memory_order_relaxed);
     }
   }
 
  private:
   ReplySender& replies_;
+  const std::chrono::microseconds span_;
   BriefSpin spin_;
   std::atomic<bool> waited_briefly_{false};  // A helper has, since the last until().
 };

@@ -22,8 +22,8 @@ Status gap(std::uint64_t wanted, std::uint64_t got) {
 }  // namespace
 
 Decoder::Decoder(transport::Connection& log, Outbox& outbox, CallSink& sink,
-                 std::chrono::milliseconds silence_deadline)
-    : log_(log), outbox_(outbox), sink_(sink), silence_deadline_(silence_deadline) {
+                 std::chrono::milliseconds silence_deadline, std::chrono::microseconds spin)
+    : log_(log), outbox_(outbox), sink_(sink), silence_deadline_(silence_deadline), spin_(spin) {
   calls_.reserve(kCallsAtOnce);
 }
 

@@ -35,8 +35,10 @@ class CallSink {
 class Decoder {
  public:
   // Borrows all references, which outlive it.
+  // Polls for `spin` before it sleeps.
   Decoder(transport::Connection& log, Outbox& outbox, CallSink& sink,
-          std::chrono::milliseconds silence_deadline);
+          std::chrono::milliseconds silence_deadline,
+          std::chrono::microseconds spin = BriefSpin::kSpan);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 

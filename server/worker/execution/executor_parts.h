@@ -104,7 +104,7 @@ struct ExecutorParts {
   DriverTasks tasks{options.driver, handles, *pool, id};
   CallRunner runner{{options, kinds, handles, order, stall, bound, call_bulk, replies, completions,
                      outbox, id, forms}};
-  BriefPoll poll{replies};
+  BriefPoll poll{replies, options.spin};
   ParkedCalls parked{{runner, replies, completions, poll, *pool, tasks, inbox}};
   CompletionQueries queries{{options.handlers, kinds, order, queued, stall, runner, parked, replies,
                              tasks, *pool, inbox}};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "base/brief_spin.h"
 #include "base/status.h"
 #include "protocol/control/features.h"
 #include "protocol/limits.h"
@@ -30,6 +31,10 @@ struct WorkerOptions {
   // How long a call may wait for another lane's call that was answered early (stall_warning.cc)
   // before the client gets a warning. 0: no warning.
   std::chrono::milliseconds stall_warning_after{10'000};
+  // How long the thread that decodes, or that hands a wait to a helper, polls before it sleeps or
+  // does so (docs/adr/0029). 0 to kSpinUsMax microseconds.
+  std::chrono::microseconds spin = BriefSpin::kSpan;
+  static constexpr unsigned kSpinUsMax = 1000;
   // The counters for a client that asked for them. run_worker() sets it. nullptr: nothing is
   // counted.
   StatisticsCounter* statistics = nullptr;

@@ -11,6 +11,10 @@ import time
 from . import transports
 from .arguments import ARGS, GPUCTL, GPURUN, HOME, SECONDS
 
+# The keys of servers that this process has met. A later test's server may get the same port, with
+# another key.
+CONFIG = tempfile.TemporaryDirectory(prefix="gpurun-config-")
+
 
 def without_meeting(errors):
     """The run's stderr without the message about its first contact with the server, which -q does
@@ -27,7 +31,7 @@ def environment(**changes):
     # default servers are not used.
     env.update(GPURUN_SERVERS="none", GPURUN_DRIVER=ARGS.driver, GPURUN_CLIENT_DIR=ARGS.client_dir, GPURUN_CACHE="off",
                HOME=HOME, XDG_CACHE_HOME=os.path.join(HOME, ".cache"),
-               XDG_CONFIG_HOME=os.path.join(HOME, ".config"))
+               XDG_CONFIG_HOME=CONFIG.name)
     os.makedirs(env["XDG_CACHE_HOME"], exist_ok=True)
     for name, value in changes.items():
         if value is None:

@@ -156,10 +156,11 @@ TEST(GpurundTest, WorkerServesWithoutInheritingDaemonState) {
   ASSERT_EQ(setenv("LD_GPURUN_TEST", "spilt", 1), 0);
   ASSERT_EQ(setenv("GPURUN_SESSION", "spilt", 1), 0);
   ASSERT_EQ(setenv("GPURUN_EMULATED", "passes", 1), 0);
+  ASSERT_EQ(setenv("GPURUN_SPIN_US", "17", 1), 0);
   ASSERT_EQ(setenv("CUDA_VISIBLE_DEVICES", "5,7", 1), 0);
   const Gpurund server({"--listen", "127.0.0.1:0", "--driver", "/some/driver.so"});
-  for (const char* name :
-       {"LD_GPURUN_TEST", "GPURUN_SESSION", "GPURUN_EMULATED", "CUDA_VISIBLE_DEVICES"}) {
+  for (const char* name : {"LD_GPURUN_TEST", "GPURUN_SESSION", "GPURUN_EMULATED", "GPURUN_SPIN_US",
+                           "CUDA_VISIBLE_DEVICES"}) {
     unsetenv(name);
   }
   ASSERT_FALSE(server.address().empty());
@@ -170,6 +171,7 @@ TEST(GpurundTest, WorkerServesWithoutInheritingDaemonState) {
   EXPECT_EQ(inherited.find("spilt"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("driver /some/driver.so\n"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("GPURUN_EMULATED=passes\n"), std::string::npos) << inherited;
+  EXPECT_NE(inherited.find("GPURUN_SPIN_US=17\n"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("CUDA_VISIBLE_DEVICES=7\n"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("equal rows\n"), std::string::npos) << inherited;
   EXPECT_NE(inherited.find("fd 3\n"), std::string::npos) << inherited;

@@ -88,8 +88,9 @@ struct BriefDevice {
     waited = std::this_thread::get_id();
     return 0;
   }
-  static WorkerOptions options() {
+  static WorkerOptions options(std::chrono::microseconds spin = BriefSpin::kSpan) {
     WorkerOptions options = with_handlers();
+    options.spin = spin;
     options.driver = StepDevice::functions();
     options.driver.cuStreamQuery = &query;
     options.driver.cuEventQuery = &query;
@@ -106,7 +107,8 @@ struct BriefDevice {
 
 class BriefWaits : public Synchronize {
  protected:
-  BriefWaits() : Synchronize(BriefDevice::options()) {
+  explicit BriefWaits(std::chrono::microseconds spin = BriefSpin::kSpan)
+      : Synchronize(BriefDevice::options(spin)) {
     raw(kPrint, Order::kImmediate, 0, 0);
     client_.item();
   }
@@ -137,6 +139,18 @@ TEST_F(BriefWaits, FirstWaitAfterStreamBurstUsesHelper) {
   const std::thread::id decoder = BriefDevice::decoder;
   EXPECT_NE(waited("cuCtxSynchronize", Order::kLane, 0, 0), decoder);
   EXPECT_EQ(waited("cuCtxSynchronize", Order::kLane, 0, 0), decoder);
+}
+
+// The operator has turned polls off. The worker looks once.
+class WaitsWithoutPolls : public BriefWaits {
+ protected:
+  WaitsWithoutPolls() : BriefWaits(std::chrono::microseconds(0)) {}
+};
+
+TEST_F(WaitsWithoutPolls, DeviceThatIsNotDoneNeedsHelper) {
+  const std::thread::id decoder = BriefDevice::decoder;
+  EXPECT_EQ(waited("cuStreamSynchronize", Order::kStream, 0, 0), decoder);
+  EXPECT_NE(waited("cuStreamSynchronize", Order::kStream, 0, 1), decoder);
 }
 
 TEST_F(BriefWaits, LongWaitsUseHelper) {
