@@ -164,15 +164,15 @@ bool HostMirror::send_polled(std::span<const protocol::HostMirrorRange> ranges,
   for (const protocol::HostMirrorRange& range : ranges) {
     spans.push_back(span_at(range.address, range.bytes));
   }
-  Bytes flags(protocol::kMirrorWriteBytesMax);
+  flags_.resize(sizeof(HostMirrorHead) + protocol::kMirrorPolledBytesMax * 5 / 4);
   const HostMirrorHead head{HostMirrorStep::kWrite, 0, 0};
-  std::memcpy(flags.data(), &head, sizeof head);
-  protocol::MirrorWriter changes(MutableBytes(flags).subspan(sizeof head));
+  std::memcpy(flags_.data(), &head, sizeof head);
+  protocol::MirrorWriter changes(MutableBytes(flags_).subspan(sizeof head));
   const bool anyway = unsettled_ >= protocol::kMirrorUnsettledMax;
   unsettled_ = protocol::take_settled_changes(spans, anyway, &changes) ? 0 : unsettled_ + 1;
   if (changes.size() == 0) return true;
   return send_written_except(ranges, false, send) &&
-         send(ByteView(flags).first(sizeof head + changes.size()));
+         send(ByteView(flags_).first(sizeof head + changes.size()));
 }
 
 protocol::MirrorSpan HostMirror::reached_at(std::uint64_t address, std::uint64_t bytes) {

@@ -101,6 +101,7 @@ class HostMirror {
   WriteWatch watch_;
   std::vector<WriteWatch::Pages> written_;  // Kept for its memory.
   int unsettled_ = 0;                       // Calls of send_polled() in a row without success.
+  Bytes flags_;                             // Kept for its memory.
   Bytes payload_;                           // Kept for its memory.
 };
 
