@@ -184,25 +184,48 @@ protocol::MirrorSpan HostMirror::reached_at(std::uint64_t address, std::uint64_t
   return span_at(address, std::min(bytes, allocation.bytes - offset));
 }
 
-// The bytes that are not of the allocation become those of the twin, which change nothing.
+// The part of a piece that lies in one allocation. Bytes that are not of the allocation become
+// those of the twin, which change nothing.
+void HostMirror::add_reached(const protocol::MirrorSpan& into, const std::byte* lines,
+                             bool in_turn) {
+  const auto& [start, allocation] = *std::prev(allocations_.upper_bound(into.address));
+  const std::uint64_t end = start + allocation.bytes;
+  const protocol::HostMirrorPiece piece{into.address, static_cast<std::uint32_t>(into.bytes),
+                                        in_turn ? 1U : 0U};
+  const std::size_t at = reached_.size();
+  reached_.resize(at + sizeof piece + into.bytes);
+  std::memcpy(reached_.data() + at, &piece, sizeof piece);
+  std::byte* const bytes = reached_.data() + at + sizeof piece;
+  std::memcpy(bytes, lines, into.bytes);
+  if (into.address == start) std::memcpy(bytes, into.twin, allocation.first);
+  if (into.address + into.bytes == end) {
+    const std::size_t last = into.bytes - allocation.last;
+    std::memcpy(bytes + last, into.twin + last, allocation.last);
+  }
+}
+
+// A piece may go through several allocations, and through memory between them.
 bool HostMirror::take(ByteView pieces) {
-  Bytes own(pieces.begin(), pieces.end());
-  ByteView rest = own, lines;
+  reached_.clear();
   protocol::HostMirrorPiece piece;
-  while (!rest.empty()) {
-    if (!protocol::next_piece(&rest, &piece, &lines)) return false;
-    const protocol::MirrorSpan into = reached_at(piece.address, lines.size());
-    if (into.bytes == 0) continue;
-    const auto& [start, allocation] = *std::prev(allocations_.upper_bound(piece.address));
-    auto* const bytes = const_cast<std::byte*>(lines.data());
-    const std::uint64_t end = start + allocation.bytes;
-    if (piece.address == start) std::memcpy(bytes, into.twin, allocation.first);
-    if (piece.address + into.bytes == end) {
-      const std::size_t at = into.bytes - allocation.last;
-      std::memcpy(bytes + at, into.twin + at, allocation.last);
+  ByteView lines;
+  while (!pieces.empty()) {
+    if (!protocol::next_piece(&pieces, &piece, &lines)) return false;
+    std::uint64_t address = piece.address;
+    while (!lines.empty()) {
+      const protocol::MirrorSpan into = reached_at(address, lines.size());
+      if (into.bytes != 0) add_reached(into, lines.data(), piece.in_turn != 0);
+      std::uint64_t step = into.bytes;
+      if (step == 0) {
+        const auto next = allocations_.upper_bound(address);
+        step = next == allocations_.end() ? lines.size() : next->first - address;
+      }
+      step = std::min<std::uint64_t>(step, lines.size());
+      lines = lines.subspan(step);
+      address += step;
     }
   }
-  return protocol::merge_pieces(own, [this](std::uint64_t address, std::uint64_t bytes) {
+  return protocol::merge_pieces(reached_, [this](std::uint64_t address, std::uint64_t bytes) {
     return reached_at(address, bytes);
   });
 }

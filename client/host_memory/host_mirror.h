@@ -85,6 +85,8 @@ class HostMirror {
   protocol::MirrorSpan span_at(std::uint64_t address, std::uint64_t bytes);
   // The part of an allocation that begins at `address`, at most `bytes`. Empty: it is in none.
   protocol::MirrorSpan reached_at(std::uint64_t address, std::uint64_t bytes);
+  // Adds the lines for `into`, a part of an allocation, to reached_.
+  void add_reached(const protocol::MirrorSpan& into, const std::byte* lines, bool in_turn);
   bool send_written_except(std::span<const protocol::HostMirrorRange> left_out, bool idle,
                            const std::function<bool(ByteView)>& send);
   // Adds the lines of [address, address + bytes) that differ from `twin` to `changes`, and sends
@@ -102,6 +104,7 @@ class HostMirror {
   std::vector<WriteWatch::Pages> written_;  // Kept for its memory.
   int unsettled_ = 0;                       // Calls of send_polled() in a row without success.
   Bytes flags_;                             // Kept for its memory.
+  Bytes reached_;                           // Kept for its memory.
   Bytes payload_;                           // Kept for its memory.
 };
 

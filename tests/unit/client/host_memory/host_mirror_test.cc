@@ -182,6 +182,29 @@ TEST_P(HostMirrors, NothingBesideAnAllocationIsWritten) {
   }
 }
 
+// The worker joins neighbouring lines to one piece.
+TEST_P(HostMirrors, PieceMayGoThroughSeveralAllocations) {
+  ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
+  mirror_.add_allocation(memory_.address() + kPage, kPage, false);
+  mirror_.add_allocation(memory_.address() + 2 * kPage, kPage, false);
+  mirror_.add_allocation(memory_.address() + 4 * kPage, kPage, false);
+  Bytes pieces(7 * kPage);
+  protocol::MirrorWriter writer(pieces);
+  alignas(8) std::byte line[protocol::kMirrorLineBytes];
+  std::memset(line, 7, sizeof line);
+  for (std::uint64_t offset = 0; offset < 6 * kPage; offset += sizeof line) {
+    ASSERT_TRUE(writer.add(memory_.address() + offset, line));
+  }
+  ASSERT_EQ(writer.size(), sizeof(protocol::HostMirrorPiece) + 6 * kPage) << "one piece";
+  ASSERT_TRUE(mirror_.take(ByteView(pieces).first(writer.size())));
+  for (std::size_t page = 0; page < 6; ++page) {
+    const bool reached = page == 1 || page == 2 || page == 4;
+    EXPECT_EQ(memory_[page * kPage], reached ? 7 : 0) << page;
+    EXPECT_EQ(memory_[(page + 1) * kPage - 1], reached ? 7 : 0) << page;
+  }
+  EXPECT_EQ(sent(), Lines());
+}
+
 // The program fills a large buffer, and then sets a flag in a small one.
 TEST_P(HostMirrors, WhatWasWrittenBeforeAFlagIsSentBeforeIt) {
   ASSERT_TRUE(mirror_.add(memory_.address(), kBytes, memory_.start(), true));
