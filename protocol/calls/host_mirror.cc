@@ -9,15 +9,17 @@
 #include <vector>
 
 // These reads and writes race with those of the program by design, as those of a device would.
-#define GPURUN_RACES
-#if defined(__has_feature)
+// tests/model has rules of its own for them.
+#if defined(GPURUN_RACES)
+#elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#undef GPURUN_RACES
 #define GPURUN_RACES __attribute__((disable_sanitizer_instrumentation))
 #endif
 #elif defined(__SANITIZE_THREAD__)
-#undef GPURUN_RACES
 #define GPURUN_RACES __attribute__((no_sanitize("thread")))
+#endif
+#ifndef GPURUN_RACES
+#define GPURUN_RACES
 #endif
 
 namespace gpurun::protocol {

@@ -16,7 +16,30 @@ namespace {
 void access(const void* address, std::size_t bytes, bool write, const void* pc) {
   if (!model::memory_seen()) return;
   const model::Inside inside;
+  if (!write && bytes == 8 && model::is_compared(address)) return;
   model::note_access(address, bytes, write, model::Kind::kPlain, pc);
+}
+
+bool is_compared(const volatile void* address, std::size_t bytes) {
+  if (bytes != 8 || !model::memory_seen()) return false;
+  const model::Inside inside;
+  return model::is_compared(const_cast<const void*>(address));
+}
+
+// A word of compared memory, of which other threads may write other bytes at the same time. The
+// exchange writes the bytes that it changes, and no others.
+std::uint64_t exchange_bytes(volatile void* at, std::uint64_t expected, std::uint64_t desired,
+                             int order, const void* pc) {
+  std::uint64_t old = 0;
+  std::memcpy(&old, const_cast<const void*>(at), sizeof old);
+  if (old != expected) return old;
+  for (std::size_t i = 0; i < sizeof old; ++i) {
+    const auto value = static_cast<std::uint8_t>(desired >> (8 * i));
+    if (value == static_cast<std::uint8_t>(old >> (8 * i))) continue;
+    auto* const byte = static_cast<std::uint8_t*>(const_cast<void*>(at)) + i;
+    model::atomic_store(byte, 1, value, Order{order}, pc);
+  }
+  return old;
 }
 
 }  // namespace
@@ -61,6 +84,9 @@ void access(const void* address, std::size_t bytes, bool write, const void* pc) 
 #define EXCHANGE_VALUE(bits, type)                                                                \
   type __tsan_atomic##bits##_compare_exchange_val(volatile type* at, type expected, type desired, \
                                                   int order, int) {                               \
+    if (is_compared(at, sizeof(type))) {                                                          \
+      return static_cast<type>(exchange_bytes(at, expected, desired, order, PC));                 \
+    }                                                                                             \
     std::uint64_t old = 0;                                                                        \
     model::atomic_update(const_cast<type*>(at), sizeof(type), Order{order}, PC, &old,             \
                          [expected, desired](std::uint64_t before, std::uint64_t* next) {         \
@@ -72,6 +98,7 @@ void access(const void* address, std::size_t bytes, bool write, const void* pc) 
 
 #define ATOMIC(bits, type)                                                                \
   type __tsan_atomic##bits##_load(const volatile type* at, int order) {                   \
+    if (is_compared(at, sizeof(type))) return *at;                                        \
     return static_cast<type>(                                                             \
         model::atomic_load(const_cast<const type*>(at), sizeof(type), Order{order}, PC)); \
   }                                                                                       \

@@ -35,6 +35,10 @@ std::unordered_map<const void*, std::vector<Waiter*>>& waiters() {
   static auto* const all = new std::unordered_map<const void*, std::vector<Waiter*>>;
   return *all;
 }
+bool later(const timespec& one, const timespec& other) {
+  return one.tv_sec != other.tv_sec ? one.tv_sec > other.tv_sec : one.tv_nsec > other.tv_nsec;
+}
+
 constexpr pthread_t kThreads = 0x7E500000;  // The pthread_t of the first thread.
 
 void take(const void* address, const void* pc) {
@@ -78,13 +82,15 @@ int wake(const void* address, int count) {
   return woken;
 }
 
-int wait_for_condition(pthread_cond_t* condition, pthread_mutex_t* mutex, bool timed,
+// `deadline` is nullptr in a wait without one.
+int wait_for_condition(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* deadline,
                        const void* pc) {
   if (!seen()) std::abort();
   const Inside inside;
   trace("waits", condition, 0, pc);
   give(mutex, pc);
-  const bool woken = sleep_on(condition, "a condition", timed);
+  const bool woken = sleep_on(condition, "a condition", deadline != nullptr);
+  if (!woken && later(*deadline, world.now)) world.now = *deadline;
   take(mutex, pc);
   return woken ? 0 : ETIMEDOUT;
 }
@@ -151,15 +157,15 @@ OF_PROGRAM int pthread_mutex_destroy(pthread_mutex_t* mutex) noexcept {
 }
 
 OF_PROGRAM int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
-  return wait_for_condition(condition, mutex, false, PC);
+  return wait_for_condition(condition, mutex, nullptr, PC);
 }
 OF_PROGRAM int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
-                                      const timespec*) {
-  return wait_for_condition(condition, mutex, true, PC);
+                                      const timespec* deadline) {
+  return wait_for_condition(condition, mutex, deadline, PC);
 }
 OF_PROGRAM int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t,
-                                      const timespec*) {
-  return wait_for_condition(condition, mutex, true, PC);
+                                      const timespec* deadline) {
+  return wait_for_condition(condition, mutex, deadline, PC);
 }
 OF_PROGRAM int pthread_cond_signal(pthread_cond_t* condition) noexcept {
   if (!seen()) return 0;
@@ -213,9 +219,9 @@ OF_PROGRAM pthread_t pthread_self() noexcept {
 }
 OF_PROGRAM int pthread_sigmask(int, const sigset_t*, sigset_t*) noexcept { return 0; }
 
-// Time does not advance.
+// Time advances when a wait reaches its deadline.
 OF_PROGRAM int clock_gettime(clockid_t, timespec* now) noexcept {
-  *now = {1'000'000, 0};
+  *now = world.now;
   return 0;
 }
 

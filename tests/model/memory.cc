@@ -358,6 +358,20 @@ void fence(Order order) {
   tick();
 }
 
+void compared(const void* memory, std::size_t bytes) {
+  world.compared.emplace_back(reinterpret_cast<std::uintptr_t>(memory), bytes);
+}
+
+bool is_compared(const void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  for (const auto& [start, bytes] : world.compared) {
+    if (at - start >= bytes) continue;
+    if (at % 32 == 0) schedule_point();
+    return true;
+  }
+  return false;
+}
+
 void reads(const void* from, std::size_t bytes) {
   if (!world.exploring) return;
   note_access(from, bytes, false, Kind::kOutside, __builtin_return_address(0));

@@ -21,7 +21,8 @@
 // - Spurious wake-ups of conditions.
 // - Accesses by code that is not instrumented (the C++ library's own objects, the kernel).
 // - Orders within one system call.
-// - Effects of time: a wait reaches its deadline only when no other thread can continue.
+// - Effects of time: a wait reaches its deadline only when no other thread can continue, or as
+//   let_expire() allows.
 // ThreadSanitizer builds run the whole product, and see the first of these only as races.
 #pragma once
 
@@ -48,6 +49,8 @@ void until(const std::function<bool()>& ready, const char* what);
 void settle();
 // Another thread may continue here.
 void point();
+// Other threads take `steps` steps first, or as many as they can before all of them wait.
+void rest(std::uint64_t steps);
 // Returns one of 0 to `count` - 1. All are tried.
 unsigned choose(unsigned count);
 // Whether this execution makes random choices.
@@ -58,6 +61,11 @@ void exploring(bool on);
 // kernel) uses.
 void reads(const void* from, std::size_t bytes);
 void writes(void* to, std::size_t bytes);
+// Memory that code compares in words of 8 bytes while others write to it. Such a read is no race.
+// Another thread may continue before the first word of each 32 bytes.
+void compared(const void* memory, std::size_t bytes);
+// Waits of the thread `name` (a literal) may reach their deadline at any time, `count` times.
+void let_expire(const char* name, unsigned count);
 // A path through the outside world: in() comes before the matching out().
 class Passage {
  public:

@@ -2,12 +2,14 @@
 // instrumented, and without thread_local variables of its own.
 #pragma once
 
+#include <time.h>
 #include <ucontext.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/model/clock.h"
@@ -24,6 +26,7 @@ struct Fiber {
   const char* waits_for = "";
   bool timed = false;  // The wait may time out.
   bool timed_out = false;
+  std::uint64_t rests_until = 0;  // In rest(): a number of steps. Otherwise 0.
   std::function<void*()> body;
   void* result = nullptr;
   Clock clock;
@@ -44,6 +47,11 @@ struct World {
   unsigned stale_left = 0;
   Clock fences;  // From seq_cst fences.
   std::uint64_t steps = 0;
+  timespec now{1'000'000, 0};  // All clocks.
+  // See let_expire() and compared().
+  const char* expiring = nullptr;
+  unsigned expiries_left = 0;
+  std::vector<std::pair<std::uintptr_t, std::size_t>> compared;
   // The thread_local variables of the running fiber, at one place for all.
   std::uintptr_t locals_start = 0;
   std::size_t locals_bytes = 0;
@@ -78,6 +86,8 @@ void forget_memory();  // Called before each execution.
 // Outside: an access by the kernel, which is done before its report arrives (Passage).
 enum class Kind : std::uint8_t { kPlain, kAtomic, kOutside };
 void note_access(const void* address, std::size_t bytes, bool write, Kind kind, const void* pc);
+// Whether a read of a word here belongs to a comparison (compared()). Another thread may continue.
+bool is_compared(const void* address);
 // Newly given memory has no history. Freeing memory comes after all accesses to it.
 void memory_given(const void* address, std::size_t bytes);
 void memory_taken(const void* address, std::size_t bytes, const void* pc);

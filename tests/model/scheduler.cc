@@ -66,6 +66,18 @@ bool can_go(Fiber& fiber) {
          (fiber.state == Fiber::State::kBlocked && fiber.ready());
 }
 
+// Whether the fiber's wait may reach its deadline before all others wait.
+bool may_expire(const Fiber& fiber) {
+  return world.exploring && world.expiries_left != 0 && fiber.state == Fiber::State::kBlocked &&
+         fiber.timed && std::strcmp(fiber.name, world.expiring) == 0;
+}
+
+void expire(Fiber& fiber) {
+  --world.expiries_left;
+  fiber.timed_out = true;
+  fiber.state = Fiber::State::kReady;
+}
+
 // The fiber that continues. nullptr: none can. The current one comes first, if it can continue.
 Fiber* choose_next() {
   Fiber* able[kThreadsMax];
@@ -78,12 +90,13 @@ Fiber* choose_next() {
   }
   for (int i = 1; i <= world.made; ++i) {
     Fiber& other = world.fibers[(current->id + i) % world.made];
-    if (&other != current && can_go(other)) able[count++] = &other;
+    if (&other != current && (can_go(other) || may_expire(other))) able[count++] = &other;
   }
   if (count == 0) return nullptr;
   if (count == 1 || (!world.exploring && goes_on)) return able[0];
   const unsigned chosen = world.exploring ? next_choice(count, goes_on) : 0;
   if (goes_on && chosen != 0) --world.preemptions_left;
+  if (!can_go(*able[chosen])) expire(*able[chosen]);
   return able[chosen];
 }
 
@@ -161,6 +174,7 @@ Fiber* start_fiber(const char* name, std::function<void*()> body) {
   fiber.inside = 0;
   fiber.thread_locals = thread_locals.first;
   fiber.calls.clear();
+  fiber.rests_until = 0;
   if (fiber.stack == nullptr) {
     void* memory = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -184,6 +198,9 @@ void run_world(const std::function<void()>& main) {
   world.steps = 0;
   world.exploring = false;
   world.fences = Clock();
+  world.now = {1'000'000, 0};
+  world.expiries_left = 0;
+  world.compared.clear();
   forget_memory();
   forget_locks();
   forget_trace();
@@ -254,9 +271,33 @@ void point() {
   schedule_point();
 }
 
+// The wait itself is a step, too. Of two threads that rest, the one with the earlier end
+// goes on first.
+void rest(std::uint64_t steps) {
+  const Inside inside;
+  Fiber& self = *world.current;
+  const std::uint64_t end = world.steps + 1 + steps;
+  self.rests_until = end;
+  const auto over = [end] {
+    if (world.steps >= end) return true;
+    for (int i = 0; i < world.made; ++i) {
+      Fiber& other = world.fibers[i];
+      if (other.rests_until == 0 ? can_go(other) : other.rests_until < end) return false;
+    }
+    return true;
+  };
+  block(over, "other threads' steps");
+  self.rests_until = 0;
+}
+
 unsigned choose(unsigned count) {
   const Inside inside;
   return world.exploring ? next_choice(count, false) : 0;
+}
+
+void let_expire(const char* name, unsigned count) {
+  world.expiring = name;
+  world.expiries_left = count;
 }
 
 void exploring(bool on) { world.exploring = on; }

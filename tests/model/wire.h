@@ -75,10 +75,15 @@ struct Wire {
     append(to_client, bytes_of(header));
     append(to_client, payload);
   }
-  void item(protocol::ReplyHeader header) {
+  void item(protocol::ReplyHeader header, ByteView payload = {}) {
     header.sequence = ++items;
-    header.bytes = static_cast<std::uint32_t>(protocol::reply_bytes(0));
-    say(protocol::FrameKind::kReplies, bytes_of(header), header.sequence);
+    header.bytes = static_cast<std::uint32_t>(protocol::reply_bytes(payload.size()));
+    header.payload_bytes = static_cast<std::uint32_t>(payload.size());
+    Bytes whole;
+    append(whole, bytes_of(header));
+    append(whole, payload);
+    whole.resize(header.bytes);
+    say(protocol::FrameKind::kReplies, whole, header.sequence);
   }
   void reply(const Record& to, std::uint64_t watermark = 0) {
     protocol::ReplyHeader header;
