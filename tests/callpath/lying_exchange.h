@@ -38,7 +38,9 @@ class LyingExchange {
         }
         if (words.step == server::ExchangeStep::kDrop) ++drops;
         words.content_bytes = static_cast<std::uint32_t>(content.size());
-        std::memcpy(words.content.data(), content.data(), content.size());
+        if (!content.empty()) {
+          std::memcpy(words.content.data(), content.data(), content.size());
+        }
         words.descriptors = static_cast<std::uint32_t>(files.size());
         if (!server::send_words(own_.get(), words, files, Wait::kYes).ok()) return;
       }
