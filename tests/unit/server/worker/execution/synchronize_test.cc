@@ -141,7 +141,7 @@ TEST_F(BriefWaits, FirstWaitAfterStreamBurstUsesHelper) {
   EXPECT_EQ(waited("cuCtxSynchronize", Order::kLane, 0, 0), decoder);
 }
 
-// The operator has turned polls off. The worker looks once.
+// The operator has turned polls off. The worker looks once or twice, for other reasons.
 class WaitsWithoutPolls : public BriefWaits {
  protected:
   WaitsWithoutPolls() : BriefWaits(std::chrono::microseconds(0)) {}
@@ -150,7 +150,7 @@ class WaitsWithoutPolls : public BriefWaits {
 TEST_F(WaitsWithoutPolls, DeviceThatIsNotDoneNeedsHelper) {
   const std::thread::id decoder = BriefDevice::decoder;
   EXPECT_EQ(waited("cuStreamSynchronize", Order::kStream, 0, 0), decoder);
-  EXPECT_NE(waited("cuStreamSynchronize", Order::kStream, 0, 1), decoder);
+  EXPECT_NE(waited("cuStreamSynchronize", Order::kStream, 0, 5), decoder);
 }
 
 TEST_F(BriefWaits, LongWaitsUseHelper) {
