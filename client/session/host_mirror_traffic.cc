@@ -68,7 +68,8 @@ bool HostMirrorTraffic::ask(Lane& lane, HostMirrorStep step,
   HostMirrorChanges changes;
   const bool sound = reply.result == 0 && reply.payload.size() >= sizeof changes;
   if (sound) std::memcpy(&changes, reply.payload.data(), sizeof changes);
-  if (!sound || (changes.next != 0 && changes.next <= from)) {
+  const std::uint64_t end = ranges.back().address + ranges.back().bytes;
+  if (!sound || (changes.next != 0 && (changes.next <= from || changes.next > end))) {
     calls_.die(Status(Code::kProtocol, "malformed changes of host memory"));
     return false;
   }
@@ -84,19 +85,25 @@ bool HostMirrorTraffic::merge(ByteView pieces) {
   return false;
 }
 
-bool HostMirrorTraffic::take_all(Lane& lane, bool idle) {
+bool HostMirrorTraffic::take_all(Lane& lane, std::span<const protocol::HostMirrorRange> left_out,
+                                 bool idle) {
   Bytes pieces;
-  for (auto ranges = mirror_.allocations_from(0); !ranges.empty();
-       ranges = mirror_.allocations_from(ranges.back().address + 1)) {
+  for (auto ranges = mirror_.allocations_from(0); !ranges.empty();) {
+    const std::uint64_t behind = ranges.back().address + 1;
+    std::erase_if(ranges,
+                  [&](const auto& range) { return HostMirror::is_among(left_out, range.address); });
     if (!idle) {
       for (protocol::HostMirrorRange& range : ranges) range.in_turn = 0;
     }
     std::uint64_t from = 0;
-    do {
+    bool more = !ranges.empty();
+    while (more) {
       if (!ask(lane, HostMirrorStep::kCollect, ranges, from, &from, &pieces) || !merge(pieces)) {
         return false;
       }
-    } while (from != 0);
+      more = from != 0;
+    }
+    ranges = mirror_.allocations_from(behind);
   }
   return true;
 }
@@ -117,42 +124,34 @@ bool HostMirrorTraffic::poll(Lane& lane) {
   lives = lives && ask(lane, HostMirrorStep::kPoll, ranges, 0, &next, &flags);
   if (lives && !flags.empty()) {
     changed = true;
-    lives = take_rest(lane, ranges) && merge(flags);
+    lives = take_all(lane, ranges, false) && merge(flags);
   }
   if (!lives) ended_.store(true, std::memory_order_release);
   return changed;
 }
 
-bool HostMirrorTraffic::take_rest(Lane& lane, std::span<const protocol::HostMirrorRange> polled) {
-  Bytes pieces;
-  for (auto ranges = mirror_.allocations_from(0); !ranges.empty();) {
-    const std::uint64_t behind = ranges.back().address + 1;
-    std::erase_if(ranges,
-                  [&](const auto& range) { return HostMirror::is_among(polled, range.address); });
-    for (protocol::HostMirrorRange& range : ranges) range.in_turn = 0;
-    for (std::uint64_t from = 0; !ranges.empty();) {
-      if (!ask(lane, HostMirrorStep::kCollect, ranges, from, &from, &pieces) || !merge(pieces)) {
-        return false;
-      }
-      if (from == 0) break;
-    }
-    ranges = mirror_.allocations_from(behind);
-  }
-  return true;
+// Each side first writes its own word and then reads the other's, so one of them sees the other.
+void HostMirrorTraffic::note_work() noexcept {
+  if (!exists()) return;
+  issued_.fetch_add(1);
+  if (!polls_sleep_.load()) return;
+  { const std::lock_guard lock(sleeping_); }
+  work_came_.notify_all();
 }
 
 void HostMirrorTraffic::await_work() {
-  while (polls()) {
-    const std::uint64_t issued = issued_.load(std::memory_order_acquire);
-    if (is_due()) return;
-    issued_.wait(issued);
-  }
+  std::unique_lock lock(sleeping_);
+  polls_sleep_.store(true);
+  work_came_.wait(lock, [this] { return !polls() || is_due(); });
+  polls_sleep_.store(false);
 }
 
 void HostMirrorTraffic::end_polls() noexcept {
-  ended_.store(true, std::memory_order_release);
-  issued_.fetch_add(1, std::memory_order_acq_rel);
-  issued_.notify_all();
+  {
+    const std::lock_guard lock(sleeping_);
+    ended_.store(true, std::memory_order_release);
+  }
+  work_came_.notify_all();
 }
 
 // What was issued is read before the question whether all of it is complete.
@@ -162,7 +161,7 @@ bool HostMirrorTraffic::take(Lane& lane) {
   const std::uint64_t issued = issued_.load(std::memory_order_acquire);
   if (!exists() || issued == taken_.load(std::memory_order_acquire)) return true;
   const bool busy = calls_.device_may_use();
-  if (!take_all(lane, !busy)) return false;
+  if (!take_all(lane, {}, !busy)) return false;
   if (!busy) taken_.store(issued, std::memory_order_release);
   return true;
 }

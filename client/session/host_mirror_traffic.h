@@ -12,6 +12,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -56,11 +57,7 @@ class HostMirrorTraffic {
   // Posts what the program has written. The caller then appends work that may read it.
   void give(Lane& lane);
   // The work was appended.
-  void note_work() noexcept {
-    if (!exists()) return;
-    issued_.fetch_add(1, std::memory_order_acq_rel);
-    issued_.notify_all();
-  }
+  void note_work() noexcept;
   // Waits until is_due(), or end_polls().
   void await_work();
   void end_polls() noexcept;
@@ -79,10 +76,7 @@ class HostMirrorTraffic {
   // How many calls with work were issued.
   std::uint64_t issued() const noexcept { return issued_.load(std::memory_order_acquire); }
   // Whether take() has something to do.
-  bool is_due() const noexcept {
-    return exists() &&
-           issued_.load(std::memory_order_acquire) != taken_.load(std::memory_order_acquire);
-  }
+  bool is_due() const noexcept { return exists() && issued_.load() != taken_.load(); }
 
  private:
   bool exists() const noexcept { return blocks_.load(std::memory_order_acquire) != 0; }
@@ -92,9 +86,8 @@ class HostMirrorTraffic {
            std::span<const protocol::HostMirrorRange> ranges, std::uint64_t from,
            std::uint64_t* next, Bytes* pieces);
   bool merge(ByteView pieces);
-  bool take_all(Lane& lane, bool idle);
-  // As take_all(), without `polled`.
-  bool take_rest(Lane& lane, std::span<const protocol::HostMirrorRange> polled);
+  // Takes what the device has written, except to the allocations `left_out`.
+  bool take_all(Lane& lane, std::span<const protocol::HostMirrorRange> left_out, bool idle);
 
   const Calls calls_;
   std::atomic<std::size_t> blocks_{0};
@@ -102,6 +95,9 @@ class HostMirrorTraffic {
   std::atomic<std::uint64_t> issued_{0};
   std::atomic<std::uint64_t> taken_{0};
   std::atomic<bool> ended_{false};
+  std::atomic<bool> polls_sleep_{false};  // A thread is in await_work().
+  std::mutex sleeping_;                   // A leaf.
+  std::condition_variable work_came_;
   std::mutex mutex_;
   HostMirror mirror_;  // Guarded by mutex_, after open().
 };

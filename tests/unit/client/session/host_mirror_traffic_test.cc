@@ -232,5 +232,15 @@ TEST_F(HostMirrorTraffics, QuestionsGoForward) {
   EXPECT_EQ(session_->death().code(), Code::kProtocol);
 }
 
+TEST_F(HostMirrorTraffics, QuestionsEndWithTheMemory) {
+  launch();
+  worker_.next();
+  auto fence = call_elsewhere(*session_, site(3));
+  worker_.reply(worker_.next());
+  worker_.reply(worker_.next(), 0, bytes_of(HostMirrorChanges{address() + kBytes + 64}));
+  EXPECT_EQ(fence.get().returned, kResultPeerGone);
+  EXPECT_EQ(session_->death().code(), Code::kProtocol);
+}
+
 }  // namespace
 }  // namespace gpurun::client
