@@ -9,7 +9,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
 import world  # noqa: E402
-from world import environment, gpurun  # noqa: E402
+from world import environment, gpurun, until  # noqa: E402
 from world.relay import Relay  # noqa: E402
 from tls_ends import fingerprint_of, NO_FINGERPRINT, Plain, Server, TlsRuns  # noqa: E402
 
@@ -69,6 +69,7 @@ class ServerKey(TlsRuns, unittest.TestCase):
                     (plain, ("--tls-ca", own), "it has no certificate")):
                 with Relay(target.port()) as relay:
                     done = self.run_program(target, *words, address=relay.address, tls=())
+                    until(relay.quiet, "the relay has all that the program sent")
                     heard = list(relay.heard)
                 self.assertEqual(done.returncode, 125, words)
                 self.assertIn(said, done.stderr)

@@ -51,6 +51,7 @@ class Tls(TlsRuns, unittest.TestCase):
             with server_kind() as server, Relay(server.port()) as relay:
                 done = self.run_program(server, address=relay.address, program=program, tls=tls)
                 self.assertEqual(done.returncode, 0, done.stderr)
+                until(relay.quiet, "the relay has all that the program sent")
                 heard = b"".join(relay.heard)
                 self.assertEqual(b".visible .entry axpy" in heard, readable)
                 self.assertEqual(b"gpurun null device" in b"".join(relay.told), readable)
