@@ -34,10 +34,7 @@ bool EarlyAnswers::still_not_ready(const Caller& caller, Handle event,
   return now - *lane.polls_since_ < kPollsUnasked;
 }
 
-bool EarlyAnswers::device_may_use_memory() const noexcept {
-  return uses_.memory.device_may_use(
-      [this](Handle context) { return uses_.progress.complete(context); });
-}
+bool EarlyAnswers::device_may_use_memory() const noexcept { return uses_.memory.device_may_use(); }
 
 bool EarlyAnswers::may_answer_early() const noexcept {
   return !uses_.every_call_is_a_fence && !uses_.memory.is_shared() && !device_may_use_memory() &&

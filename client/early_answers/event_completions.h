@@ -57,6 +57,7 @@ class EventCompletions {
   // The place of a record of an event.
   struct Place {
     std::uint64_t record = 0;
+    Handle context = 0;
     Handle stream = 0;  // As CallSite::stream.
     std::chrono::steady_clock::time_point posted;
     bool ends_upload = false;  // StreamProgress::ends_upload() at the record.

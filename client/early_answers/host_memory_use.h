@@ -4,13 +4,15 @@
 // without a lock of its own.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 
 #include "base/bytes.h"
 #include "client/bulk/bulk.h"
+#include "client/early_answers/handle_set.h"
+#include "client/early_answers/stream_progress.h"
 #include "client/log/handles.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::client {
 
@@ -39,8 +41,9 @@ class GraphMemoryUse {
 
 class HostMemoryUse {
  public:
-  HostMemoryUse(const Bulk& bulk, const GraphMemoryUse& graphs) noexcept
-      : bulk_(bulk), graphs_(graphs) {}
+  HostMemoryUse(const Bulk& bulk, const GraphMemoryUse& graphs,
+                const StreamProgress& progress) noexcept
+      : bulk_(bulk), graphs_(graphs), progress_(progress) {}
   HostMemoryUse(const HostMemoryUse&) = delete;
   HostMemoryUse& operator=(const HostMemoryUse&) = delete;
 
@@ -61,40 +64,45 @@ class HostMemoryUse {
   // The device reaches one more, or one less, range of the program's memory.
   void begin_reach() noexcept { reached_.fetch_add(1, std::memory_order_release); }
   void end_reach() noexcept { reached_.fetch_sub(1, std::memory_order_release); }
-  // `context` is issued work that may read or write what the device reaches, such as a kernel.
-  void note_work(Handle context) noexcept {
-    for (std::atomic<Handle>& each : working_) {
-      Handle known = each.load(std::memory_order_relaxed);
-      if (known == context) return;
-      if (known == 0 && (each.compare_exchange_strong(known, context) || known == context)) return;
+  // `stream` of `context`, as in CallSite, is issued work that may read or write what the device
+  // reaches, such as a kernel. Call it before the record is reserved.
+  void note_work(Handle context, Handle stream) noexcept {
+    bool kept = working_.add(context);
+    if (stream > protocol::kStreamPerThread) {
+      kept = streams_.add(stream) && kept;
+    } else if (stream == protocol::kStreamPerThread) {
+      kept = wholes_.add(context) && kept;
+    } else {
+      kept = legacies_.add(context) && kept;
     }
-    many_work_.store(true);
+    if (!kept) many_work_.store(true);
   }
   // The same for work of several contexts at once.
   void note_work_of_several() noexcept { many_work_.store(true); }
-  // The context has ended, with all of its work.
+  // The created stream ends. The work that it has goes on.
+  void forget_stream(Handle context, Handle stream) noexcept {
+    const auto is_stream = [stream](Handle each) { return each == stream; };
+    if (!streams_.any(is_stream)) return;
+    const bool kept = progress_.complete_in_stream(stream) || wholes_.add(context);
+    if (!kept) many_work_.store(true);
+    streams_.remove(stream);
+  }
+  // The context has ended, with all of its streams and work.
   void forget_work(Handle context) noexcept {
-    for (std::atomic<Handle>& each : working_) {
-      Handle known = context;
-      if (each.compare_exchange_strong(known, 0)) return;
-    }
+    streams_.remove_if([&](Handle stream) { return progress_.context_of(stream) == context; });
+    wholes_.remove(context);
+    legacies_.remove(context);
+    working_.remove(context);
   }
-  using Contexts = std::array<Handle, 4>;
-  Contexts working_contexts() const noexcept {
-    Contexts contexts{};
-    for (std::size_t i = 0; i < contexts.size(); ++i) contexts[i] = working_[i].load();
-    return contexts;
-  }
+  using Contexts = HandleSet<4>::All;
+  Contexts working_contexts() const noexcept { return working_.all(); }
   // Returns whether the device reaches memory of the program, and such work may be under way.
-  // `is_complete` tells whether all work of a context is known to be complete.
-  template <typename IsComplete>
-  bool device_may_use(IsComplete is_complete) const {
+  bool device_may_use() const noexcept {
     if (reached_.load(std::memory_order_acquire) == 0) return false;
-    for (const std::atomic<Handle>& each : working_) {
-      const Handle context = each.load(std::memory_order_acquire);
-      if (context != 0 && !is_complete(context)) return true;
-    }
-    return many_work_.load(std::memory_order_acquire);
+    return many_work_.load(std::memory_order_acquire) ||
+           streams_.any([&](Handle each) { return !progress_.complete_in_stream(each); }) ||
+           legacies_.any([&](Handle each) { return !progress_.complete_in_legacy_stream(each); }) ||
+           wholes_.any([&](Handle each) { return !progress_.complete(each); });
   }
 
  private:
@@ -104,10 +112,14 @@ class HostMemoryUse {
 
   const Bulk& bulk_;
   const GraphMemoryUse& graphs_;
+  const StreamProgress& progress_;
   std::atomic<int> shared_{0};
   std::atomic<std::size_t> reached_{0};
-  // The contexts that were issued such work. `many_work_`: there were more.
-  std::array<std::atomic<Handle>, std::tuple_size_v<Contexts>> working_{};
+  // Such work was issued to these: contexts, their created streams, and contexts by their legacy
+  // stream. `wholes_`: to any stream of the context. `many_work_`: there were more.
+  HandleSet<4> working_;
+  HandleSet<32> streams_;
+  HandleSet<4> legacies_, wholes_;
   std::atomic<bool> many_work_{false};
   std::atomic<std::size_t> host_functions_{0};
 };

@@ -22,8 +22,9 @@ StreamProgress::Slot* StreamProgress::claim(Handle handle) noexcept {
   const std::lock_guard<std::mutex> lock(claiming_);
   // The index's earlier owner has ended. A thread that still asks about it finds another owner's.
   Slot* const slot = slots_.claim(handle, [](Slot& mine) {
-    for (auto* number : {&mine.issued, &mine.done, &mine.quiet_issued, &mine.record_issued,
-                         &mine.wait_issued, &mine.told_done, &mine.others_issued, &mine.all_done}) {
+    for (auto* number :
+         {&mine.issued, &mine.done, &mine.quiet_issued, &mine.record_issued, &mine.wait_issued,
+          &mine.told_done, &mine.others_issued, &mine.all_done, &mine.context}) {
       number->store(0, std::memory_order_relaxed);
     }
     mine.quiet_pieces.store(0, std::memory_order_relaxed);
@@ -41,6 +42,9 @@ CommandLog::Marks StreamProgress::marks(Handle context, Handle stream, Work work
   }
   Slot* const slot = is_created(stream) && work != Work::kNone ? claim(stream) : nullptr;
   if (slot == nullptr) return marks;
+  if (context != 0 && slot->context.load(std::memory_order_relaxed) != context) {
+    slot->context.store(context, std::memory_order_release);
+  }
   switch (work) {
     case Work::kQuiet:
       marks[1] = &slot->quiet_issued;
@@ -83,6 +87,28 @@ void StreamProgress::complete(Waits waits, Handle context, Handle stream,
 bool StreamProgress::complete(Handle context) const noexcept {
   if (slots_.find(context) != nullptr) return idle(Waits::kForContext, context, 0);
   return value_of(anywhere_issued_) == 0 && !forgetful_.load(std::memory_order_acquire);
+}
+
+bool StreamProgress::complete_in_stream(Handle stream) const noexcept {
+  const Slot* const own = slots_.find(stream);
+  if (own == nullptr || forgetful_.load(std::memory_order_acquire)) return false;
+  const Slot* const of_context = slots_.find(value_of(own->context));
+  const std::uint64_t all_done = of_context == nullptr ? 0 : value_of(of_context->all_done);
+  const std::uint64_t done = std::max({value_of(own->done), value_of(own->told_done), all_done});
+  return value_of(own->issued) <= done && last_of(*own) <= done;
+}
+
+bool StreamProgress::complete_in_legacy_stream(Handle context) const noexcept {
+  const Slot* const of_context = slots_.find(context);
+  if (of_context == nullptr) return !forgetful_.load(std::memory_order_acquire);
+  return value_of(of_context->issued) <=
+         std::max({value_of(of_context->done), value_of(of_context->told_done),
+                   value_of(of_context->all_done)});
+}
+
+Handle StreamProgress::context_of(Handle stream) const noexcept {
+  const Slot* const own = slots_.find(stream);
+  return own == nullptr ? 0 : value_of(own->context);
 }
 
 bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noexcept {
@@ -135,8 +161,10 @@ bool StreamProgress::ends_upload(Handle stream) const noexcept {
          value_of(own->quiet_issued) > std::max(value_of(own->issued), value_of(own->wait_issued));
 }
 
-void StreamProgress::told(Handle stream, std::uint64_t record) noexcept {
-  if (Slot* slot = slots_.find(stream); slot != nullptr) raise(slot->told_done, record);
+void StreamProgress::told(Handle context, Handle stream, std::uint64_t sequence) noexcept {
+  if (stream == protocol::kStreamPerThread) return;
+  if (Slot* slot = slots_.find(is_created(stream) ? stream : context); slot != nullptr)
+    raise(slot->told_done, sequence);
 }
 
 bool StreamProgress::may_wait_for_upload(std::uint32_t lane, Handle context, Handle stream,

@@ -57,6 +57,13 @@ class StreamProgress {
   // Returns whether all calls issued to `context` are complete. A context without calls is
   // complete.
   bool complete(Handle context) const noexcept;
+  // Returns whether all calls issued to the created stream, or to the context's legacy stream, are
+  // complete. Ends of records that the worker has reported count. Output that kernels printed by
+  // then may not have arrived. False, too: the created stream has no calls.
+  bool complete_in_stream(Handle stream) const noexcept;
+  bool complete_in_legacy_stream(Handle context) const noexcept;
+  // Returns the context of a created stream with calls, or 0.
+  Handle context_of(Handle stream) const noexcept;
   // Returns whether nothing was issued there since it was complete.
   bool idle(Waits waits, Handle context, Handle stream) const noexcept;
   // Returns whether a wait for the created `stream` of `context` may be answered early. Since the
@@ -67,8 +74,9 @@ class StreamProgress {
   // Returns whether an event that is recorded in `stream` now marks the end of an upload. It does
   // if quiet work follows the last call that may be other work.
   bool ends_upload(Handle stream) const noexcept;
-  // The worker has reported the end of an event's record, the call `record`, in `stream`.
-  void told(Handle stream, std::uint64_t record) noexcept;
+  // The worker has reported that what precedes the call `sequence` in `stream` of `context` is
+  // complete. The call is an event's record or a query.
+  void told(Handle context, Handle stream, std::uint64_t sequence) noexcept;
   // As may_wait_early(), for a wait for the call `record`, which ends_upload(). The stream may wait
   // for other streams' work, but the program must have issued more to it since.
   bool may_wait_for_upload(std::uint32_t lane, Handle context, Handle stream,
@@ -92,6 +100,8 @@ class StreamProgress {
     // The stream is complete up to here, as reported ends of records show. Output that kernels
     // printed by then may not have arrived.
     std::atomic<std::uint64_t> told_done{0};
+    // For a created stream.
+    std::atomic<Handle> context{0};
     // For a context: the last call to its created and per-thread streams, and the call up to which
     // all of it is complete.
     std::atomic<std::uint64_t> others_issued{0};

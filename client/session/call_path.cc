@@ -60,7 +60,7 @@ int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView>
     if ((site.flags & protocol::kFlagBarrier) != 0 && site.order == protocol::Order::kContext) {
       uses_.memory.note_work_of_several();
     } else {
-      uses_.memory.note_work(site.context);
+      uses_.memory.note_work(site.context, site.stream);
     }
   }
 
@@ -97,8 +97,9 @@ int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView>
   if (site.form == protocol::Form::kEventRecord &&
       known.events.recorded(site.subject, slot.sequence, (site.flags & protocol::kFlagTell) != 0) &&
       site.work == Work::kRecord) {
-    known.events.place(site.subject, {slot.sequence, site.stream, std::chrono::steady_clock::now(),
-                                      known.progress.ends_upload(site.stream)});
+    known.events.place(site.subject,
+                       {slot.sequence, site.context, site.stream, std::chrono::steady_clock::now(),
+                        known.progress.ends_upload(site.stream)});
   }
   if (site.opcode == driver_abi::opcode::cuGraphLaunch) {
     known.progress.issued_anywhere(slot.sequence);

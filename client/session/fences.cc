@@ -58,6 +58,9 @@ int Fences::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Rep
     }
     if (reply->result == 0) {
       uses_.known.progress.complete(site.waits, site.context, site.stream, sequence);
+      if (site.opcode == driver_abi::opcode::cuStreamQuery) {
+        uses_.known.progress.told(site.context, site.stream, sequence);
+      }
     }
   }
   const Clock::duration taken = Clock::now() - start;

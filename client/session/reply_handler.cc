@@ -193,7 +193,7 @@ void ReplyHandler::note_progress(const protocol::ReplyHeader& header) {
   uses_.known.early_waits.told(header.call_sequence);
   const auto place = uses_.known.events.place_of(header.subject, header.call_sequence);
   if (place.has_value() && header.result == 0) {
-    uses_.known.progress.told(place->stream, place->record);
+    uses_.known.progress.told(place->context, place->stream, place->record);
   }
 }
 

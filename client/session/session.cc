@@ -60,7 +60,7 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
       bulk(bulk_connections(channels), bulk_listener(),
            Bulk::Known{options.packed_chunks, options.spread_copies}, bounds_of(channels)),
       graphs(graph_calls()),
-      memory(bulk, graphs.memory_use()),
+      memory(bulk, graphs.memory_use(), known.progress),
       early({known.events, known.progress, known.early_waits, memory, bulk,
              options.every_call_is_a_fence}),
       mirror(mirror_calls()),
@@ -323,6 +323,10 @@ HostMemoryUse::Contexts Session::working_contexts() const noexcept {
 }
 
 void Session::forget_work_of(Handle context) noexcept { impl_->memory.forget_work(context); }
+
+void Session::forget_stream(Handle context, Handle stream) noexcept {
+  impl_->memory.forget_stream(context, stream);
+}
 
 bool Session::event_answered(Lane& lane, const CallSite& site, bool wait, int* result) {
   if (!impl_->waits.event(lane, site, wait, result)) return false;

@@ -252,6 +252,8 @@ class Session {
   HostMemoryUse::Contexts working_contexts() const noexcept;
   // The context has ended, with all of its work.
   void forget_work_of(Handle context) noexcept;
+  // The created stream ends. Its work goes on.
+  void forget_stream(Handle context, Handle stream) noexcept;
   // Returns whether implicit synchronisation may be answered before it has happened. It may not
   // while a graph lives that reads this process's memory, because the client does not know when it
   // has read.

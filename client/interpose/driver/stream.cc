@@ -96,6 +96,7 @@ CUresult cuStreamDestroy_v2(CUstream given) {
   const CallSite site = here.stream_site(stream);
   end_captures_of_stream(here, stream);
   const int result = post_row(here, opcode::cuStreamDestroy_v2, site, {}, given);
+  here.session().forget_stream(site.context, stream);
   end_stream(here.handles().retire(stream));
   return cuda(result);
 }

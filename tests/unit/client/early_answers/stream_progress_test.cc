@@ -242,7 +242,7 @@ TEST_F(StreamProgressTest, AllowsEarlyWaitForUploadFollowedByLaterUpload) {
   const std::uint64_t third = upload();
   upload();
   EXPECT_FALSE(may(third)) << "it stands behind the kernel";
-  progress_.told(kStream, third);
+  progress_.told(kContext, kStream, third);
   EXPECT_TRUE(may(third)) << "of which the worker has told";
   EXPECT_FALSE(idle(kStream)) << "which brings nothing that kernels have printed";
   progress_.copied_early(kOtherLane, ++last_);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <future>
 
 #include "driver_abi/opcodes.h"
 #include "protocol/calls/host_mirror.h"
@@ -41,16 +42,17 @@ class HostMirrorTraffics : public ::testing::Test {
 
   std::byte* bytes() const { return reinterpret_cast<std::byte*>(memory_); }
   std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(memory_); }
-  CallSite launch_site() {
+  CallSite launch_site(Handle stream = protocol::kStreamLegacy) {
     CallSite launch = site(driver_abi::opcode::cuLaunchKernel);
     launch.form = protocol::Form::kLaunch;
     launch.order = protocol::Order::kStream;
-    launch.stream = protocol::kStreamLegacy;
+    launch.stream = stream;
     return launch;
   }
-  void launch() {
-    EXPECT_EQ(session_->post(*Lane::current(), launch_site(), bytes_of(protocol::LaunchPayload())),
-              0);
+  void launch(Handle stream = protocol::kStreamLegacy) {
+    EXPECT_EQ(
+        session_->post(*Lane::current(), launch_site(stream), bytes_of(protocol::LaunchPayload())),
+        0);
   }
   static HostMirrorStep step_of(const FakeWorker::Record& record) {
     HostMirrorHead head;
@@ -74,6 +76,43 @@ class HostMirrorTraffics : public ::testing::Test {
     EXPECT_EQ(step_of(question), HostMirrorStep::kCollect);
     worker_.reply(question, result, answer);
     return fence.get();
+  }
+
+  // Calls of a stream that show what is complete there.
+  static CallSite synchronize(Handle stream) {
+    CallSite wait = site(driver_abi::opcode::cuStreamSynchronize);
+    wait.stream = stream;
+    wait.waits = Waits::kForStream;
+    return wait;
+  }
+  static CallSite query(Handle stream) {
+    CallSite question = site(driver_abi::opcode::cuStreamQuery);
+    question.stream = stream;
+    return question;
+  }
+  // Makes the call and one beside the work, to which the worker answers. Returns whether the first
+  // one also asked for changes.
+  bool asks(const CallSite& what) {
+    constexpr std::uint16_t kBeside = 4;
+    CallSite beside = site(kBeside);
+    beside.flags = protocol::kFlagPassesStreams;
+    beside.work = Work::kNone;
+    auto both = std::async(std::launch::async, [this, what, beside] {
+      Reply reply;
+      EXPECT_EQ(session_->call(*Lane::current(), what, ByteView(), &reply), 0);
+      EXPECT_EQ(session_->call(*Lane::current(), beside, ByteView(), &reply), 0);
+    });
+    worker_.reply(worker_.next());
+    auto next = worker_.next();
+    const bool asked = next.header.opcode != kBeside;
+    if (asked) {
+      EXPECT_EQ(step_of(next), HostMirrorStep::kCollect);
+      worker_.reply(next, 0, bytes_of(HostMirrorChanges()));
+      next = worker_.next();
+    }
+    worker_.reply(next);
+    both.get();
+    return asked;
   }
 
   char* const memory_;
@@ -218,6 +257,59 @@ TEST_F(HostMirrorTraffics, ElapsedTimeIsAWait) {
   ASSERT_EQ(step_of(question), HostMirrorStep::kCollect);
   worker_.reply(question, 0, bytes_of(HostMirrorChanges()));
   EXPECT_EQ(fence.get().returned, 0);
+}
+
+constexpr Handle kStream = 0x5D00'0000'0000'0401;
+constexpr Handle kOtherStream = 0x5D00'0000'0000'0402;
+
+TEST_F(HostMirrorTraffics, NothingIsAskedAfterTheWaitForTheOnlyStreamWithWork) {
+  for (const Handle stream : {kStream, Handle{protocol::kStreamLegacy}}) {
+    for (const bool by_query : {false, true}) {
+      launch(stream);
+      worker_.next();
+      EXPECT_TRUE(asks(by_query ? query(stream) : synchronize(stream)));
+      CallSite later = site(3);
+      later.work = Work::kNone;
+      EXPECT_FALSE(asks(later));
+      EXPECT_TRUE(session_->may_answer_early());
+    }
+  }
+}
+
+TEST_F(HostMirrorTraffics, EachWaitAsksWhileAnotherStreamHasWork) {
+  launch(kStream);
+  launch(kOtherStream);
+  worker_.next();
+  worker_.next();
+  EXPECT_TRUE(asks(synchronize(kStream)));
+  EXPECT_FALSE(session_->may_answer_early());
+  EXPECT_TRUE(asks(synchronize(kStream)));
+  EXPECT_TRUE(asks(synchronize(kOtherStream)));
+  EXPECT_FALSE(asks(synchronize(kStream)));
+}
+
+TEST_F(HostMirrorTraffics, WorkOfAnEndedStreamGoesOn) {
+  launch(kStream);
+  worker_.next();
+  session_->forget_stream(kContext, kStream);
+  EXPECT_TRUE(asks(synchronize(protocol::kStreamLegacy)));
+  EXPECT_FALSE(session_->may_answer_early());
+  CallSite all = site(driver_abi::opcode::cuCtxSynchronize);
+  all.waits = Waits::kForContext;
+  EXPECT_TRUE(asks(all));
+  EXPECT_TRUE(session_->may_answer_early());
+  EXPECT_FALSE(asks(all));
+}
+
+// More streams than are told apart, each of which ends.
+TEST_F(HostMirrorTraffics, EndedStreamsLeaveRoomForOthers) {
+  for (Handle stream = kStream; stream < kStream + 100; ++stream) {
+    launch(stream);
+    worker_.next();
+    EXPECT_TRUE(asks(synchronize(stream)));
+    session_->forget_stream(kContext, stream);
+  }
+  EXPECT_TRUE(session_->may_answer_early());
 }
 
 // Otherwise a worker could keep the wait going for ever.
