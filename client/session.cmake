@@ -6,7 +6,8 @@ add_library(gpurun_client_session STATIC
   bulk/incoming_transfers.cc bulk/outgoing_transfers.cc bulk/source_reads.cc
   early_answers/copy_answers.cc early_answers/deferred_errors.cc early_answers/early_answers.cc
   early_answers/early_wait_limiter.cc early_answers/event_completions.cc early_answers/stream_progress.cc
-  host_memory/arena_file.cc host_memory/host_mirror.cc host_memory/write_watch.cc process/opening_descriptor.cc process/token_descriptor.cc
+  host_memory/access_check.cc host_memory/arena_file.cc host_memory/host_mirror.cc host_memory/write_watch.cc
+  process/opening_descriptor.cc process/token_descriptor.cc
   session/call_path.cc session/copies.cc session/host_mirror_polls.cc session/host_mirror_traffic.cc session/device_output.cc
   session/fences.cc session/graph_host.cc session/lane_replies.cc session/log_receiver.cc
   session/log_room.cc session/log_sender.cc session/worker_statistics.cc session/reply_handler.cc session/session.cc

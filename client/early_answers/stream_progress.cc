@@ -106,6 +106,12 @@ bool StreamProgress::complete_in_legacy_stream(Handle context) const noexcept {
                    value_of(of_context->all_done)});
 }
 
+bool StreamProgress::may_work(Handle context, Handle stream) const noexcept {
+  if (is_created(stream)) return slots_.find(stream) != nullptr && !complete_in_stream(stream);
+  return stream == protocol::kStreamPerThread ? !complete(context)
+                                              : !complete_in_legacy_stream(context);
+}
+
 Handle StreamProgress::context_of(Handle stream) const noexcept {
   const Slot* const own = slots_.find(stream);
   return own == nullptr ? 0 : value_of(own->context);

@@ -62,6 +62,8 @@ class StreamProgress {
   // then may not have arrived. False, too: the created stream has no calls.
   bool complete_in_stream(Handle stream) const noexcept;
   bool complete_in_legacy_stream(Handle context) const noexcept;
+  // Returns whether work may be under way in the stream, which is as in marks().
+  bool may_work(Handle context, Handle stream) const noexcept;
   // Returns the context of a created stream with calls, or 0.
   Handle context_of(Handle stream) const noexcept;
   // Returns whether nothing was issued there since it was complete.

@@ -116,7 +116,7 @@ int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView>
   }
   if (fence) uses_.replies.expect(lane, slot.sequence, known.events.came());
   uses_.log.commit(slot);
-  if (may_use) uses_.mirror.note_work();
+  if (may_use) uses_.mirror.note_work(site);
   uses_.shutdown.note_call(site.opcode);
   *sequence = slot.sequence;
   return 0;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "driver_abi/opcodes.h"
+#include "driver_abi/row.h"
 #include "protocol/calls/host_mirror.h"
 
 namespace gpurun::client {
@@ -42,17 +43,20 @@ void HostMirrorTraffic::add_allocation(std::uint64_t address, std::uint64_t byte
                                        std::size_t first, std::size_t last) {
   const std::lock_guard lock(mutex_);
   mirror_.add_allocation(address, bytes, in_turn, first, last);
+  if (in_turn && check_ != nullptr) check_->add(address, bytes);
 }
 
 void HostMirrorTraffic::remove_allocation(Lane& lane, std::uint64_t address) {
   (void)take(lane);
   const std::lock_guard lock(mutex_);
+  if (check_ != nullptr) check_->remove(address);
   mirror_.remove_allocation(address);
 }
 
 void HostMirrorTraffic::give(Lane& lane) {
   if (!exists()) return;
   const std::lock_guard lock(mutex_);
+  const Access access(*this);
   (void)mirror_.send_written(!calls_.device_may_use(), [&](ByteView payload) {
     return calls_.post(lane, exchange_site(), payload) == 0;
   });
@@ -112,6 +116,7 @@ bool HostMirrorTraffic::take_all(Lane& lane, std::span<const protocol::HostMirro
 bool HostMirrorTraffic::poll(Lane& lane) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;  // Another exchange is under way.
+  const Access access(*this);
   const std::vector<protocol::HostMirrorRange> ranges = mirror_.polled();
   if (ranges.empty()) return false;
   bool changed = false;
@@ -131,12 +136,23 @@ bool HostMirrorTraffic::poll(Lane& lane) {
 }
 
 // Each side first writes its own word and then reads the other's, so one of them sees the other.
-void HostMirrorTraffic::note_work() noexcept {
+void HostMirrorTraffic::note_work(const CallSite& site) noexcept {
   if (!exists()) return;
   issued_.fetch_add(1);
+  if (check_ != nullptr) deny_access(site);
   if (!polls_sleep_.load()) return;
   { const std::lock_guard lock(sleeping_); }
   work_came_.notify_all();
+}
+
+// The launch has told the kernel's name already.
+void HostMirrorTraffic::deny_access(const CallSite& site) {
+  const std::lock_guard lock(mutex_);
+  if (site.form != protocol::Form::kLaunch) {
+    const driver_abi::Row* const row = driver_abi::find_row(site.opcode);
+    check_->note_work({site.context, site.stream}, row == nullptr ? "a call" : row->symbol);
+  }
+  check_->deny();
 }
 
 void HostMirrorTraffic::await_work() {
@@ -160,6 +176,7 @@ bool HostMirrorTraffic::take(Lane& lane) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t issued = issued_.load(std::memory_order_acquire);
   if (!exists() || issued == taken_.load(std::memory_order_acquire)) return true;
+  const Access access(*this);
   const bool busy = calls_.device_may_use();
   if (!take_all(lane, {}, !busy)) return false;
   if (!busy) taken_.store(issued, std::memory_order_release);

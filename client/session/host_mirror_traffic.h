@@ -21,6 +21,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "client/host_memory/access_check.h"
 #include "client/host_memory/host_mirror.h"
 #include "client/log/lane.h"
 #include "client/session/session_types.h"
@@ -45,6 +46,9 @@ class HostMirrorTraffic {
   // Call it once, before the first add(), on a thread with its signals blocked. False: the
   // program's writes are found by comparison alone.
   bool open(int fd_min) { return mirror_.watch().open(fd_min); }
+  // Before the first add(), too. Accesses of the program to memory that is used in turn are
+  // checked.
+  void check_accesses(AccessCheck& check) noexcept { check_ = &check; }
   // See HostMirror. The worker has mapped the block.
   bool add(std::uint64_t address, std::uint64_t bytes, std::byte* memory, bool noted);
   void remove(std::uint64_t address);
@@ -56,8 +60,8 @@ class HostMirrorTraffic {
 
   // Posts what the program has written. The caller then appends work that may read it.
   void give(Lane& lane);
-  // The work was appended.
-  void note_work() noexcept;
+  // The work of `site` was appended.
+  void note_work(const CallSite& site) noexcept;
   // Waits until is_due(), or end_polls().
   void await_work();
   void end_polls() noexcept;
@@ -71,7 +75,10 @@ class HostMirrorTraffic {
   // While the result lives, no exchange reads or writes this process's copies. For a copy by this
   // process into such memory, which is the device's work to the program.
   std::unique_lock<std::mutex> hold_exchanges() {
-    return exists() ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+    if (!exists()) return {};
+    std::unique_lock lock(mutex_);
+    if (check_ != nullptr) check_->allow();
+    return lock;
   }
   // How many calls with work were issued.
   std::uint64_t issued() const noexcept { return issued_.load(std::memory_order_acquire); }
@@ -79,6 +86,22 @@ class HostMirrorTraffic {
   bool is_due() const noexcept { return exists() && issued_.load() != taken_.load(); }
 
  private:
+  // While it lives, this thread may access memory that is checked. With the mutex.
+  class Access {
+   public:
+    explicit Access(HostMirrorTraffic& of) : of_(of) {
+      if (of.check_ != nullptr) of.check_->allow();
+    }
+    ~Access() {
+      if (of_.check_ != nullptr) of_.check_->deny();
+    }
+    Access(const Access&) = delete;
+    Access& operator=(const Access&) = delete;
+
+   private:
+    HostMirrorTraffic& of_;
+  };
+  void deny_access(const CallSite& site);
   bool exists() const noexcept { return blocks_.load(std::memory_order_acquire) != 0; }
   // Asks for changes of `ranges` from `from` on. False: the session has ended, or ends because the
   // worker's reply is malformed. These need the mutex.
@@ -98,6 +121,7 @@ class HostMirrorTraffic {
   std::atomic<bool> polls_sleep_{false};  // A thread is in await_work().
   std::mutex sleeping_;                   // A leaf.
   std::condition_variable work_came_;
+  AccessCheck* check_ = nullptr;  // Does not change after the first add().
   std::mutex mutex_;
   HostMirror mirror_;  // Guarded by mutex_, after open().
 };

@@ -123,6 +123,13 @@ HostMirrorTraffic::Calls Session::Impl::mirror_calls() {
   return made;
 }
 
+AccessCheck& Session::Impl::begin_access_check() {
+  const auto ask = [](const void* of, AccessCheck::Stream stream) {
+    return static_cast<const StreamProgress*>(of)->may_work(stream.context, stream.stream);
+  };
+  return AccessCheck::begin({ask, &known.progress});
+}
+
 Status Session::Impl::start_threads() {
   GPURUN_RETURN_IF_ERROR(bulk.start());
   if (options.packed_records) channels.log->bound_unsent(protocol::LogPacker::kUnsentBytes);
@@ -277,8 +284,9 @@ bool Session::may_mirror_host_memory() const noexcept {
   return impl_->channels.mirrors_host_memory;
 }
 
-void Session::open_host_mirror(bool compares) {
-  const bool noted = !compares && impl_->mirror.open(descriptor_min());
+void Session::open_host_mirror(MirrorMode mode) {
+  const bool noted = mode == MirrorMode::kNoted && impl_->mirror.open(descriptor_min());
+  if (mode == MirrorMode::kChecked) impl_->mirror.check_accesses(impl_->begin_access_check());
   GPURUN_LOG(kInfo, "writes to mapped and managed memory are found by %s",
              noted ? "the kernel" : "comparison, which takes time for much memory");
   if (const Status polled = impl_->polls.start(); !polled.ok()) {

@@ -220,9 +220,13 @@ class Session {
   bool mirrors_all_host_memory() const noexcept {
     return may_mirror_host_memory() && !may_offer_host_memory();
   }
-  // Call it once, before the first block, on a thread with its signals blocked. `compares`: writes
-  // are found without the kernel's help.
-  void open_host_mirror(bool compares);
+  // Call it once, before the first block, on a thread with its signals blocked.
+  enum class MirrorMode : std::uint8_t {
+    kNoted,     // The kernel helps to find writes, if it can.
+    kCompared,  // It does not.
+    kChecked,   // Nor does it here, and AccessCheck looks at managed memory.
+  };
+  void open_host_mirror(MirrorMode mode);
   // The worker has mapped such a block at `address`, which holds zeros. The block mirrors `memory`.
   // `noted`: that is private and anonymous. All are whole pages. False: there is no memory for it
   // here.

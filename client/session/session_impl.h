@@ -43,6 +43,7 @@ struct Session::Impl {
   Bulk::Listener bulk_listener();
   GraphHost::Calls graph_calls();
   HostMirrorTraffic::Calls mirror_calls();
+  AccessCheck& begin_access_check();
 
   Channels channels;
   const SessionOptions options;

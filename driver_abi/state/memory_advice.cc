@@ -143,6 +143,46 @@ CUresult MemoryAdvice::prefetch(std::uint64_t address, std::uint64_t bytes, CUme
   return CUDA_SUCCESS;
 }
 
+bool MemoryAdvice::holds_all(const Batch& batch) const {
+  if (batch.addresses == nullptr || batch.sizes == nullptr || batch.count == 0 ||
+      batch.flags != 0) {
+    return false;
+  }
+  for (std::size_t i = 0; i < batch.count; ++i) {
+    if (!holds_locked(batch.addresses[i], batch.sizes[i])) return false;
+  }
+  return true;
+}
+
+CUresult MemoryAdvice::prefetch(const Batch& batch, int devices) {
+  if (batch.locations == nullptr || batch.starts == nullptr || batch.location_count == 0 ||
+      batch.location_count > batch.count || batch.starts[0] != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (std::size_t i = 0; i < batch.location_count; ++i) {
+    if (i != 0 && batch.starts[i] <= batch.starts[i - 1]) return CUDA_ERROR_INVALID_VALUE;
+    CUmemLocation location = batch.locations[i];
+    const CUresult wrong = check_location(&location, devices);
+    if (wrong != CUDA_SUCCESS) return wrong;
+  }
+  if (batch.starts[batch.location_count - 1] >= batch.count) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!holds_all(batch)) return CUDA_ERROR_INVALID_VALUE;
+  std::size_t place = 0;
+  for (std::size_t i = 0; i < batch.count; ++i) {
+    while (place + 1 < batch.location_count && batch.starts[place + 1] <= i) ++place;
+    CUmemLocation location = batch.locations[place];
+    (void)check_location(&location, devices);
+    change(batch.addresses[i], batch.sizes[i], [&](Facts& facts) { facts.prefetched = location; });
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult MemoryAdvice::discard(const Batch& batch) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return holds_all(batch) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 // Of all parts that the range touches.
 std::vector<const MemoryAdvice::Facts*> MemoryAdvice::facts_of(std::uint64_t address,
                                                                std::uint64_t bytes) const {

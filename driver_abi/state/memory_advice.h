@@ -35,6 +35,23 @@ class MemoryAdvice {
   // cuMemPrefetchAsync, without its stream. Errors as advise().
   CUresult prefetch(std::uint64_t address, std::uint64_t bytes, CUmemLocation location,
                     unsigned flags, int devices);
+  // The arrays of cuMemPrefetchBatchAsync and cuMemDiscardBatchAsync. Location k is that of the
+  // ranges from starts[k] up to starts[k + 1].
+  struct Batch {
+    const CUdeviceptr* addresses = nullptr;
+    const std::size_t* sizes = nullptr;
+    std::size_t count = 0;
+    const CUmemLocation* locations = nullptr;
+    const std::size_t* starts = nullptr;
+    std::size_t location_count = 0;
+    unsigned long long flags = 0;
+  };
+  // cuMemPrefetchBatchAsync, and cuMemDiscardAndPrefetchBatchAsync, without their streams. Errors
+  // as advise(), and nothing has changed then.
+  CUresult prefetch(const Batch& batch, int devices);
+  // cuMemDiscardBatchAsync, which needs no locations. What the ranges hold is kept, which the
+  // manual allows.
+  CUresult discard(const Batch& batch) const;
   // cuMemRangeGetAttribute. INVALID_VALUE: not managed memory, no such attribute, or not its size.
   CUresult attribute(void* out, std::size_t out_bytes, CUmem_range_attribute which,
                      std::uint64_t address, std::uint64_t bytes) const;
@@ -54,6 +71,7 @@ class MemoryAdvice {
   using Parts = std::map<std::uint64_t, Part>;  // By start. Together they are all allocations.
 
   bool holds_locked(std::uint64_t address, std::uint64_t bytes) const;
+  bool holds_all(const Batch& batch) const;
   Parts::iterator split(std::uint64_t at);
   template <typename Change>
   void change(std::uint64_t address, std::uint64_t bytes, Change change);

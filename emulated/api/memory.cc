@@ -213,6 +213,35 @@ CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, 
   return api::cuMemPrefetchAsync_v2(address, bytes, driver_abi::location_of(device), 0, stream);
 }
 
+// The manual forbids the legacy stream in batches. It does not say which error comes.
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
+                                 CUmemLocation* locations, size_t* starts, size_t location_count,
+                                 unsigned long long flags, CUstream handle) {
+  GPURUN_ENTER(context);
+  const StreamPtr found = find_stream(context, handle);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (found == context->legacy_stream()) return CUDA_ERROR_INVALID_VALUE;
+  return memory_registry().advice().prefetch(
+      {addresses, sizes, count, locations, starts, location_count, flags}, visible_devices());
+}
+
+CUresult cuMemDiscardBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
+                                unsigned long long flags, CUstream handle) {
+  GPURUN_ENTER(context);
+  const StreamPtr found = find_stream(context, handle);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (found == context->legacy_stream()) return CUDA_ERROR_INVALID_VALUE;
+  return memory_registry().advice().discard({addresses, sizes, count, nullptr, nullptr, 0, flags});
+}
+
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
+                                           CUmemLocation* locations, size_t* starts,
+                                           size_t location_count, unsigned long long flags,
+                                           CUstream handle) {
+  return api::cuMemPrefetchBatchAsync(addresses, sizes, count, locations, starts, location_count,
+                                      flags, handle);
+}
+
 CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice,
                         CUmemLocation location) {
   GPURUN_ENTER(context);

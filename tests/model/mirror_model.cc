@@ -81,7 +81,7 @@ class Run {
     auto started = Session::start(std::move(channels), options);
     check(started.ok(), "the session does not start");
     session = *std::move(started);
-    session->open_host_mirror(false);
+    session->open_host_mirror(Session::MirrorMode::kNoted);
     check(session->add_host_mirror(address(0), model::kMirrorMemoryBytes, of_host.bytes, false),
           "no memory for a twin");
     for (int allocation = 0; allocation < 2; ++allocation) begin(allocation);
@@ -327,6 +327,11 @@ void neighbours() {
       "sync 1 1, load 1 d, load 1 c");
 }
 
+// One thread writes to a line that goes ahead of the other one's launch.
+void written_line() {
+  run("store 0 a1, launch 0 0, store 1 b3, store 1 c3, store 1 d3, store 1 e3, launch 1 1 b c d e");
+}
+
 // The host writes to a line while a kernel writes there, and before its writes are taken.
 void concurrent_writes() {
   run("launch 0 0 a1 c2, store 0 b3, store 0 d4, sync 0 0, load 0 a, load 0 b, load 0 c, "
@@ -388,11 +393,17 @@ void programs() {
 }
 
 constexpr model::Scenario kScenarios[] = {
-    {"neighbours", neighbours}, {"concurrent", concurrent_writes},
-    {"two_waits", two_waits},   {"partial", partial_wait},
-    {"events", events},         {"polled", polled_event},
-    {"known_idle", known_idle}, {"used_again", used_again},
-    {"same_value", same_value}, {"flags", flags},
+    {"neighbours", neighbours},
+    {"written_line", written_line},
+    {"concurrent", concurrent_writes},
+    {"two_waits", two_waits},
+    {"partial", partial_wait},
+    {"events", events},
+    {"polled", polled_event},
+    {"known_idle", known_idle},
+    {"used_again", used_again},
+    {"same_value", same_value},
+    {"flags", flags},
     {"programs", programs},
 };
 

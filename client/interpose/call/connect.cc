@@ -33,7 +33,9 @@ void choose_host_memory(protocol::Features* features) {
     features->offered &= ~protocol::feature_bit(feature);
   };
   const bool copied = choice == HostMemoryChoice::kCopied;
-  if (copied || choice == HostMemoryChoice::kMirrored) leave_out(protocol::Feature::kHostArena);
+  const bool mirrored =
+      choice == HostMemoryChoice::kMirrored || choice == HostMemoryChoice::kChecked;
+  if (copied || mirrored) leave_out(protocol::Feature::kHostArena);
   if (copied) leave_out(protocol::Feature::kHostMirror);
 }
 

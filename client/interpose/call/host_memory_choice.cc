@@ -15,9 +15,12 @@ HostMemoryChoice read_choice() noexcept {
   if (text == "copy") return HostMemoryChoice::kCopied;
   if (text == "mirror") return HostMemoryChoice::kMirrored;
   if (text == "compare") return HostMemoryChoice::kCompared;
+  if (text == "check") return HostMemoryChoice::kChecked;
   if (!text.empty()) {
-    GPURUN_LOG(kWarning,
-               "GPURUN_HOST_MEMORY=%s is not 'copy', 'mirror' or 'compare', and is ignored", value);
+    GPURUN_LOG(
+        kWarning,
+        "GPURUN_HOST_MEMORY=%s is not 'copy', 'mirror', 'compare' or 'check', and is ignored",
+        value);
   }
   return HostMemoryChoice::kReached;
 }

@@ -17,6 +17,9 @@ enum class HostMemoryChoice : std::uint8_t {
   // "compare": as unset. But the program's writes to what the worker has copies of are found by
   // comparison alone. The kernel's notes miss what hardware or io_uring writes to memory by itself.
   kCompared,
+  // "check": the worker has copies, within a machine, too. An access of the host to managed memory
+  // while work is under way is reported (client/host_memory/access_check.h).
+  kChecked,
 };
 
 // Read once. Another text counts as unset, with a warning. Any thread.

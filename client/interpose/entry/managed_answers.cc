@@ -3,7 +3,9 @@
 
 #include <cstring>
 
+#include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/memory/managed_memory.h"
+#include "protocol/log/record.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -54,17 +56,43 @@ int prefetch(const EntryContext& here, void* const* arguments, CUmemLocation loc
                                    value_at<std::size_t>(arguments, 1), location, flags, devices);
 }
 
+// The batches: addresses, sizes, count, and for prefetches locations, starts and their count. Then
+// flags and the stream, which is not the legacy stream (manual).
+int batch(const EntryContext& here, void* const* arguments, bool prefetches) {
+  if (!has_concurrent_access(here)) return CUDA_ERROR_INVALID_DEVICE;
+  driver_abi::MemoryAdvice::Batch all;
+  all.addresses = value_at<const CUdeviceptr*>(arguments, 0);
+  all.sizes = value_at<const std::size_t*>(arguments, 1);
+  all.count = value_at<std::size_t>(arguments, 2);
+  std::size_t next = 3;
+  if (prefetches) {
+    all.locations = value_at<const CUmemLocation*>(arguments, 3);
+    all.starts = value_at<const std::size_t*>(arguments, 4);
+    all.location_count = value_at<std::size_t>(arguments, 5);
+    next = 6;
+  }
+  all.flags = value_at<unsigned long long>(arguments, next);
+  Handle stream = 0;
+  const auto given = value_at<CUstream>(arguments, next + 1);
+  if (const int result = resolve_stream(here, given, &stream); result != 0) return result;
+  if (stream == 0 || stream == protocol::kStreamLegacy) return CUDA_ERROR_INVALID_VALUE;
+  return prefetches ? managed_advice().prefetch(all, here.devices().device_count())
+                    : managed_advice().discard(all);
+}
+
 // cuStreamAttachMemAsync: stream, address, length, flags. The length is 0 or that of the
 // allocation (manual).
-int attach(void* const* arguments) {
+int attach(const EntryContext& here, void* const* arguments) {
   const auto range = find_range(value_at<CUdeviceptr>(arguments, 1));
   const auto length = value_at<std::size_t>(arguments, 2);
   const auto flags = value_at<unsigned>(arguments, 3);
   const bool known =
       flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE;
-  return known && range.has_value() && (length == 0 || length == range->bytes)
-             ? 0
-             : int{CUDA_ERROR_INVALID_VALUE};
+  if (!known || !range.has_value() || (length != 0 && length != range->bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  note_attachment(here, range->base, flags, handle_of(value_at<CUstream>(arguments, 0)));
+  return 0;
 }
 
 }  // namespace
@@ -91,6 +119,13 @@ bool answer_managed(const EntryContext& here, const driver_abi::Row& row, void* 
       *result = prefetch(here, arguments, value_at<CUmemLocation>(arguments, 2),
                          value_at<unsigned>(arguments, 3));
       return true;
+    case opcode::cuMemPrefetchBatchAsync:
+    case opcode::cuMemDiscardAndPrefetchBatchAsync:
+      *result = batch(here, arguments, true);
+      return true;
+    case opcode::cuMemDiscardBatchAsync:
+      *result = batch(here, arguments, false);
+      return true;
     case opcode::cuMemRangeGetAttribute:
       if (!is_managed(value_at<CUdeviceptr>(arguments, 3))) return false;
       *result = managed_advice().attribute(
@@ -100,7 +135,7 @@ bool answer_managed(const EntryContext& here, const driver_abi::Row& row, void* 
       return true;
     case opcode::cuStreamAttachMemAsync:
       if (!is_managed(value_at<CUdeviceptr>(arguments, 1))) return false;
-      *result = attach(arguments);
+      *result = attach(here, arguments);
       return true;
     default:
       return false;

@@ -70,6 +70,17 @@ int map_in_worker(const EntryContext& here, std::uint16_t code, const HostBlock&
   return reply.result;
 }
 
+Session::MirrorMode mirror_mode() noexcept {
+  switch (host_memory_choice()) {
+    case HostMemoryChoice::kCompared:
+      return Session::MirrorMode::kCompared;
+    case HostMemoryChoice::kChecked:
+      return Session::MirrorMode::kChecked;
+    default:
+      return Session::MirrorMode::kNoted;
+  }
+}
+
 // Returns the failure of an earlier call, or 0.
 int unmap_in_worker(const EntryContext& here, const HostBlock& payload, Handle context) {
   CallSite site = here.passing_site();
@@ -117,8 +128,7 @@ int ArenaMapping::reserve(const Block& block) { return map_own(block, PROT_NONE)
 int ArenaMapping::make_copy(const EntryContext& here, std::uint16_t code, const Block& block,
                             const ArenaPlace& place, std::uint64_t memory, int* earlier) {
   if (!mirror_is_open_) {
-    const bool compares = host_memory_choice() == HostMemoryChoice::kCompared;
-    const auto open = [&] { here.session().open_host_mirror(compares); };
+    const auto open = [&] { here.session().open_host_mirror(mirror_mode()); };
     if (!on_thread(open).ok()) return CUDA_ERROR_OUT_OF_MEMORY;
     mirror_is_open_ = true;
   }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "client/host_memory/access_check.h"
 #include "client/interpose/memory/host_arena.h"
 #include "client/process/fork_guard.h"
 
@@ -46,8 +47,19 @@ int allocate_managed_memory(const EntryContext& here, std::size_t bytes, unsigne
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   managed_advice().add(range.base, range.bytes);
+  note_attachment(here, range.base, flags, 0);
   *address = range.base;
   return earlier;
+}
+
+void note_attachment(const EntryContext& here, CUdeviceptr address, unsigned flags, Handle stream) {
+  using Attachment = AccessCheck::Attachment;
+  AccessCheck* const check = AccessCheck::active();
+  if (check == nullptr) return;
+  const Attachment attachment = flags == CU_MEM_ATTACH_HOST     ? Attachment::kHost
+                                : flags == CU_MEM_ATTACH_SINGLE ? Attachment::kStream
+                                                                : Attachment::kGlobal;
+  check->attach(address, attachment, {here.context == nullptr ? 0 : here.context->handle, stream});
 }
 
 int free_managed_memory(const EntryContext& here, const MemoryRange& range) {

@@ -19,6 +19,8 @@ bool managed_memory_exists() noexcept;
 // could not be opened. With `*address` set, a failure is that of an earlier call.
 int allocate_managed_memory(const EntryContext& here, std::size_t bytes, unsigned flags,
                             CUdeviceptr* address);
+// The memory at `address` is attached to the stream, or as `flags` (CUmemAttach_flags) say.
+void note_attachment(const EntryContext& here, CUdeviceptr address, unsigned flags, Handle stream);
 // The range of kind kManaged was removed, and no work uses it any more. Returns 0, or the failure
 // of an earlier call.
 int free_managed_memory(const EntryContext& here, const MemoryRange& range);

@@ -1,6 +1,7 @@
 // Launch entries: cuLaunchKernel and similar calls, checked and packed here, and always posted.
 #include <cstring>
 
+#include "client/host_memory/access_check.h"
 #include "client/interpose/call/stream.h"
 #include "client/interpose/capture/capture.h"
 #include "client/interpose/capture/stream_argument.h"
@@ -129,6 +130,9 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
   const ByteView parts[] = {
       bytes_of(payload), packed.block, ByteView(kPadding, padding),
       byte_view(static_cast<const void*>(attributes), attribute_count * sizeof attributes[0])};
+  if (AccessCheck* const check = AccessCheck::active(); check != nullptr) {
+    check->note_work({site.context, site.stream}, "kernel " + function->info.name);
+  }
   result = here.session().post(*here.lane, site, std::span<const ByteView>(parts));
   if (result != 0 || !here.session().launches_wait()) return cuda(result);
   return is_captured(here, stream) ? CUDA_SUCCESS : cuda(synchronize_stream(here, stream));

@@ -368,6 +368,23 @@ void advice(CUstream stream, CUdeviceptr at) {
   here.id = 0;
   EXPECT(cuMemPrefetchAsync(at + 64, kBytes, here, 0, stream) == CUDA_ERROR_INVALID_VALUE);
   EXPECT(cuMemAdvise(at, 0, CU_MEM_ADVISE_SET_READ_MOSTLY, here) == CUDA_ERROR_INVALID_VALUE);
+  CUmemLocation places[] = {here, {}};
+  places[1].type = CU_MEM_LOCATION_TYPE_HOST;
+  CUdeviceptr starts[] = {at, second, second + 4096};
+  size_t sizes[] = {4096, 4096, 4096}, firsts[] = {0, 2};
+  MUST(cuMemPrefetchBatchAsync(starts, sizes, 3, places, firsts, 2, 0, stream));
+  expect(range_attribute(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, at, 8192), 0,
+         "the first location of a batch");
+  expect(range_attribute(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, second + 4096, 64),
+         static_cast<unsigned>(CU_DEVICE_CPU), "the second location of a batch");
+  MUST(cuMemDiscardBatchAsync(starts, sizes, 3, 0, stream));
+  MUST(cuMemDiscardAndPrefetchBatchAsync(starts, sizes, 3, places, firsts, 1, 0, stream));
+  EXPECT(cuMemPrefetchBatchAsync(starts, sizes, 3, places, firsts, 2, 0, nullptr) ==
+         CUDA_ERROR_INVALID_VALUE);
+  EXPECT(cuMemPrefetchBatchAsync(starts, sizes, 2, places, firsts, 2, 0, stream) ==
+         CUDA_ERROR_INVALID_VALUE);
+  starts[2] = at + kBytes;
+  EXPECT(cuMemDiscardBatchAsync(starts, sizes, 3, 0, stream) == CUDA_ERROR_INVALID_VALUE);
 }
 
 // A device without concurrent access has no part of managed memory for itself.
@@ -380,6 +397,10 @@ void advice_in_turn(CUstream stream, CUdeviceptr at) {
   EXPECT(cuMemPrefetchAsync(at, 64, place, 0, stream) == CUDA_ERROR_INVALID_DEVICE);
   place.type = CU_MEM_LOCATION_TYPE_DEVICE;
   EXPECT(cuMemPrefetchAsync(at, 64, place, 0, stream) == CUDA_ERROR_INVALID_DEVICE);
+  size_t bytes = 64, first = 0;
+  EXPECT(cuMemPrefetchBatchAsync(&at, &bytes, 1, &place, &first, 1, 0, stream) ==
+         CUDA_ERROR_INVALID_DEVICE);
+  EXPECT(cuMemDiscardBatchAsync(&at, &bytes, 1, 0, stream) == CUDA_ERROR_INVALID_DEVICE);
   for (const CUmem_advise each :
        {CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_MEM_ADVISE_SET_ACCESSED_BY}) {
     EXPECT(cuMemAdvise(at, kBytes, each, place) == CUDA_ERROR_INVALID_DEVICE);

@@ -77,7 +77,9 @@ std::string word(unsigned n);
   /* lost.cc */                \
   X(lost)                      \
   /* host_pointers.cc */       \
-  X(host_pointer)
+  X(host_pointer)              \
+  /* managed_access.cc */      \
+  X(managed_access)
 
 #define PROCESS_DECLARE(name) void name();
 PROCESS_CASES(PROCESS_DECLARE)

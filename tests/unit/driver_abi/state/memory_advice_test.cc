@@ -123,6 +123,53 @@ TEST_F(MemoryAdviceTest, RefusesWrongArguments) {
   EXPECT_EQ(attribute(two, 4, static_cast<CUmem_range_attribute>(0)), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(MemoryAdviceTest, BatchPrefetchesEachRangeToItsLocation) {
+  const CUdeviceptr at[] = {kBase, kBase + 2 * kPage, kBase + 4 * kPage};
+  const std::size_t sizes[] = {kPage, kPage, kPage}, starts[] = {0, 2};
+  CUmemLocation host{};
+  host.type = CU_MEM_LOCATION_TYPE_HOST;
+  const CUmemLocation places[] = {device(1), host};
+  const MemoryAdvice::Batch batch{at, sizes, 3, places, starts, 2, 0};
+  EXPECT_EQ(advice_.prefetch(batch, kDevices), CUDA_SUCCESS);
+  constexpr auto kWhere = CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION;
+  EXPECT_EQ(value(kWhere, 0, 1), 1);
+  EXPECT_EQ(value(kWhere, 1, 1), CU_DEVICE_INVALID);
+  EXPECT_EQ(value(kWhere, 2, 1), 1);
+  EXPECT_EQ(value(kWhere, 4, 1), CU_DEVICE_CPU);
+  EXPECT_EQ(advice_.discard({at, sizes, 3}), CUDA_SUCCESS);
+}
+
+TEST_F(MemoryAdviceTest, WrongBatchChangesNothing) {
+  const CUdeviceptr at[] = {kBase, kBase + 2 * kPage}, outside[] = {kBase, kBase + 9 * kBytes};
+  const std::size_t sizes[] = {kPage, kPage}, starts[] = {0, 1}, late[] = {1, 1}, same[] = {0, 0},
+                    beyond[] = {0, 2};
+  const CUmemLocation places[] = {device(0), device(0)}, wrong[] = {device(0), device(9)};
+  using Batch = MemoryAdvice::Batch;
+  const Batch right{at, sizes, 2, places, starts, 2, 0};
+  const auto changed = [&](auto change) {
+    Batch batch = right;
+    change(batch);
+    return advice_.prefetch(batch, kDevices);
+  };
+  constexpr CUresult kInvalid = CUDA_ERROR_INVALID_VALUE;
+  EXPECT_EQ(changed([&](Batch& of) { of.addresses = outside; }), kInvalid);
+  EXPECT_EQ(changed([](Batch& of) { of.addresses = nullptr; }), kInvalid);
+  EXPECT_EQ(changed([](Batch& of) { of.sizes = nullptr; }), kInvalid);
+  EXPECT_EQ(changed([](Batch& of) { of.count = 1; }), kInvalid) << "more locations than ranges";
+  EXPECT_EQ(changed([](Batch& of) { of.location_count = 0; }), kInvalid);
+  EXPECT_EQ(changed([](Batch& of) { of.locations = nullptr; }), kInvalid);
+  EXPECT_EQ(changed([](Batch& of) { of.starts = nullptr; }), kInvalid);
+  for (const std::size_t* each : {late, same, beyond}) {
+    EXPECT_EQ(changed([&](Batch& of) { of.starts = each; }), kInvalid);
+  }
+  EXPECT_EQ(changed([](Batch& of) { of.flags = 1; }), kInvalid);
+  EXPECT_EQ(changed([&](Batch& of) { of.locations = wrong; }), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(advice_.discard({outside, sizes, 2}), kInvalid);
+  EXPECT_EQ(advice_.discard({at, sizes, 2, nullptr, nullptr, 0, 1}), kInvalid);
+  EXPECT_EQ(advice_.discard({}), kInvalid);
+  EXPECT_EQ(value(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, 0, 1), CU_DEVICE_INVALID);
+}
+
 TEST_F(MemoryAdviceTest, AdviceEndsWithItsAllocation) {
   EXPECT_EQ(advise(1, 2, CU_MEM_ADVISE_SET_READ_MOSTLY), CUDA_SUCCESS);
   EXPECT_EQ(advise(9, 2, CU_MEM_ADVISE_SET_READ_MOSTLY), CUDA_SUCCESS);

@@ -1,0 +1,112 @@
+// AccessCheck: finds accesses of the program to managed memory while work is under way, for
+// GPURUN_HOST_MEMORY=check. The host must not touch managed memory then on devices without
+// CONCURRENT_MANAGED_ACCESS (CUDA C++ Programming Guide, "Coherency and Concurrency").
+//
+// Memory that work may use has no access in this process. The first access to an allocation faults.
+// The handler of SIGSEGV logs the address and the kernel, and gives back the access to the
+// allocation. The access is then carried out. The next work ends the access again. A system call
+// that is passed such memory fails with EFAULT instead.
+//
+// cuStreamAttachMemAsync: memory that is attached to a stream must not be touched only while that
+// stream has work. Memory that is attached to the host may be touched at any time (CUDA driver
+// manual).
+//
+// There is one in a process, which is never destroyed. Any thread may call it, and none of its
+// functions blocks. Other faults go to the handler that the program has set.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "client/log/handles.h"
+
+namespace gpurun::client {
+
+class AccessCheck {
+ public:
+  // Where work was issued: a stream as in CallSite, of a context.
+  struct Stream {
+    Handle context = 0;
+    Handle stream = 0;
+  };
+  // Whether work may be under way in a stream. Called in a signal handler.
+  struct UnderWay {
+    bool (*ask)(const void* of, Stream stream) = nullptr;
+    const void* of = nullptr;
+  };
+  enum class Attachment : std::uint8_t { kGlobal, kHost, kStream };
+
+  // Of this process. nullptr: nothing is checked.
+  static AccessCheck* active() noexcept { return g_active.load(std::memory_order_acquire); }
+  // Begins the check. In a forked child, `under_way` of its own session replaces the parent's.
+  static AccessCheck& begin(UnderWay under_way);
+
+  // Whole pages, at most kAllocationsMax allocations. The others are not checked, with a warning.
+  static constexpr std::size_t kAllocationsMax = 4'096;
+  void add(std::uint64_t address, std::uint64_t bytes);
+  // Gives its access back.
+  void remove(std::uint64_t address);
+  void attach(std::uint64_t address, Attachment attachment, Stream stream);
+
+  // Work was issued, or is about to be. `name`: the kernel, or the call.
+  void note_work(Stream stream, std::string_view name);
+  // Ends the access to what the work under way may use.
+  void deny();
+  // Gives the access to all allocations back.
+  void allow() noexcept;
+
+ private:
+  struct Allocation {
+    std::atomic<std::uint64_t> address{0};  // 0: a free place.
+    std::atomic<std::uint64_t> bytes{0};
+    std::atomic<Attachment> attachment{Attachment::kGlobal};
+    std::atomic<Handle> context{0}, stream{0};
+    std::atomic<bool> denied{false};
+  };
+  // The last work of a stream. The names are never freed.
+  struct Work {
+    std::atomic<const char*> name{nullptr};
+    std::atomic<Handle> context{0}, stream{0};
+    std::atomic<std::uint64_t> number{0};
+  };
+
+  AccessCheck() = default;
+  static void handle(int signal, siginfo_t* info, void* context);
+  void pass_on(int signal, siginfo_t* info, void* context) noexcept;
+  void install();
+  bool report(std::uint64_t address, const char* kind) noexcept;
+  bool is_under_way(Stream stream) const noexcept;
+  // The work issued last of that under way. nullptr: none is.
+  const char* work_under_way() const noexcept;
+  // The allocation may be used by work that is under way.
+  bool may_be_used(const Allocation& allocation) const noexcept;
+  Allocation* find(std::uint64_t address) noexcept;
+  // Both also note what the pages are. protect: changes them in any case. False: the system
+  // refuses.
+  static bool protect(Allocation& allocation, bool denied) noexcept;
+  static void set_access(Allocation& allocation, bool denied) noexcept;
+
+  static std::atomic<AccessCheck*> g_active;
+
+  std::atomic<bool (*)(const void*, Stream)> ask_{nullptr};
+  std::atomic<const void*> of_{nullptr};
+  std::array<Allocation, kAllocationsMax> allocations_;
+  std::atomic<std::size_t> used_{0};  // Places of allocations_ that were ever used.
+  std::array<Work, 32> works_;
+  std::atomic<std::uint64_t> numbers_{0};
+  struct sigaction previous_ {};  // The program's. Written before the handler is set.
+  // The thread in the program's handler, and the last one that was there.
+  std::atomic<pid_t> passing_{0}, passed_{0};
+  std::mutex mutex_;  // Guards names_, changes of allocations_ and works_, and install().
+  std::set<std::string, std::less<>> names_;
+  bool said_full_ = false;
+};
+
+}  // namespace gpurun::client
