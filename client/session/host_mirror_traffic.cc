@@ -62,18 +62,22 @@ void HostMirrorTraffic::give(Lane& lane) {
   });
 }
 
-bool HostMirrorTraffic::ask(Lane& lane, HostMirrorStep step,
-                            std::span<const protocol::HostMirrorRange> ranges, std::uint64_t from,
-                            std::uint64_t* next, Bytes* pieces) {
-  const HostMirrorHead head{step, 0, from};
-  const ByteView parts[] = {bytes_of(head), byte_view(ranges.data(), ranges.size_bytes())};
+bool HostMirrorTraffic::ask(Lane& lane, Question* question) {
+  const HostMirrorHead head{question->step, 0, question->from};
+  const ByteView parts[] = {bytes_of(head),
+                            byte_view(question->ranges.data(), question->ranges.size_bytes())};
+  return calls_.ask(lane, exchange_site(), parts, &question->sequence);
+}
+
+bool HostMirrorTraffic::answer(Lane& lane, const Question& question, std::uint64_t* next,
+                               Bytes* pieces) {
   Reply reply;
-  if (!calls_.ask(lane, exchange_site(), parts, &reply)) return false;
+  if (!calls_.answer(lane, exchange_site(), question.sequence, &reply)) return false;
   HostMirrorChanges changes;
   const bool sound = reply.result == 0 && reply.payload.size() >= sizeof changes;
   if (sound) std::memcpy(&changes, reply.payload.data(), sizeof changes);
-  const std::uint64_t end = ranges.back().address + ranges.back().bytes;
-  if (!sound || (changes.next != 0 && (changes.next <= from || changes.next > end))) {
+  const std::uint64_t end = question.ranges.back().address + question.ranges.back().bytes;
+  if (!sound || (changes.next != 0 && (changes.next <= question.from || changes.next > end))) {
     calls_.die(Status(Code::kProtocol, "malformed changes of host memory"));
     return false;
   }
@@ -89,9 +93,23 @@ bool HostMirrorTraffic::merge(ByteView pieces) {
   return false;
 }
 
+// The worker compares the next part while this thread merges the last one.
+bool HostMirrorTraffic::take_ranges(Lane& lane, std::span<const protocol::HostMirrorRange> ranges) {
+  Question question{HostMirrorStep::kCollect, ranges};
+  Bytes pieces;
+  if (!ask(lane, &question)) return false;
+  for (;;) {
+    std::uint64_t next = 0;
+    if (!answer(lane, question, &next, &pieces)) return false;
+    question.from = next;
+    if (next != 0 && !ask(lane, &question)) return false;
+    if (!merge(pieces)) return false;
+    if (next == 0) return true;
+  }
+}
+
 bool HostMirrorTraffic::take_all(Lane& lane, std::span<const protocol::HostMirrorRange> left_out,
                                  bool idle) {
-  Bytes pieces;
   for (auto ranges = mirror_.allocations_from(0); !ranges.empty();) {
     const std::uint64_t behind = ranges.back().address + 1;
     std::erase_if(ranges,
@@ -99,14 +117,7 @@ bool HostMirrorTraffic::take_all(Lane& lane, std::span<const protocol::HostMirro
     if (!idle) {
       for (protocol::HostMirrorRange& range : ranges) range.in_turn = 0;
     }
-    std::uint64_t from = 0;
-    bool more = !ranges.empty();
-    while (more) {
-      if (!ask(lane, HostMirrorStep::kCollect, ranges, from, &from, &pieces) || !merge(pieces)) {
-        return false;
-      }
-      more = from != 0;
-    }
+    if (!ranges.empty() && !take_ranges(lane, ranges)) return false;
     ranges = mirror_.allocations_from(behind);
   }
   return true;
@@ -126,7 +137,8 @@ bool HostMirrorTraffic::poll(Lane& lane) {
   });
   std::uint64_t next = 0;
   Bytes flags;
-  lives = lives && ask(lane, HostMirrorStep::kPoll, ranges, 0, &next, &flags);
+  Question question{HostMirrorStep::kPoll, ranges};
+  lives = lives && ask(lane, &question) && answer(lane, question, &next, &flags);
   if (lives && !flags.empty()) {
     changed = true;
     lives = take_all(lane, ranges, false) && merge(flags);

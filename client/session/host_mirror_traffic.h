@@ -33,8 +33,11 @@ class HostMirrorTraffic {
   // The session's parts, which are made later.
   struct Calls {
     std::function<int(Lane&, const CallSite&, ByteView)> post;
+    // Sends a question, the only one of the lane that is under way. False: the session has ended.
+    std::function<bool(Lane&, const CallSite&, std::span<const ByteView>, std::uint64_t* sequence)>
+        ask;
     // Waits for the reply, which is valid until the lane's next call. False: the session has ended.
-    std::function<bool(Lane&, const CallSite&, std::span<const ByteView>, Reply*)> ask;
+    std::function<bool(Lane&, const CallSite&, std::uint64_t sequence, Reply*)> answer;
     // Whether work on the device may be under way that uses such memory.
     std::function<bool()> device_may_use;
     std::function<void(Status)> die;
@@ -103,11 +106,19 @@ class HostMirrorTraffic {
   };
   void deny_access(const CallSite& site);
   bool exists() const noexcept { return blocks_.load(std::memory_order_acquire) != 0; }
-  // Asks for changes of `ranges` from `from` on. False: the session has ended, or ends because the
-  // worker's reply is malformed. These need the mutex.
-  bool ask(Lane& lane, protocol::HostMirrorStep step,
-           std::span<const protocol::HostMirrorRange> ranges, std::uint64_t from,
-           std::uint64_t* next, Bytes* pieces);
+  struct Question {
+    protocol::HostMirrorStep step{};
+    std::span<const protocol::HostMirrorRange> ranges;
+    std::uint64_t from = 0;  // Of the ranges' memory.
+    std::uint64_t sequence = 0;
+  };
+  // Asks for changes. False: the session has ended. These need the mutex.
+  bool ask(Lane& lane, Question* question);
+  // Waits for the answer. `next` is where the next question begins, or 0. False: the session has
+  // ended, or ends because the worker's reply is malformed.
+  bool answer(Lane& lane, const Question& question, std::uint64_t* next, Bytes* pieces);
+  // Takes the changes of `ranges`, all of them.
+  bool take_ranges(Lane& lane, std::span<const protocol::HostMirrorRange> ranges);
   bool merge(ByteView pieces);
   // Takes what the device has written, except to the allocations `left_out`.
   bool take_all(Lane& lane, std::span<const protocol::HostMirrorRange> left_out, bool idle);

@@ -113,10 +113,13 @@ HostMirrorTraffic::Calls Session::Impl::mirror_calls() {
     return result;
   };
   made.ask = [this](Lane& lane, const CallSite& site, std::span<const ByteView> parts,
-                    Reply* reply) {
-    std::uint64_t number = 0;
-    return calls.append(lane, site, parts, true, &number) == 0 &&
-           fences.receive(lane, site, number, reply);
+                    std::uint64_t* sequence) {
+    if (calls.append(lane, site, parts, true, sequence) != 0) return false;
+    sender.send_through(*sequence);
+    return true;
+  };
+  made.answer = [this](Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply) {
+    return fences.receive(lane, site, sequence, reply);
   };
   made.device_may_use = [this] { return early.device_may_use_memory(); };
   made.die = [this](Status cause) { shutdown.die(std::move(cause)); };

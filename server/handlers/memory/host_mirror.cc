@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <memory>
+#include <new>
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
@@ -147,9 +149,13 @@ int collect(Call& call) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   HostMirror& mirror = HandlerState::of(call).host_arena().mirror();
-  Bytes reply(protocol::kMirrorReplyBytesMax);
+  // Kept, because the system takes longer for new pages than the comparison of what changes there.
+  thread_local const std::unique_ptr<std::byte[]> memory(
+      new (std::nothrow) std::byte[protocol::kMirrorReplyBytesMax]);
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  const MutableBytes reply(memory.get(), protocol::kMirrorReplyBytesMax);
   HostMirrorChanges changes;
-  const MutableBytes room = MutableBytes(reply).subspan(sizeof changes);
+  const MutableBytes room = reply.subspan(sizeof changes);
   const std::size_t size = head.step == HostMirrorStep::kPoll
                                ? mirror.poll(ranges, room)
                                : mirror.collect(ranges, head.from, room, &changes.next);
