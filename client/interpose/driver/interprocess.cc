@@ -85,7 +85,10 @@ bool end_sharing(const EntryContext& here, const MemoryRange& range) {
     protocol::ShareRequest ended;
     ended.address = range.base;
     site.opcode = opcode::cuIpcGetMemHandle;
-    site.context = range.context;
+    // The worker cannot make a context current that has ended.
+    const Context* const owner = find_context(*here.process, range.context);
+    const bool lives = owner != nullptr && owner->active.load(std::memory_order_acquire);
+    site.context = lives ? range.context : 0;
     (void)here.session().post(*here.lane, site, bytes_of(ended));
   }
   return range.shared;

@@ -34,51 +34,52 @@ std::string end_of(pid_t child);
 std::string word(unsigned n);
 
 // The cases, by file.
-#define PROCESS_CASES(X)       \
-  X(work)                      \
-  /* forks.cc */               \
-  X(fork_before_init)          \
-  X(fork_after_init)           \
-  X(fork_after_context)        \
-  X(fork_from_a_thread)        \
-  X(fork_child_ends)           \
-  X(fork_grandchild)           \
-  X(fork_after_questions)      \
-  X(fork_while_asked)          \
-  X(fork_at_first_question)    \
-  X(fork_and_exec)             \
-  X(fork_without_handlers)     \
-  X(exec_from_a_thread)        \
-  X(orphan)                    \
-  X(daemon_of_its_own)         \
-  /* exits.cc */               \
-  X(leave)                     \
-  /* signals.cc */             \
-  X(signal_storm)              \
-  X(signals_waited_for)        \
-  X(own_handlers)              \
-  X(steady)                    \
-  /* limits.cc */              \
-  X(limited)                   \
-  X(system_calls_refused)      \
-  X(small_stacks)              \
-  X(many_threads)              \
-  /* descriptors.cc */         \
-  X(descriptors_closed)        \
-  X(descriptors_reused)        \
-  X(descriptors_closed_before) \
-  /* loading.cc */             \
-  X(environment_cleared)       \
-  X(folder_removed)            \
-  X(another_root)              \
-  X(plugin_again)              \
-  /* visible.cc */             \
-  X(visible)                   \
-  /* lost.cc */                \
-  X(lost)                      \
-  /* host_pointers.cc */       \
-  X(host_pointer)              \
-  /* managed_access.cc */      \
+#define PROCESS_CASES(X)             \
+  X(work)                            \
+  /* forks.cc */                     \
+  X(fork_before_init)                \
+  X(fork_after_init)                 \
+  X(fork_after_context)              \
+  X(fork_from_a_thread)              \
+  X(fork_child_ends)                 \
+  X(fork_grandchild)                 \
+  X(fork_after_questions)            \
+  X(fork_while_asked)                \
+  X(fork_at_first_question)          \
+  X(fork_and_exec)                   \
+  X(fork_without_handlers)           \
+  X(exec_from_a_thread)              \
+  X(orphan)                          \
+  X(daemon_of_its_own)               \
+  /* exits.cc */                     \
+  X(leave)                           \
+  X(shared_memory_of_ended_contexts) \
+  /* signals.cc */                   \
+  X(signal_storm)                    \
+  X(signals_waited_for)              \
+  X(own_handlers)                    \
+  X(steady)                          \
+  /* limits.cc */                    \
+  X(limited)                         \
+  X(system_calls_refused)            \
+  X(small_stacks)                    \
+  X(many_threads)                    \
+  /* descriptors.cc */               \
+  X(descriptors_closed)              \
+  X(descriptors_reused)              \
+  X(descriptors_closed_before)       \
+  /* loading.cc */                   \
+  X(environment_cleared)             \
+  X(folder_removed)                  \
+  X(another_root)                    \
+  X(plugin_again)                    \
+  /* visible.cc */                   \
+  X(visible)                         \
+  /* lost.cc */                      \
+  X(lost)                            \
+  /* host_pointers.cc */             \
+  X(host_pointer)                    \
+  /* managed_access.cc */            \
   X(managed_access)
 
 #define PROCESS_DECLARE(name) void name();

@@ -116,4 +116,23 @@ void leave() {
   ways.at(how)();
 }
 
+// Contexts of both kinds end while their memory is shared with other processes.
+void shared_memory_of_ended_contexts() {
+  const auto share = [] {
+    CUdeviceptr memory = 0;
+    CUipcMemHandle handle{};
+    MUST(cuMemAlloc_v2(&memory, 1 << 20));
+    MUST(cuIpcGetMemHandle(&handle, memory));
+  };
+  use_device();
+  share();
+  MUST(cuDevicePrimaryCtxRelease(0));
+  CUcontext own = nullptr;
+  MUST(cuCtxCreate_v4(&own, nullptr, 0, 0));
+  share();
+  MUST(cuCtxDestroy(own));
+  use_device();
+  compute(3);
+}
+
 }  // namespace process_cases

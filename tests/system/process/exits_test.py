@@ -55,6 +55,10 @@ class Exits(both.Case):
             self.compare(way, "alone", status=status)
         self.nothing_left()
 
+    def test_shared_memory_ends_with_its_context(self):
+        self.both(PROGRAM, "shared_memory_of_ended_contexts", said="PASSED")
+        self.nothing_left()
+
 
 if __name__ == "__main__":
     both.main()
