@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Matrix: runs CuPy and numba-cuda from PyPI, unmodified, natively on the emulated device and
+"""Matrix: runs CuPy, numba-cuda and RMM from PyPI, unmodified, natively on the emulated device and
 through gpurun, and writes a table of their cases. About 500 MB of wheels go into the build folder,
 once. CuPy's cuBLAS, cuFFT, cuRAND, cuSOLVER and cuSPARSE are those of the machine's CUDA
 (CUDA_PATH, /usr/local/cuda).
@@ -19,6 +19,7 @@ import both_ways  # noqa: E402  (the path must be set first)
 CLIENTS = [
     ("cupy", "cupy-cuda13x==14.2.0"),
     ("numba", "numba-cuda[cu13]==0.30.4"),
+    ("rmm", "rmm-cu13==26.10.0"),
 ]
 COMMON = ["numba==0.68.1", "numpy==2.4.6"]
 SECONDS = 2400  # Each way takes minutes on two cores, most of them in NVRTC, ptxas and LLVM.

@@ -274,6 +274,35 @@ def processes():
     yield "in one that was forked", said.startswith("Cannot re-initialize CUDA in forked subprocess")
 
 
+def _add_to_shared(given, answer):
+    """Sees the parent's tensors, writes to them, and keeps none."""
+    small, large = given.get(timeout=200)
+    seen = [float(small.cpu().sum()), float(large.cpu().sum())]
+    small.copy_(small.cpu() + 1)
+    large[-4:].copy_(torch.full((4,), 5.0))
+    cuda.synchronize()
+    del small, large
+    answer.put(seen)
+    given.get(timeout=200)
+
+
+@group
+def sharing():
+    """Tensors that another process reads and writes, by handles of the driver."""
+    context = torch.multiprocessing.get_context("spawn")
+    given, answer = context.Queue(), context.Queue()
+    small, large = torch.full((8, 8), 2.0).cuda(), torch.full((12 << 20,), 1.0).cuda()
+    child = context.Process(target=_add_to_shared, args=(given, answer))
+    child.start()
+    given.put((small, large))
+    yield "the child sees the parent's values", answer.get(timeout=200) == [128.0, float(12 << 20)]
+    yield "the parent sees the child's", float(small.cpu().sum()) == 192 and float(large.cpu().sum()) == (12 << 20) + 16
+    given.put("go on")
+    child.join(60)
+    yield "the child ends", child.exitcode == 0
+    yield "the memory stays", float(large[-4:].cpu().sum()) == 20
+
+
 @group
 def own_kernels():
     matrix = torch.eye(8).cuda()

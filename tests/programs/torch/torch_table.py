@@ -19,10 +19,12 @@ import fetching  # noqa: E402
 
 PACKAGES = ["torch==2.15.0", "numpy==2.4.6"]
 GROUPS = ["queries", "visible_devices", "streams", "allocation", "copies", "matmul", "convolution", "libraries",
-          "graphs", "processes", "own_kernels"]
+          "graphs", "processes", "sharing", "own_kernels"]
 ALLOCATORS = ["backend:cudaMallocAsync", "expandable_segments:True"]
 WITH_EACH_ALLOCATOR = ["streams", "allocation", "copies", "graphs", "own_kernels"]
-OF_SEVERAL_PROCESSES = ["visible_devices", "processes"]
+# PyTorch shares no tensor of the backend cudaMallocAsync.
+WITH_SEGMENTS = [*WITH_EACH_ALLOCATOR, "sharing"]
+OF_SEVERAL_PROCESSES = ["visible_devices", "processes", "sharing"]
 # The device's message about a kernel that it has no code for, printed once.
 REFUSED = "emulated device: kernel .* cannot run: the image has no PTX"
 
@@ -54,7 +56,8 @@ def main(build, path=None):
     only = os.environ.get("GPURUN_TORCH_GROUPS")
     table = both_ways.Table(f"{PACKAGES[0]:17} {'allocator':25} {'natively':9} {'forwarded':9} round trips")
     for allocator in ["", *ALLOCATORS]:
-        for group in WITH_EACH_ALLOCATOR if allocator else GROUPS:
+        segments = WITH_SEGMENTS if allocator.startswith("expandable") else WITH_EACH_ALLOCATOR
+        for group in segments if allocator else GROUPS:
             if only and group not in only.split(","):
                 continue
             options = ["--env", "PYTORCH_CUDA_ALLOC_CONF=" + allocator] if allocator else []
