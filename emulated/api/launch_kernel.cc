@@ -140,9 +140,10 @@ CUresult copy_parameters(const LaunchCall& call, KernelLaunch* launch) {
     std::size_t bytes = 0;
     GPURUN_TRY(find_buffer(call.extra, &buffer, &bytes));
     if (attributes.param_bytes == 0) return CUDA_SUCCESS;
-    // The last parameter may end before the padding of the program's structure does, never after.
-    if (buffer == nullptr || bytes < attributes.param_bytes) return CUDA_ERROR_INVALID_VALUE;
-    std::memcpy(block, buffer, attributes.param_bytes);
+    // The last parameter may end before the padding of the program's structure does. A block may
+    // also end before the parameters do: NCCL leaves out the rest of a large one. That is 0 here.
+    if (buffer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    std::memcpy(block, buffer, std::min<std::size_t>(bytes, attributes.param_bytes));
     return CUDA_SUCCESS;
   }
   if (attributes.parameters.empty()) return CUDA_SUCCESS;

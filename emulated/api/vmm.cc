@@ -162,7 +162,10 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
                                  option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  GPURUN_TRY(check_properties(prop, &device));
+  // Host memory has a granularity, too, although none can be made. NCCL asks first, and takes an
+  // error for an answer.
+  const CUresult wrong = check_properties(prop, &device);
+  if (wrong != CUDA_SUCCESS && wrong != CUDA_ERROR_NOT_SUPPORTED) return wrong;
   *granularity = kGranularity;
   return CUDA_SUCCESS;
 }

@@ -38,13 +38,11 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_pieces(
   auto image = std::make_shared<CodeImage>();
   driver_abi::PtxSelection selection;
   selection.device_arch = static_cast<std::uint32_t>(settings().capability);
+  std::vector<FatbinEntry> all;  // A linked program has a container for each of its objects.
   for (const ByteView& piece : pieces) {
     const auto entries = driver_abi::read_fatbin(piece);
     if (!entries.ok()) return entries.status();
-    if (!entries->empty()) {
-      if (!image->contents_.empty()) image->contents_ += ", ";
-      image->contents_ += driver_abi::describe_entries(*entries);
-    }
+    all.insert(all.end(), entries->begin(), entries->end());
     bool linked = false;
     for (const FatbinEntry& entry : *entries) {
       if (!driver_abi::is_linked_entry(entry)) continue;
@@ -59,7 +57,7 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_pieces(
       image->take((*entries)[*chosen]);
     }
   }
-  if (image->contents_.empty()) image->contents_ = "nothing";
+  image->contents_ = all.empty() ? "nothing" : driver_abi::describe_entries(all);
   return std::shared_ptr<const CodeImage>(std::move(image));
 }
 

@@ -95,8 +95,9 @@ int PackedParameters::pack(const Kernel& kernel, void* const* parameters, void* 
   if (extra != nullptr) {
     layout_hash = 0;
     if (const int result = read_extra(extra, &block); result != 0) return result;
-    const bool too_short = kernel.layout_known && block.size() < kernel.block_bytes;
-    return too_short ? int{CUDA_ERROR_INVALID_VALUE} : 0;
+    // A block may end before the parameters do. NCCL leaves out the rest of a large one.
+    const bool lacks = kernel.layout_known && block.empty() && kernel.block_bytes != 0;
+    return lacks ? int{CUDA_ERROR_INVALID_VALUE} : 0;
   }
   if (!kernel.layout_known) {
     if (parameters == nullptr) return 0;

@@ -125,7 +125,12 @@ TEST_F(EmulatedLaunch, AcceptsBothParameterForms) {
   EXPECT_EQ(CALL(cuLaunchKernel, function("store"), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra),
             CUDA_SUCCESS);
   EXPECT_EQ(word(memory_ + 4), 9U);
-  bytes = 8;
+  block.value = 6;
+  bytes = 12;  // The last parameter is left out.
+  EXPECT_EQ(CALL(cuLaunchKernel, function("store"), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra),
+            CUDA_SUCCESS);
+  EXPECT_EQ(word(memory_ + 4), 6U);
+  bytes = 0;
   EXPECT_EQ(CALL(cuLaunchKernel, function("store"), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(launch("store"), CUDA_ERROR_INVALID_VALUE);  // No parameters at all.
