@@ -23,12 +23,10 @@ LaunchAttributeRule launch_attribute(std::uint32_t id) noexcept {
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:  // NCCL asks for it.
     case CU_LAUNCH_ATTRIBUTE_PORTABLE_CLUSTER_SIZE_MODE:
     case CU_LAUNCH_ATTRIBUTE_SHARED_MEMORY_MODE:
       return {Use::kHint, Stream::kNone, true};
-    // No program that uses it has been seen, so the worker does not carry it.
-    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-      return {Use::kHint, Stream::kNone, false};
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
       return {Use::kEvent, Stream::kNone, false};

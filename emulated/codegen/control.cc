@@ -1,6 +1,7 @@
 // Branches, calls and ends (PTX ISA, section 9.7.12).
 #include "emulated/codegen/function_builder.h"
 #include "emulated/codegen/variant_table.h"
+#include "emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -59,6 +60,13 @@ constexpr VariantRow kControlRows[] = {
 };
 
 }  // namespace
+
+void emit_multimem(FunctionBuilder& b, const Operation&) {
+  b.call_runtime(
+      "object_fault", llvm::Type::getVoidTy(b.context()),
+      {b.constant(32, static_cast<std::uint32_t>(DeviceFault::kNoMulticast)), b.constant(64, 0)});
+  b.end_unreachable();
+}
 
 std::span<const VariantRow> control_rows() { return kControlRows; }
 

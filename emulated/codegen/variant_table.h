@@ -38,7 +38,11 @@ std::string variant_key(std::string_view canonical_name);
 // and layouts.
 EmitFunction find_variant(std::string_view canonical_name);
 
-// Every accepted canonical name, sorted.
+// The device has no multicast object (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0), so no address
+// is right for a multimem instruction. NCCL's kernels have such instructions and do not reach them.
+void emit_multimem(FunctionBuilder& builder, const Operation& operation);
+
+// Every accepted canonical name, sorted. Without multimem.
 const std::vector<std::string>& accepted_variants();
 
 // The rows of each group of instructions, one function per file.

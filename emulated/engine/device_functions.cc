@@ -81,6 +81,8 @@ const char* describe(DeviceFault fault) {
       return "an access to a surface object that is not there (never made, or destroyed)";
     case DeviceFault::kOutsideSurface:
       return "an access outside of a surface";
+    case DeviceFault::kNoMulticast:
+      return "a multimem instruction, on a device without multicast objects";
     case DeviceFault::kNone:
       break;
   }

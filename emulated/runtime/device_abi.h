@@ -114,6 +114,7 @@ enum class DeviceFault : std::uint32_t {
   kLinearTexture,
   kNoSurface,       // No surface object has this handle.
   kOutsideSurface,  // An access with .trap.
+  kNoMulticast,     // multimem instructions take addresses of multicast objects only.
 };
 
 // The largest numbers of 32-bit inputs and results of an exchange.

@@ -55,6 +55,19 @@ again:
   @%p1 bra again;
   ret;
 }
+// Stores 7, by a multimem instruction if `how` is not 0.
+.visible .entry by_multicast(.param .u64 out, .param .u32 how)
+{
+  .reg .pred %p<2>; .reg .b32 %r<3>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [how];
+  setp.ne.u32 %p1, %r1, 0;
+  mov.u32 %r2, 7;
+  @%p1 multimem.red.relaxed.sys.add.u32 [%rd1], %r2;
+  @%p1 multimem.ld_reduce.acquire.sys.global.min.u64 %rd2, [%rd1];
+  st.global.u32 [%rd1], %r2;
+  ret;
+}
 .visible .entry odd() { .reg .b32 %r<2>; tcgen05.wait::ld.sync.aligned; ret; }
 )";
 
@@ -217,19 +230,19 @@ TEST_F(EmulatedLaunch, RefusesInvalidImagesAndKernels) {
   // Listing the kernels prints no message about this one. Getting it from a library prints one
   // message.
   CUlibrary all = nullptr;
-  CUkernel kernels[6] = {};
-  CUfunction functions[6] = {};
+  CUkernel kernels[7] = {};
+  CUfunction functions[7] = {};
   CUkernel kernel = nullptr;
   unsigned count = 0;
   ASSERT_EQ(CALL(cuLibraryLoadData, &all, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0),
             CUDA_SUCCESS);
   testing::internal::CaptureStderr();
-  EXPECT_EQ(CALL(cuModuleEnumerateFunctions, functions, 6, module_), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuModuleEnumerateFunctions, functions, 7, module_), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuLibraryGetKernelCount, &count, all), CUDA_SUCCESS);
-  EXPECT_EQ(CALL(cuLibraryEnumerateKernels, kernels, 6, all), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuLibraryEnumerateKernels, kernels, 7, all), CUDA_SUCCESS);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-  EXPECT_NE(kernels[4], nullptr);
-  EXPECT_EQ(kernels[5], nullptr);
+  EXPECT_NE(kernels[5], nullptr);
+  EXPECT_EQ(kernels[6], nullptr);
   testing::internal::CaptureStderr();
   EXPECT_EQ(CALL(cuLibraryGetKernel, &kernel, all, "odd"), CUDA_ERROR_INVALID_PTX);
   const std::string line = testing::internal::GetCapturedStderr();
@@ -257,6 +270,21 @@ TEST_F(EmulatedLaunch, FaultIsStickyInContext) {
 
 TEST_F(EmulatedLaunch, TrapReturnsLaunchFailed) {
   EXPECT_EQ(launch("stop"), CUDA_SUCCESS);
+  expect_sticky(CUDA_ERROR_LAUNCH_FAILED);
+}
+
+// The device has no multicast objects. A kernel may hold instructions for them, as NCCL's do.
+TEST_F(EmulatedLaunch, MultimemFaultsOnlyWhereItIsExecuted) {
+  unsigned how = 0;
+  void* arguments[] = {&memory_, &how};
+  const auto run = [&] {
+    return CALL(cuLaunchKernel, function("by_multicast"), 1, 1, 1, 1, 1, 1, 0, nullptr, arguments,
+                nullptr);
+  };
+  EXPECT_EQ(run(), CUDA_SUCCESS);
+  EXPECT_EQ(word(memory_), 7U);
+  how = 1;
+  EXPECT_EQ(run(), CUDA_SUCCESS);
   expect_sticky(CUDA_ERROR_LAUNCH_FAILED);
 }
 
@@ -290,7 +318,7 @@ TEST_F(EmulatedLaunch, LibraryLoadsIntoEachContext) {
   ASSERT_EQ(CALL(cuLibraryGetKernel, &kernel, library_handle, "store"), CUDA_SUCCESS);
   unsigned count = 0;
   EXPECT_EQ(CALL(cuLibraryGetKernelCount, &count, library_handle), CUDA_SUCCESS);
-  EXPECT_EQ(count, 6U);
+  EXPECT_EQ(count, 7U);
   for (CUdevice device = 0; device < 2; ++device) {
     CUcontext other = nullptr;
     CUdeviceptr there = 0, counter = 0;
