@@ -117,6 +117,15 @@ Handle StreamProgress::context_of(Handle stream) const noexcept {
   return own == nullptr ? 0 : value_of(own->context);
 }
 
+std::uint64_t StreamProgress::last_issued(Handle context) const noexcept {
+  if (forgetful_.load(std::memory_order_acquire)) return ~std::uint64_t{0};
+  const std::uint64_t anywhere = value_of(anywhere_issued_);
+  const Slot* const slot = slots_.find(context);
+  return slot == nullptr
+             ? anywhere
+             : std::max({value_of(slot->issued), value_of(slot->others_issued), anywhere});
+}
+
 bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noexcept {
   const Slot* const of_context = slots_.find(context);
   if (of_context == nullptr || forgetful_.load(std::memory_order_acquire)) return false;

@@ -66,6 +66,9 @@ class StreamProgress {
   bool may_work(Handle context, Handle stream) const noexcept;
   // Returns the context of a created stream with calls, or 0.
   Handle context_of(Handle stream) const noexcept;
+  // Returns the number of the last call that may have added work to `context`. Two equal results
+  // mean that none came between them. ~0: this is not known.
+  std::uint64_t last_issued(Handle context) const noexcept;
   // Returns whether nothing was issued there since it was complete.
   bool idle(Waits waits, Handle context, Handle stream) const noexcept;
   // Returns whether a wait for the created `stream` of `context` may be answered early. Since the

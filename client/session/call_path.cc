@@ -104,12 +104,14 @@ int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView>
   if (site.opcode == driver_abi::opcode::cuGraphLaunch) {
     known.progress.issued_anywhere(slot.sequence);
   }
-  const bool copy = (site.flags & protocol::kFlagBarrier) != 0 && !fence && site.work == Work::kAny;
-  if (copy) known.progress.copied_early(lane.id(), slot.sequence);
+  const bool barrier = (site.flags & protocol::kFlagBarrier) != 0;
   const bool ends = site.order == protocol::Order::kOrderedHost && !fence;
+  const bool copy = barrier && !fence && site.work == Work::kAny;
+  // The work of other lanes may be queued behind a free, too.
+  if (copy || (ends && barrier)) known.progress.copied_early(lane.id(), slot.sequence);
   if (copy || ends) lane.early_ = slot.sequence;
   // Queries of all lanes wait for a free.
-  if (ends && (site.flags & protocol::kFlagBarrier) != 0) known.events.something_comes();
+  if (ends && barrier) known.events.something_comes();
   lane.posted_ = true;
   if (uses_.stats.enabled()) {
     uses_.stats.count(header, slot.bytes, parts.empty() ? ByteView() : parts[0]);

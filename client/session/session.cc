@@ -355,6 +355,10 @@ bool Session::known_complete(Handle context) const noexcept {
   return impl_->early.known_complete(context);
 }
 
+std::uint64_t Session::last_work(Handle context) const noexcept {
+  return impl_->known.progress.last_issued(context);
+}
+
 bool Session::wait_answered_early(Lane& lane, CallSite site, ByteView payload, int* result) {
   return impl_->waits.wait(lane, site, payload, result);
 }

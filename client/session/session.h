@@ -175,6 +175,8 @@ class Session {
   bool idle_answered(Lane& lane, const CallSite& site, int* result);
   // Returns whether all calls issued to `context` are known to be complete.
   bool known_complete(Handle context) const noexcept;
+  // See StreamProgress::last_issued().
+  std::uint64_t last_work(Handle context) const noexcept;
   // The program waits for the created, non-blocking stream site.stream. Returns true if only quiet
   // work was issued there since it was complete. The wait was then posted (`payload` as for
   // post()). `*result` is the call's result: 0, an earlier failure, or the session's end. Until

@@ -203,6 +203,20 @@ int count(int n, std::size_t bytes, int repeat) {
   return 0;
 }
 
+// Argument "pairs": N times an allocation of BYTES and its free, and with WORK a fill in between.
+// For tests that count records.
+int pairs(int n, std::size_t bytes, bool work) {
+  for (; n > 0; --n) {
+    CUdeviceptr memory = 0;
+    MUST(cuMemAlloc(&memory, bytes));
+    if (work) MUST(cuMemsetD8Async(memory, 1, 4096, nullptr));
+    MUST(cuMemFree(memory));
+  }
+  MUST(cuCtxSynchronize());
+  std::printf("PASSED\n");
+  return 0;
+}
+
 // The addresses at which the test driver places reservations (tests/drivers/CMakeLists.txt). Under
 // ThreadSanitizer it uses the second one.
 constexpr std::uint64_t kElsewhereUsually = std::uint64_t{0x4400} << 32;
@@ -259,6 +273,10 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "capture") == 0) return capture();
   if (argc == 5 && std::strcmp(argv[1], "count") == 0) {
     return count(std::atoi(argv[2]), std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]));
+  }
+  if (argc == 5 && std::strcmp(argv[1], "pairs") == 0) {
+    return pairs(std::atoi(argv[2]), std::strtoull(argv[3], nullptr, 10),
+                 std::strcmp(argv[4], "work") == 0);
   }
   if (elsewhere || occupied) EXPECT(allocates_elsewhere() == elsewhere);
   many_small();

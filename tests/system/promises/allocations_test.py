@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Allocations: within the client's credits they need no round trip, and the first credits come with
 the attach. Beyond them an allocation is one fence, which fetches more each time. Without windows
-each allocation is one fence.
+each allocation is one fence. A free sends one record at most, and none without work since the last
+one. Frees that are ahead of the device neither fetch nor return credits.
 
-Counts the entries of cuMemAlloc in --stats. Measures no time.
+Counts the entries of cuMemAlloc and cuMemFree in --stats, also those that the worker ran. Measures
+no time.
 """
 import os
 import sys
@@ -23,17 +25,33 @@ CASES = (
     (40, MIB, 5, 1, 2),
     (100, MIB, 1, 2, 3),
 )
+# Pairs of an allocation and its free, bytes of each, whether there is work between both, the most
+# fences of the allocations, and the most records of the frees.
+PAIRS = (
+    (20000, MIB, False, 0, 1),
+    (20000, 4096, False, 0, 1),
+    (3000, MIB, True, 3, 3000),
+)
+
+
+def statistics(server, words, windows="on"):
+    """The numbers of the program's one process."""
+    done = world.measured(server, words, GPURUN_DEVICE_WINDOWS=windows)
+    if done.status != 0 or len(done.statistics) != 1:
+        sys.exit(f"WRONG: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
+    return done.statistics[0]
+
+
+def entry(numbers, name):
+    for function in numbers["functions"]:
+        if function["name"] == name:
+            return function
+    sys.exit(f"WRONG: {name} was not counted")
 
 
 def counted(server, words, name, windows="on"):
     """The entry of the function `name` in --stats."""
-    done = world.measured(server, words, GPURUN_DEVICE_WINDOWS=windows)
-    if done.status != 0 or len(done.statistics) != 1:
-        sys.exit(f"WRONG: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
-    for function in done.statistics[0]["functions"]:
-        if function["name"] == name:
-            return function
-    sys.exit(f"WRONG: {name} was not counted")
+    return entry(statistics(server, words, windows), name)
 
 
 def fences(server, program, count, size, rounds, windows="on"):
@@ -42,6 +60,18 @@ def fences(server, program, count, size, rounds, windows="on"):
     if function["entries"] != count * rounds:
         sys.exit(f"WRONG: {function}")
     return function["fences"]
+
+
+def pairs(server, program, count, size, work):
+    """The fences of the allocations, the records of the frees, and what the worker ran of these."""
+    words = [program, "pairs", str(count), str(size), "work" if work else "idle"]
+    numbers = statistics(server, words)
+    allocated, freed = (entry(numbers, name) for name in ("cuMemAlloc_v2", "cuMemFree_v2"))
+    if allocated["entries"] != count or freed["entries"] != count:
+        sys.exit(f"WRONG: {allocated} {freed}")
+    ran = sum(function["calls"] for function in numbers["worker"]["functions"]
+              if function["name"] in ("cuMemAlloc_v2", "cuMemFree_v2"))
+    return allocated["fences"], freed["calls"], ran
 
 
 def main():
@@ -53,6 +83,13 @@ def main():
             print(f"{rounds} times {count} allocations of {size} bytes: {waited} fences")
             if not least <= waited <= most:
                 wrong.append(f"{waited} fences, expected {least} to {most}")
+        for count, size, work, fences_most, records_most in PAIRS:
+            waited, records, ran = pairs(server, program, count, size, work)
+            print(f"{count} pairs of {size} bytes, {'with' if work else 'without'} work: {waited} fences, "
+                  f"{records} records of frees, {ran} calls in the worker")
+            if waited > fences_most or records > records_most or ran > waited + records:
+                wrong.append(f"{waited} fences, {records} records and {ran} calls, expected at most "
+                             f"{fences_most}, {records_most} and their sum")
         waited = fences(server, program, 50, 4096, 2, "off")
         print(f"without windows: 100 allocations, {waited} fences")
         if waited != 100:

@@ -54,6 +54,26 @@ TEST_F(StreamProgressTest, UnawaitedStreamIsNotIdle) {
   EXPECT_FALSE(idle(kStream));
 }
 
+TEST_F(StreamProgressTest, EveryWorkOfContextChangesItsLastCall) {
+  const auto last = [this] { return progress_.last_issued(kContext); };
+  EXPECT_EQ(last(), 0u);
+  for (const Handle stream : {Handle{0}, Handle{kThread}, kStream}) {
+    issue(stream);
+    EXPECT_EQ(last(), last_);
+  }
+  for (const Work work : {Work::kQuiet, Work::kRecord, Work::kStreamWait, Work::kNone}) {
+    issue(kContext, kStream, work);
+    EXPECT_EQ(last(), last_);
+  }
+  const std::uint64_t before = last();
+  issue(kOtherContext, 0);
+  issue(kContext, 0, Work::kNone);  // As a free.
+  EXPECT_EQ(last(), before);
+  progress_.issued_anywhere(++last_);  // The launch of a graph.
+  EXPECT_EQ(last(), last_);
+  EXPECT_EQ(progress_.last_issued(kOtherContext), last_);
+}
+
 TEST_F(StreamProgressTest, CreatedStreamStaysIdleUntilNextUse) {
   issue(kStream);
   issue(kOtherStream);
