@@ -14,7 +14,10 @@
 #include "server/handlers/modules/kernel_facts.h"
 #include "server/handlers/modules/module_state.h"
 #include "server/handlers/modules/modules.h"
+#include "server/handlers/modules/printing_images.h"
 #include "server/handlers/state/handler_state.h"
+#include "server/worker/execution/executor.h"
+#include "server/worker/execution/skipped_waits.h"
 
 namespace gpurun::server {
 namespace {
@@ -84,6 +87,7 @@ class Load {
       spdlog::warn("a code image is refused: {}", image.status().to_string());
       return kErrorInvalidImage;
     }
+    if (may_print(*image)) call_.executor().skipped_waits().forbid();
     const protocol::DriverImage code(*image);
     JitArguments jit(load_.options, load_.info_log_bytes, load_.error_log_bytes);
     void* loaded = nullptr;

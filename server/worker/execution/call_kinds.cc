@@ -6,6 +6,23 @@ namespace gpurun::server {
 using protocol::Order;
 using protocol::RecordHeader;
 
+bool CallKinds::begins_capture(const RecordHeader& header) {
+  namespace opcode = driver_abi::opcode;
+  switch (header.opcode) {
+    case opcode::cuStreamBeginCapture:
+    case opcode::cuStreamBeginCapture_ptsz:
+    case opcode::cuStreamBeginCapture_v2:
+    case opcode::cuStreamBeginCapture_v2_ptsz:
+    case opcode::cuStreamBeginCaptureToCig:
+    case opcode::cuStreamBeginCaptureToCig_ptsz:
+    case opcode::cuStreamBeginCaptureToGraph:
+    case opcode::cuStreamBeginCaptureToGraph_ptsz:
+      return !is_hot(header.form);
+    default:
+      return false;
+  }
+}
+
 bool CallKinds::is_query(const Call& call) const {
   const RecordHeader& header = call.header();
   const Handlers& of = handlers_;

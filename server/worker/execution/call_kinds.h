@@ -18,10 +18,7 @@ class CallKinds {
   static bool is_hot(protocol::Form form) {
     return form != protocol::Form::kCall && form != protocol::Form::kRaw;
   }
-  static bool begins_capture(const protocol::RecordHeader& header) {
-    return header.opcode == driver_abi::opcode::cuStreamBeginCapture_v2 ||
-           header.opcode == driver_abi::opcode::cuStreamBeginCaptureToGraph;
-  }
+  static bool begins_capture(const protocol::RecordHeader& header);
   // The legacy or the null stream.
   static bool is_legacy(const protocol::RecordHeader& header) {
     return header.stream < protocol::kStreamPerThread;

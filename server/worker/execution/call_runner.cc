@@ -75,9 +75,23 @@ CallOutcome CallRunner::run_handler(Call& call) {
   if (!here) return CallOutcome::held();
   // A wait for a primary context waits for its green contexts, too (manual, green contexts).
   if (header.opcode == driver_abi::opcode::cuGreenCtxCreate) parts_.order.wait_for_more();
+  if (CallKinds::begins_capture(header)) note_capture();
+  if (header.opcode < Handlers::kOpcodes && parts_.options.handlers.needs_waits[header.opcode]) {
+    parts_.skipped_waits.forbid();
+  }
   const CallOutcome outcome = handler(call);
-  forget_thread_context();  // Generated calls may have made another context current.
+  // Generated calls may have made another context current.
+  if (!keeps_context(call)) forget_thread_context();
   return outcome;
+}
+
+// Waits and queries.
+bool CallRunner::keeps_context(const Call& call) const {
+  const std::uint16_t code = call.header_.opcode;
+  const Handlers& of = parts_.options.handlers;
+  return code != 0 && (code == of.stream_synchronize || code == of.event_synchronize ||
+                       code == of.stream_query || code == of.event_query ||
+                       code == driver_abi::opcode::cuCtxSynchronize);
 }
 
 // Calls that take no longer than waking a helper, or that settle complete work by themselves.

@@ -14,6 +14,7 @@
 #include "server/worker/execution/handles.h"
 #include "server/worker/execution/outbox.h"
 #include "server/worker/execution/reply_sender.h"
+#include "server/worker/execution/skipped_waits.h"
 #include "server/worker/execution/stall_warning.h"
 #include "server/worker/execution/stream_bound.h"
 #include "server/worker/execution/worker_options.h"
@@ -40,6 +41,7 @@ class CallRunner {
     CallBulk& call_bulk;
     ReplySender& replies;
     Completions& completions;
+    SkippedWaits& skipped_waits;
     Outbox& outbox;
     std::uint64_t owner;  // That of enter_context().
     FormHandlers forms;
@@ -59,6 +61,7 @@ class CallRunner {
  private:
   int prepare(Call& call);
   bool is_short(const Call& call) const;
+  bool keeps_context(const Call& call) const;
   CallOutcome run_uncounted(Call& call);
   CallOutcome run_handler(Call& call);
   CallOutcome run_hot(Call& call, Handler handler);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "server/driver/driver_functions.h"
+#include "server/worker/execution/skipped_waits.h"
 #include "server/worker/execution/thread_pool.h"
 
 namespace gpurun::server {
@@ -28,9 +29,10 @@ class Completions {
   // `result`: 0, or the CUresult with which the work ended. Must not call after() or settle().
   using Ended = std::function<void(int result)>;
 
-  // `owner` is that of enter_context(). Borrows both references.
-  Completions(const DriverFunctions& driver, HelperThreadPool& pool, std::uint64_t owner)
-      : driver_(driver), pool_(pool), owner_(owner) {}
+  // `owner` is that of enter_context(). Borrows all. `skipped`: nullptr leaves out no wait.
+  Completions(const DriverFunctions& driver, HelperThreadPool& pool, std::uint64_t owner,
+              const SkippedWaits* skipped = nullptr)
+      : driver_(driver), pool_(pool), owner_(owner), skipped_(skipped) {}
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
 
@@ -103,6 +105,7 @@ class Completions {
   const DriverFunctions& driver_;
   HelperThreadPool& pool_;
   const std::uint64_t owner_;
+  const SkippedWaits* const skipped_;
   std::function<void(Teller)> told_elsewhere_;
   Soon soon_;
 

@@ -96,14 +96,23 @@ class ContextStreams {
     return streams.count <= kMost && !streams.waited_for;
   }
   // Whether all work of the context is done, by `is_done(stream)`. Also false where that is
-  // unknown. The null stream is always queried, because calls that wait use it implicitly.
+  // unknown. A stream that is done is not queried again before it is given work. The null stream is
+  // always queried, because calls that wait use it implicitly.
   template <typename IsDone>
   bool done(std::uint64_t context, IsDone is_done) {
     if (!is_known(context)) return false;
     Streams& streams = streams_[context];
-    if (!std::all_of(streams.each.begin(), streams.end(), is_done)) return false;
-    if (!is_done(nullptr)) return false;
-    streams.count = 0;
+    bool null_done = false;
+    while (streams.count != 0) {
+      void* const stream = streams.each[0];
+      if (!is_done(stream)) return false;
+      null_done = null_done || stream == nullptr;
+      std::copy(streams.each.begin() + 1, streams.end(), streams.each.begin());
+      --streams.count;
+      streams.all.erase(stream);
+      forget_last();
+    }
+    if (!null_done && !is_done(nullptr)) return false;
     streams.all.clear();
     forget_last();
     return true;

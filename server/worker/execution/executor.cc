@@ -125,6 +125,7 @@ void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context
   parts_->streams.context_ended(context);
   parts_->inbox.put_ended_context(context);
 }
+SkippedWaits& Executor::skipped_waits() noexcept { return parts_->skipped_waits; }
 EventRegistry& Executor::events() noexcept { return parts_->events; }
 void Executor::tell_event_done(const RecordHeader& about, std::uint64_t event,
                                std::uint64_t record) {

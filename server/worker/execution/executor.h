@@ -50,6 +50,7 @@ class BulkLanes;
 class Completions;
 class EventRegistry;
 class Outbox;
+class SkippedWaits;
 class Staging;
 struct ExecutorParts;
 
@@ -111,6 +112,7 @@ class Executor final : public CallSink {
   void begin_context_wait(const Call& call);
   void end_context_wait();
   EventRegistry& events() noexcept;
+  SkippedWaits& skipped_waits() noexcept;
   // Notifies the client that the record of `event` by the call `record` is complete. `about` is the
   // call that found this, and is answered next. Not within an `ended` of Completions.
   void tell_event_done(const protocol::RecordHeader& about, std::uint64_t event,

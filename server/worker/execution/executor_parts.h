@@ -28,6 +28,7 @@
 #include "server/worker/execution/parked_calls.h"
 #include "server/worker/execution/queued_calls.h"
 #include "server/worker/execution/reply_sender.h"
+#include "server/worker/execution/skipped_waits.h"
 #include "server/worker/execution/staging_registration.h"
 #include "server/worker/execution/stall_warning.h"
 #include "server/worker/execution/stream_bound.h"
@@ -85,11 +86,12 @@ struct ExecutorParts {
   const CallKinds kinds{options.handlers};
   ClientStreams streams{options.driver, handles, id};
   EventRegistry events;
+  SkippedWaits skipped_waits;
 
   // Threads.
   ExecutorInbox inbox;
   std::optional<HelperThreadPool> pool{std::in_place};  // Ends before the other parts.
-  Completions completions{options.driver, *pool, id};
+  Completions completions{options.driver, *pool, id, &skipped_waits};
   StagingRegistration registration{options.driver, *pool, inbox, id};
 
   // Order.
@@ -103,7 +105,7 @@ struct ExecutorParts {
   ReplySender replies{options, outbox, bulk, call_bulk, completions, events};
   DriverTasks tasks{options.driver, handles, *pool, id};
   CallRunner runner{{options, kinds, handles, order, stall, bound, call_bulk, replies, completions,
-                     outbox, id, forms}};
+                     skipped_waits, outbox, id, forms}};
   BriefPoll poll{replies, options.spin};
   ParkedCalls parked{{runner, replies, completions, poll, *pool, tasks, inbox}};
   CompletionQueries queries{{options.handlers, kinds, order, queued, stall, runner, parked, replies,

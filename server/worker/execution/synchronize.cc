@@ -5,6 +5,7 @@
 #include "protocol/calls/call.h"
 #include "server/worker/execution/event_registry.h"
 #include "server/worker/execution/executor.h"
+#include "server/worker/execution/skipped_waits.h"
 
 namespace gpurun::server {
 namespace {
@@ -41,12 +42,23 @@ HandleTable::Found stream_of(Call& call) {
   return call.resolve_stream(stream);
 }
 
+// The last query found the work complete, and a wait would bring nothing more. scratch[3] keeps
+// that.
+bool is_over(const Call& call) { return call.scratch[3] != 0; }
+
+// `state`: the result of a query. Returns whether it is final.
+bool note_state(Call& call, int state) {
+  call.scratch[3] = state == 0 && call.executor().skipped_waits().allowed() ? 1 : 0;
+  return state != kErrorNotReady;
+}
+
 int wait_for_stream(Call& call) {
+  if (is_over(call)) return 0;
   return call.driver().cuStreamSynchronize(reinterpret_cast<void*>(call.scratch[0]));
 }
 
 bool stream_is_done(Call& call) {
-  return call.driver().cuStreamQuery(reinterpret_cast<void*>(call.scratch[0])) != kErrorNotReady;
+  return note_state(call, call.driver().cuStreamQuery(reinterpret_cast<void*>(call.scratch[0])));
 }
 
 CallOutcome stream_synchronize(Call& call) {
@@ -56,7 +68,7 @@ CallOutcome stream_synchronize(Call& call) {
   if (stream.result != 0) return CallOutcome::done(stream.result);
   call.scratch[0] = stream.value;
   const int state = call.driver().cuStreamQuery(reinterpret_cast<void*>(stream.value));
-  if (state == kErrorNotReady) return CallOutcome::park(wait_for_stream, stream_is_done);
+  if (!note_state(call, state)) return CallOutcome::park(wait_for_stream, stream_is_done);
   // The stream is done, but the output of kernels comes only with the synchronisation.
   return CallOutcome::done(state != 0 ? state : wait_for_stream(call));
 }
@@ -96,13 +108,14 @@ int find_event(Call& call) {
 }
 
 int wait_for_event(Call& call) {
-  const int result = call.driver().cuEventSynchronize(reinterpret_cast<void*>(call.scratch[0]));
+  void* const event = reinterpret_cast<void*>(call.scratch[0]);
+  const int result = is_over(call) ? 0 : call.driver().cuEventSynchronize(event);
   if (result == 0) call.executor().tell_event_done(call.header(), call.scratch[1], call.scratch[2]);
   return result;
 }
 
 bool event_is_done(Call& call) {
-  return call.driver().cuEventQuery(reinterpret_cast<void*>(call.scratch[0])) != kErrorNotReady;
+  return note_state(call, call.driver().cuEventQuery(reinterpret_cast<void*>(call.scratch[0])));
 }
 
 CallOutcome event_synchronize(Call& call) {
@@ -111,7 +124,7 @@ CallOutcome event_synchronize(Call& call) {
   if (const int result = find_event(call); result != 0) return CallOutcome::done(result);
   if (early) return CallOutcome::done(0);
   const int state = call.driver().cuEventQuery(reinterpret_cast<void*>(call.scratch[0]));
-  if (state == kErrorNotReady) return CallOutcome::park(wait_for_event, event_is_done);
+  if (!note_state(call, state)) return CallOutcome::park(wait_for_event, event_is_done);
   return CallOutcome::done(state != 0 ? state : wait_for_event(call));
 }
 
@@ -159,6 +172,13 @@ constexpr const char* kEnds[] = {"cuArrayDestroy",
                                  "cuSurfObjectDestroy",
                                  "cuTexObjectDestroy"};
 
+// Memory pools, and the loads of code that no handler of modules inspects.
+constexpr const char* kNeedWaits[] = {"cuMemAllocAsync",         "cuMemAllocAsync_ptsz",
+                                      "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz",
+                                      "cuMemPoolImportPointer",  "cuModuleLoad",
+                                      "cuModuleLoadData",        "cuModuleLoadFatBinary",
+                                      "cuLibraryLoadFromFile"};
+
 }  // namespace
 
 void add_synchronize_handlers(Handlers& handlers) {
@@ -171,6 +191,9 @@ void add_synchronize_handlers(Handlers& handlers) {
   handlers.stream_synchronize = driver_abi::find_row("cuStreamSynchronize")->opcode;
   handlers.event_synchronize = driver_abi::find_row("cuEventSynchronize")->opcode;
   for (const char* symbol : kEnds) handlers.ends.set(driver_abi::find_row(symbol)->opcode);
+  for (const char* symbol : kNeedWaits) {
+    handlers.needs_waits.set(driver_abi::find_row(symbol)->opcode);
+  }
   handlers.context_destroy = driver_abi::find_row("cuCtxDestroy_v2")->opcode;
   handlers.stream_query = driver_abi::find_row("cuStreamQuery")->opcode;
   handlers.event_query = driver_abi::find_row("cuEventQuery")->opcode;

@@ -21,6 +21,7 @@ struct ThreadState {
 };
 thread_local ThreadState state;
 std::atomic<std::uint64_t> current_generation{0};
+std::atomic<bool> captures_begun{false};
 
 }  // namespace
 
@@ -49,7 +50,10 @@ void forget_all_thread_contexts() noexcept {
   current_generation.fetch_add(1, std::memory_order_acq_rel);
 }
 
+void note_capture() noexcept { captures_begun.store(true, std::memory_order_release); }
+
 bool is_capturing(const DriverFunctions& driver, void* stream) {
+  if (!captures_begun.load(std::memory_order_acquire)) return false;
   int status = 0;
   const int result = driver.cuStreamIsCapturing(stream, &status);
   if (result >= kFirstCaptureError && result <= kLastCaptureError) return true;

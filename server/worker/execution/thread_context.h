@@ -17,6 +17,10 @@ void forget_thread_context() noexcept;
 // A context has ended. The current context of every thread is unknown now.
 void forget_all_thread_contexts() noexcept;
 
+// A capture may begin in this process from now on. Before that is_capturing() does not ask the
+// driver. Call before the driver begins it. Any thread.
+void note_capture() noexcept;
+
 // Whether a copy into `stream` would become a node of a graph. False where the driver has no
 // captures or the context has failed. A stream that must not be queried because of a capture counts
 // as capturing.

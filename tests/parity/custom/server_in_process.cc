@@ -41,6 +41,7 @@ class ThreadWorker final : public server::Worker {
     options.driver = expect(server::DriverFunctions::from_library(
         dlopen(driver_path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)));
     options.handlers = server::make_handlers();
+    options.handlers.needs_waits.set();  // Each wait of the program is a call of the driver.
     options.user = state_.get();
     server::WorkerChannels channels;
     channels.log = std::move(order.connections[0]);

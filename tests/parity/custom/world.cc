@@ -9,6 +9,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "server/worker/execution/thread_context.h"
 #include "tests/parity/custom/server_in_process.h"
 
 namespace gpurun::parity {
@@ -55,6 +56,9 @@ World::World() {
   setenv("GPURUN_DEVICE_WINDOWS", "off", 1);
   // Client and worker are one process here, so they cannot both have host memory at one address.
   setenv("GPURUN_HOST_MEMORY", "copy", 1);
+  // The worker asks for captures from the start, so that all its looks at a stream are alike
+  // (recording.h, without_looks()).
+  server::note_capture();
   const std::string session = folder_ / "session";
   setenv("GPURUN_SESSION", session.c_str(), 1);
   setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);  // For the cache of image tables.

@@ -57,14 +57,38 @@ TEST_F(ContextStreamsTest, BusyStreamIsQueriedAgain) {
   given(kContext, stream(2));
   busy_ = 2;
   EXPECT_FALSE(done(kContext));
+  EXPECT_EQ(asked_, (Streams{1, 2}));
+  EXPECT_FALSE(done(kContext));
+  EXPECT_EQ(asked_, Streams{2});  // The other one is done.
   busy_ = 0;
   EXPECT_FALSE(done(kContext));
+  EXPECT_EQ(asked_, (Streams{2, 0}));
   busy_ = 9;
   EXPECT_TRUE(done(kContext));
-  EXPECT_EQ(asked_, (Streams{1, 2, 0}));
+  EXPECT_EQ(asked_, Streams{0});
   given(kContext, stream(2));  // Given again, although it was the last one.
   EXPECT_TRUE(done(kContext));
   EXPECT_EQ(asked_, (Streams{2, 0}));
+}
+
+TEST_F(ContextStreamsTest, StreamThatIsDoneIsQueriedAgainAfterNewWork) {
+  given(kContext, stream(1));
+  given(kContext, stream(2));
+  busy_ = 2;
+  EXPECT_FALSE(done(kContext));
+  given(kContext, stream(1));
+  EXPECT_FALSE(done(kContext));
+  EXPECT_EQ(asked_, Streams{2});
+  busy_ = 1;
+  EXPECT_FALSE(done(kContext));
+  EXPECT_EQ(asked_, (Streams{2, 1}));
+}
+
+TEST_F(ContextStreamsTest, NullStreamWithWorkIsQueriedOnce) {
+  given(kContext, stream(0));
+  given(kContext, stream(1));
+  EXPECT_TRUE(done(kContext));
+  EXPECT_EQ(asked_, (Streams{0, 1}));
 }
 
 TEST_F(ContextStreamsTest, ManyStreamsMakeStateUnknown) {

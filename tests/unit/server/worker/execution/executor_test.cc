@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "server/worker/channels/worker.h"
+#include "server/worker/execution/thread_context.h"
 #include "server/worker/stats/statistics_counter.h"
 #include "tests/unit/server/worker/execution/executor_under_test.h"
 
@@ -196,6 +197,7 @@ TEST_F(ExecutorTest, StreamsWaitForBarrierOnDevice) {
   call(kRun, Order::kStream, 0, protocol::kFlagBarrier);
   call(kRun, Order::kStream, kStreamX);
   call(kRun, Order::kStream, kStreamX);
+  note_capture();
   stage_.capturing = 1;
   call(kRun, Order::kStream, kStreamY);  // Our event may not enter the program's graph.
   stage_.capturing = 0;

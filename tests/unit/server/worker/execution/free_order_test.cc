@@ -7,6 +7,7 @@
 #include <future>
 
 #include "driver_abi/opcodes.h"
+#include "server/worker/execution/thread_context.h"
 #include "tests/unit/server/worker/execution/executor_under_test.h"
 
 namespace gpurun::server {
@@ -103,6 +104,7 @@ TEST_F(FreeOrderTest, FreeWithoutPendingWorkAddsNoEvents) {
 
 // Our event would change the program's graph.
 TEST_F(FreeOrderTest, FreeSkipsCapturingStreams) {
+  note_capture();
   stage_.capturing = 1;
   call(kRun, Order::kStream, kStreamX);
   free_early();

@@ -13,6 +13,7 @@
 #include "server/worker/channels/worker.h"
 #include "server/worker/execution/executor.h"
 #include "server/worker/execution/outbox.h"
+#include "server/worker/execution/thread_context.h"
 #include "transport/loopback/connection.h"
 
 namespace gpurun::server {
@@ -196,6 +197,7 @@ TEST_F(HotCalls, PassesCopiesToDriver) {
   Bytes bytes(sizeof copy + 3, std::byte{5});
   std::memcpy(bytes.data(), &copy, sizeof copy);
   EXPECT_EQ(run(Form::kCopyInline, bytes), "HtoD 4096 5 3 22 -> 0");
+  note_capture();
   asked.capturing = 1;
   EXPECT_EQ(run(Form::kCopyInline, bytes), " -> 900");
   copy.source = 8192;
@@ -226,6 +228,7 @@ TEST_F(HotCalls, InlineCopyIsRefusedOnlyDuringCapture) {
   copy.bytes = 1;
   Bytes bytes(sizeof copy + 1);
   std::memcpy(bytes.data(), &copy, sizeof copy);
+  note_capture();
   asked.answer = 906;  // Another stream's capture forbids queries of this legacy stream.
   EXPECT_EQ(run(Form::kCopyInline, bytes), " -> 900");
   asked.answer = 700;  // The copy reports its own failure. A capture has no part in it.

@@ -11,6 +11,8 @@
 
 #include "driver_abi/row.h"
 #include "protocol/calls/handle_form.h"
+#include "server/worker/execution/executor.h"
+#include "server/worker/execution/skipped_waits.h"
 #include "tests/unit/server/worker/channels/raw_client.h"
 
 namespace gpurun::server {
@@ -97,8 +99,9 @@ struct BriefDevice {
     options.driver.cuStreamSynchronize = [](void*) { return wait(); };
     options.driver.cuEventSynchronize = [](void*) { return wait(); };
     options.driver.cuCtxSynchronize = &wait;
-    options.handlers.by_opcode[kPrint] = [](Call&) {
+    options.handlers.by_opcode[kPrint] = [](Call& call) {
       decoder = std::this_thread::get_id();
+      call.executor().skipped_waits().forbid();  // As the load of code that prints does.
       return CallOutcome::done(0);
     };
     return options;
@@ -158,6 +161,91 @@ TEST_F(BriefWaits, LongWaitsUseHelper) {
   const std::thread::id decoder = BriefDevice::decoder;
   EXPECT_NE(waited("cuStreamSynchronize", Order::kStream, 0, kForEver), decoder);
   EXPECT_NE(waited("cuCtxSynchronize", Order::kLane, 0, kForEver), decoder);
+}
+
+// A device that is always done, and counts the calls of the driver.
+struct CountedDevice {
+  static inline std::atomic<int> fills, queries, waits, captures_asked, contexts_set;
+  static inline std::atomic<int> state;  // The result of queries.
+
+  static int all() { return fills + queries + waits + captures_asked + contexts_set; }
+  static WorkerOptions options() {
+    for (std::atomic<int>* each : {&fills, &queries, &waits, &captures_asked, &contexts_set}) {
+      *each = 0;
+    }
+    state = 0;
+    WorkerOptions options = with_handlers();
+    options.driver = StepDevice::functions();
+    options.driver.cuCtxSetCurrent = [](void*) { return 0 * ++contexts_set; };
+    options.driver.cuMemsetD8Async = [](std::uint64_t, unsigned char, std::size_t, void*) {
+      return 0 * ++fills;
+    };
+    options.driver.cuStreamIsCapturing = [](void*, int* status) {
+      *status = 0;
+      return 0 * ++captures_asked;
+    };
+    options.driver.cuStreamQuery = [](void*) { return ++queries, state.load(); };
+    options.driver.cuEventQuery = [](void*) { return ++queries, state.load(); };
+    options.driver.cuStreamSynchronize = [](void*) { return 0 * ++waits; };
+    options.driver.cuEventSynchronize = [](void*) { return 0 * ++waits; };
+    options.driver.cuCtxSynchronize = []() { return 0 * ++waits; };
+    options.handlers.generic = [](Call&) { return CallOutcome::done(0); };
+    options.handlers.by_opcode[kPrint] = [](Call& call) {
+      call.executor().skipped_waits().forbid();
+      return CallOutcome::done(0);
+    };
+    return options;
+  }
+};
+
+class CountedWaits : public Synchronize {
+ protected:
+  CountedWaits() : Synchronize(CountedDevice::options()) {
+    round("cuStreamSynchronize", Order::kStream);  // The context becomes current.
+  }
+  // The calls of the driver for a fill and a wait for it.
+  int round(const char* symbol, Order order) {
+    const int before = CountedDevice::all();
+    client_.fill(&memory_, 3, 1, 0, 1);
+    ask(symbol, order, 0, 1);
+    EXPECT_EQ(client_.item().header.result, CountedDevice::state);
+    return CountedDevice::all() - before;
+  }
+};
+
+TEST_F(CountedWaits, WaitForCompleteStreamIsOneQuery) {
+  for (int time = 0; time < 3; ++time) {
+    EXPECT_EQ(round("cuStreamSynchronize", Order::kStream), 2);
+  }
+  EXPECT_EQ(CountedDevice::waits, 0);
+  EXPECT_EQ(CountedDevice::captures_asked, 0);
+}
+
+TEST_F(CountedWaits, WaitReleasesOutputOnceCodeMayPrint) {
+  raw(kPrint, Order::kImmediate, 0, 0);
+  EXPECT_EQ(client_.item().header.result, 0);
+  round("cuStreamSynchronize", Order::kStream);
+  EXPECT_EQ(round("cuStreamSynchronize", Order::kStream), 3);
+  EXPECT_EQ(CountedDevice::waits, 2);
+}
+
+// The wait lets the pool return memory.
+TEST_F(CountedWaits, WaitReachesDriverOncePoolIsUsed) {
+  raw(driver_abi::find_row("cuMemAllocAsync")->opcode, Order::kImmediate, 0, 0);
+  client_.item();
+  round("cuStreamSynchronize", Order::kStream);
+  EXPECT_EQ(CountedDevice::waits, 1);
+}
+
+TEST_F(CountedWaits, WaitForContextQueriesItsStreams) {
+  // The stream, the null stream, and the wait.
+  EXPECT_EQ(round("cuCtxSynchronize", Order::kLane), 4);
+  EXPECT_EQ(CountedDevice::captures_asked, 0);
+}
+
+TEST_F(CountedWaits, WaitReturnsFailureOfQuery) {
+  CountedDevice::state = 700;  // CUDA_ERROR_ILLEGAL_ADDRESS.
+  EXPECT_EQ(round("cuStreamSynchronize", Order::kStream), 2);
 }
 
 TEST_F(Synchronize, StreamWaitDelaysNoOtherCall) {
