@@ -302,5 +302,45 @@ TEST_F(Graphs, PartlySetExecutableFailsToLaunchUntilSetAgain) {
   EXPECT_TRUE(all(first, 0) && all(refused, 0) && all(memory, 2));
 }
 
+// A launch costs one call of the driver, however many nodes the graph has.
+TEST(GraphLaunches, LaunchSetsNoContext) {
+  static std::atomic<int> contexts_set{0};
+  static int (*set_current)(void*) = nullptr;
+  WorldOptions options;
+  options.prepare = [](server::WorkerOptions& worker) {
+    set_current = worker.driver.cuCtxSetCurrent;
+    worker.driver.cuCtxSetCurrent = [](void* context) {
+      ++contexts_set;
+      return set_current(context);
+    };
+  };
+  World world(options);
+  const auto mint = [&](HandleKind kind) {
+    return world.session().handles().mint(kind, 0, nullptr);
+  };
+  std::uint64_t out = 0;
+  void* place = &out;
+  unsigned no_flags = 0;
+  unsigned long long no_long_flags = 0;
+  Handle graph = mint(HandleKind::kGraph), exec = mint(HandleKind::kGraphExec);
+  ASSERT_EQ(world.call("cuGraphCreate", {&place, &no_flags}, {graph}), 0);
+  for (int node = 0; node < 100; ++node) {
+    void* behind_none = nullptr;
+    std::size_t none = 0;
+    ASSERT_EQ(world.call("cuGraphAddEmptyNode", {&place, &graph, &behind_none, &none},
+                         {mint(HandleKind::kGraphNode)}),
+              0);
+  }
+  ASSERT_EQ(world.call("cuGraphInstantiateWithFlags", {&place, &graph, &no_long_flags}, {exec}), 0);
+  Handle stream = world.make_stream();
+  const auto launch = [&] {
+    return world.call_at(world.site("cuGraphLaunch", stream), {&exec, &stream});
+  };
+  ASSERT_EQ(launch(), 0);
+  const int before = contexts_set;
+  for (int time = 0; time < 1000; ++time) ASSERT_EQ(launch(), 0);
+  EXPECT_EQ(contexts_set, before);
+}
+
 }  // namespace
 }  // namespace gpurun::callpath

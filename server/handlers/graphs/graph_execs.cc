@@ -13,15 +13,21 @@ namespace gpurun::server {
 
 void GraphExecs::set(CUgraphExec exec, CUgraphNode node, OperationPtr operation) {
   Node former{std::move(operation), nullptr, 0};
+  SharePtr share;
   const std::lock_guard lock(mutex_);
-  std::swap(execs_[exec][node], former);
+  Exec& own = execs_[exec];
+  std::swap(own.nodes[node], former);
+  own.share.swap(share);
 }
 
 void GraphExecs::set_half(CUgraphExec exec, CUgraphNode node, OperationPtr operation, int result) {
+  SharePtr share;
   const std::lock_guard lock(mutex_);
-  Node& own = execs_[exec][node];
+  Exec& of = execs_[exec];
+  Node& own = of.nodes[node];
   own.half.swap(operation);
   own.failure = result;
+  of.share.swap(share);
 }
 
 std::shared_ptr<GraphHosts::Shadow> GraphExecs::shadow_of(CUgraphExec exec, CUgraphNode node,
@@ -29,20 +35,27 @@ std::shared_ptr<GraphHosts::Shadow> GraphExecs::shadow_of(CUgraphExec exec, CUgr
   const std::lock_guard lock(mutex_);
   const auto own = execs_.find(exec);
   if (own == execs_.end()) return nullptr;
-  const auto found = own->second.find(node);
-  if (found == own->second.end() || found->second.operation == nullptr) return nullptr;
+  const auto found = own->second.nodes.find(node);
+  if (found == own->second.nodes.end() || found->second.operation == nullptr) return nullptr;
   const auto& shadow = found->second.operation->shadow;
   return shadow != nullptr && shadow->size() == byte_count ? shadow : nullptr;
 }
 
-int GraphExecs::share_of(CUgraphExec exec, Share* share) const {
+// Without work of its own `*share` stays nullptr.
+int GraphExecs::share_of(CUgraphExec exec, SharePtr* share) {
   const std::lock_guard lock(mutex_);
   const auto own = execs_.find(exec);
-  if (own == execs_.end()) return 0;
-  for (const auto& [handle, node] : own->second) {
-    if (node.failure != 0) return node.failure;
-    share->push_back(node.operation);
+  if (own == execs_.end() || own->second.nodes.empty()) return 0;
+  SharePtr& kept = own->second.share;
+  if (kept == nullptr) {
+    auto made = std::make_shared<Share>();
+    for (const auto& [handle, node] : own->second.nodes) {
+      if (node.failure != 0) return node.failure;
+      made->push_back(node.operation);
+    }
+    kept = std::move(made);
   }
+  *share = kept;
   return 0;
 }
 
@@ -59,18 +72,18 @@ int GraphExecs::give_to_capture(CUstream stream, const Share& share) const {
 }
 
 CUresult GraphExecs::launch(Call& call, CUgraphExec exec, CUstream stream) {
-  Share share;
+  SharePtr share;
   if (const int failure = share_of(exec, &share); failure != 0) {
     spdlog::warn("an executable graph is not launched: a copy of it could only be set in part");
     return static_cast<CUresult>(failure);
   }
-  const bool captures = !share.empty() && is_capturing(call.driver(), stream);
+  const bool captures = share != nullptr && is_capturing(call.driver(), stream);
   if (captures) {
-    const int given = give_to_capture(stream, share);
+    const int given = give_to_capture(stream, *share);
     if (given != 0) return static_cast<CUresult>(given);
   }
   const CUresult result = GPURUN_DRIVER(driver_, cuGraphLaunch, exec, stream);
-  if (result != CUDA_SUCCESS || share.empty() || captures) return result;
+  if (result != CUDA_SUCCESS || share == nullptr || captures) return result;
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -86,27 +99,27 @@ CUresult GraphExecs::launch(Call& call, CUgraphExec exec, CUstream stream) {
 
 CUresult GraphExecs::destroy(CUgraphExec exec) {
   // Taken first, because the driver may reuse the value at once.
-  Nodes nodes = take(exec);
+  Exec own = take(exec);
   const CUresult result = GPURUN_DRIVER(driver_, cuGraphExecDestroy, exec);
-  if (result == CUDA_SUCCESS || nodes.empty()) return result;
+  if (result == CUDA_SUCCESS || own.nodes.empty()) return result;
   const std::lock_guard lock(mutex_);
-  execs_.emplace(exec, std::move(nodes));
+  execs_.emplace(exec, std::move(own));
   return result;
 }
 
 void GraphExecs::forget(CUgraphExec exec) { (void)take(exec); }
 
-GraphExecs::Nodes GraphExecs::take(CUgraphExec exec) {
+GraphExecs::Exec GraphExecs::take(CUgraphExec exec) {
   const std::lock_guard lock(mutex_);
   const auto found = execs_.find(exec);
   if (found == execs_.end()) return {};
-  Nodes nodes = std::move(found->second);
+  Exec own = std::move(found->second);
   execs_.erase(found);
-  return nodes;
+  return own;
 }
 
 void GraphExecs::over(std::uint64_t launch) {
-  Share share;
+  SharePtr share;
   const std::lock_guard lock(mutex_);
   const auto found = launches_.find(launch);
   if (found == launches_.end()) return;

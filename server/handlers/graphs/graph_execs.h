@@ -53,19 +53,23 @@ class GraphExecs {
     OperationPtr half;  // The driver's node uses its memory.
     int failure = 0;    // From set_half().
   };
-  using Nodes = std::map<CUgraphNode, Node>;
   using Share = std::vector<OperationPtr>;
+  using SharePtr = std::shared_ptr<const Share>;
+  struct Exec {
+    std::map<CUgraphNode, Node> nodes;
+    SharePtr share;  // Of each launch. nullptr: it is made at the next launch.
+  };
 
-  Nodes take(CUgraphExec exec);
-  int share_of(CUgraphExec exec, Share* share) const;
+  Exec take(CUgraphExec exec);
+  int share_of(CUgraphExec exec, SharePtr* share);
   int give_to_capture(CUstream stream, const Share& share) const;
   void over(std::uint64_t launch);
 
   const CudaDriver& driver_;
   mutable std::mutex mutex_;  // Guards all below. Operations never end under it.
-  std::unordered_map<CUgraphExec, Nodes> execs_;
+  std::unordered_map<CUgraphExec, Exec> execs_;
   // Launches that have not ended, and those with an end that the driver does not report any more.
-  std::unordered_map<std::uint64_t, Share> launches_;
+  std::unordered_map<std::uint64_t, SharePtr> launches_;
   std::uint64_t last_launch_ = 0;
 };
 

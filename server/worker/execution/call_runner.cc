@@ -85,13 +85,14 @@ CallOutcome CallRunner::run_handler(Call& call) {
   return outcome;
 }
 
-// Waits and queries.
+// Waits, queries and launches of graphs.
 bool CallRunner::keeps_context(const Call& call) const {
   const std::uint16_t code = call.header_.opcode;
   const Handlers& of = parts_.options.handlers;
   return code != 0 && (code == of.stream_synchronize || code == of.event_synchronize ||
                        code == of.stream_query || code == of.event_query ||
-                       code == driver_abi::opcode::cuCtxSynchronize);
+                       code == driver_abi::opcode::cuCtxSynchronize ||
+                       code == driver_abi::opcode::cuGraphLaunch);
 }
 
 // Calls that take no longer than waking a helper, or that settle complete work by themselves.
