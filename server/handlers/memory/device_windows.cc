@@ -358,7 +358,13 @@ int take_back(HandlerState& state, const MemoryReturn& payload) {
   return payload.kind == ReturnKind::kPiece ? window->take_back(payload.piece) : window->close();
 }
 
-// On a thread that may block.
+bool only_waits(const Call& call) {
+  MemoryReturn payload;
+  return call.header().form == protocol::Form::kRaw && copy_payload(call, &payload) &&
+         (payload.kind == ReturnKind::kFreed || payload.kind == ReturnKind::kOrder);
+}
+
+// On a thread that may block, unless only_waits() and the work is complete.
 CallOutcome run_free(Call& call) {
   HandlerState& state = HandlerState::of(call);
   if (call.header().form != protocol::Form::kRaw) return state.dispatch().run(call);
@@ -379,6 +385,7 @@ CallOutcome run_free(Call& call) {
 void add_device_window_handlers(Handlers& handlers) {
   set_handler(handlers, "cuMemAlloc_v2", &run_allocate);
   set_handler(handlers, "cuMemFree_v2", &run_free);
+  handlers.only_waits = &only_waits;
 }
 
 }  // namespace gpurun::server

@@ -81,6 +81,9 @@ struct Handlers {
   std::array<std::uint64_t, 2> (*events_of_elapsed_time)(const Call&) = nullptr;
   // Ordered host calls that wait for the work of their context. 0: not served.
   std::uint16_t memory_free = 0;
+  // Whether a call of memory_free only waits for that work. The issuer itself runs it once the work
+  // is complete. Set together with memory_free, or nullptr: none does.
+  bool (*only_waits)(const Call&) = nullptr;
   // Ends a context together with events that helper threads may wait for. 0: not served.
   std::uint16_t context_destroy = 0;
   // Calls that destroy or remove what work on the device may need. CUDA lets a program make them

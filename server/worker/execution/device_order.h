@@ -63,6 +63,10 @@ class DeviceOrder {
     for (const std::uint64_t context : inbox_.take_ended_contexts()) forget(context);
   }
 
+  // Whether all work of the call's context is known to be complete. It asks the driver, and makes
+  // the context current. False for a call without a context.
+  bool is_behind_complete_work(const protocol::RecordHeader& header);
+
   // Waits for a context: see ContextStreams. end_context_wait() and wait_for_more(): any thread.
   bool context_is_known(std::uint64_t context) { return context_streams_.is_known(context); }
   bool context_is_done(std::uint64_t context);

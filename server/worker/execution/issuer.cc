@@ -161,11 +161,28 @@ void Issuer::issue_mark(IssueQueue::Item* item) {
   parts_.queued.finish_mark(item);
 }
 
+// A helper would only find that the context's work is complete.
+bool Issuer::may_run_at_once(const Call& call) {
+  const Handlers& of = parts_.options.handlers;
+  return call.header_.opcode == of.memory_free && of.only_waits != nullptr && !call.awaited() &&
+         of.only_waits(call) && parts_.order.is_behind_complete_work(call.header_);
+}
+
+void Issuer::run_at_once(IssueQueue::Item* item) {
+  Call& call = QueuedCalls::call_of(item);
+  const CallOutcome outcome = parts_.runner.run(call);
+  const bool done = outcome.kind == CallOutcome::Kind::kDone;
+  parts_.replies.answer(call, done ? outcome.result : kErrorUnknown);
+  parts_.queued.finish(item);
+}
+
 void Issuer::issue(IssueQueue::Item* item) {
   if (item->is_mark()) return issue_mark(item);
   Call& call = QueuedCalls::call_of(item);
   if (call.header_.order == Order::kOrderedHost) {
-    return parts_.parked.run_ordered_host(item, parts_.queries.needed_still(call.header_));
+    DeviceOrder::OwedEvents needed = parts_.queries.needed_still(call.header_);
+    if (needed.empty() && may_run_at_once(call)) return run_at_once(item);
+    return parts_.parked.run_ordered_host(item, std::move(needed));
   }
   if (parts_.kinds.is_query(call)) {
     auto query = std::make_unique<Call>(std::move(call));

@@ -81,6 +81,8 @@ class Issuer {
   void enqueue(std::unique_ptr<Call> call);
   void issue(IssueQueue::Item* item);
   void issue_mark(IssueQueue::Item* item);
+  bool may_run_at_once(const Call& call);
+  void run_at_once(IssueQueue::Item* item);
 
   const Parts parts_;
   std::mutex role_;

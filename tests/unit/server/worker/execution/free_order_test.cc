@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <thread>
 
 #include "driver_abi/opcodes.h"
 #include "server/worker/execution/thread_context.h"
@@ -239,6 +240,69 @@ TEST_F(FreeOrderTest, EndingCallFollowsFree) {
   open();
   EXPECT_EQ(receive().header.call_sequence, ends);
   EXPECT_THAT(stage_.said(), ElementsAre("1", "record in 22", "waited", "3"));
+}
+
+// A free that only waits runs in the issuing thread once its context has no work.
+class FreeThreadTest : public FreeOrderTest {
+ protected:
+  void SetUp() override {
+    FreeOrderTest::SetUp();
+    options_.handlers.memory_free = kRun2;
+    options_.handlers.only_waits = [](const Call&) { return only_waits.load(); };
+    options_.handlers.by_opcode[kRun2] = [](Call&) {
+      ran_in.set_value(std::this_thread::get_id());
+      return CallOutcome::done(0);
+    };
+    only_waits = true;
+    start();
+  }
+  // The thread in which a free by lane 0 runs.
+  std::thread::id free_runs_in(std::uint16_t flags = protocol::kFlagBarrier) {
+    ran_in = {};
+    std::future<std::thread::id> done = ran_in.get_future();
+    call(kRun2, Order::kOrderedHost, 0, flags);
+    EXPECT_EQ(done.wait_for(kWait), std::future_status::ready);
+    return done.get();
+  }
+
+  static inline std::promise<std::thread::id> ran_in;
+  static inline std::atomic<bool> only_waits{true};
+};
+
+TEST_F(FreeThreadTest, FreeBehindCompleteWorkNeedsNoHelper) {
+  stage_.event_state = 0;
+  for (int time = 0; time < 3; ++time) {
+    call(kRun, Order::kStream, kStreamX);
+    EXPECT_EQ(free_runs_in(), std::this_thread::get_id());
+    EXPECT_EQ(free_runs_in(), std::this_thread::get_id());
+  }
+  // At most one query for each stream with work and one for the null stream.
+  EXPECT_LE(queries, 3 * 4);
+}
+
+TEST_F(FreeThreadTest, FreeBehindUnfinishedWorkWaitsOnHelper) {
+  call(kRun, Order::kStream, kStreamX);
+  EXPECT_NE(free_runs_in(), std::this_thread::get_id());
+}
+
+TEST_F(FreeThreadTest, FreeThatDoesMoreRunsOnHelper) {
+  stage_.event_state = 0;
+  only_waits = false;
+  EXPECT_NE(free_runs_in(), std::this_thread::get_id());
+  only_waits = true;
+  EXPECT_NE(free_runs_in(protocol::kFlagBarrier | protocol::kFlagFence),
+            std::this_thread::get_id());
+}
+
+// The worker does not know then which streams the context has to wait for.
+TEST_F(FreeThreadTest, FreeInContextOfUnknownStateRunsOnHelper) {
+  stage_.event_state = 0;
+  for (std::uint64_t index = 10; index < 16; ++index) {
+    const std::uint64_t stream = handle(HandleKind::kStream, index);
+    ASSERT_EQ(executor_->handles().bind(stream, HandleKind::kStream, 40 + index), 0);
+    call(kRun, Order::kStream, stream);
+  }
+  EXPECT_NE(free_runs_in(0), std::this_thread::get_id());
 }
 
 }  // namespace
