@@ -182,7 +182,9 @@ int free_device_memory(const EntryContext& here, const MemoryRange& range, bool 
   const bool untold = capturing_somewhere();
   const FreeTickets::Free free{range.context, here.lane->id(),
                                here.session().last_work(range.context), synchronous};
-  if (!untold && !wait && here.session().may_answer_early() &&
+  // If another context is current, its work may use the memory, too. The free is then reported.
+  const bool own = here.context->handle == range.context;
+  if (own && !untold && !wait && here.session().may_answer_early() &&
       free_without_report(here, window, range, free)) {
     return_more(here, window, range.context);
     return here.session().health(range.context);

@@ -90,9 +90,8 @@ void DeviceOrder::keep_work(const Call& call, std::uint64_t home, void* stream) 
 
 bool DeviceOrder::is_behind_complete_work(const RecordHeader& header) {
   forget_contexts();
-  if (header.context == 0 || !context_is_known(header.context)) return false;
   const HandleTable::Found context = handles_.find(header.context, HandleKind::kContext);
-  if (context.result != 0) return false;
+  if (context.result != 0 || !context_is_known(header.context)) return false;
   if (enter_context(driver_, owner_, reinterpret_cast<void*>(context.value)) != 0) return false;
   return context_is_done(header.context);
 }
