@@ -72,6 +72,9 @@ inline constexpr std::uint64_t kHostBlockBytesMax = std::uint64_t{64} << 30;
 // Blocks that a worker maps for a session. OUT_OF_MEMORY beyond, and beyond half of the machine's
 // memory in all.
 inline constexpr std::size_t kHostBlocksMax = 1'024;
+// Managed variables of one session that host code can use, and their bytes together.
+inline constexpr std::size_t kManagedVariablesMax = 4'096;
+inline constexpr std::uint64_t kManagedVariableBytesMax = std::uint64_t{4} << 30;
 // An allocation out of credits. A larger one is the driver's own, costs a fence, and returns to the
 // server as soon as it is freed. A credit request for more is an INVALID_VALUE.
 inline constexpr std::uint64_t kWindowedBytesMax = std::uint64_t{64} << 20;

@@ -14,6 +14,8 @@
 namespace gpurun::client {
 namespace {
 
+constexpr std::uint64_t kPageBytes = 4096;
+
 // What the faulting instruction did.
 const char* kind_of(const void* context) noexcept {
 #if defined(__x86_64__)
@@ -86,12 +88,22 @@ void AccessCheck::pass_on(int signal, siginfo_t* info, void* context) noexcept {
   passing_.store(0);
 }
 
+std::uint64_t AccessCheck::Allocation::pages_begin() const noexcept {
+  return address.load(std::memory_order_acquire) & ~(kPageBytes - 1);
+}
+
+std::uint64_t AccessCheck::Allocation::pages_end() const noexcept {
+  const std::uint64_t end = address.load(std::memory_order_acquire) + bytes.load();
+  return (end + kPageBytes - 1) & ~(kPageBytes - 1);
+}
+
+// Several variables may share a page. A fault is then reported for one of them.
 AccessCheck::Allocation* AccessCheck::find(std::uint64_t address) noexcept {
   const std::size_t used = used_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < used; ++i) {
     Allocation& each = allocations_[i];
-    const std::uint64_t start = each.address.load(std::memory_order_acquire);
-    if (start != 0 && address >= start && address - start < each.bytes.load()) return &each;
+    if (each.address.load(std::memory_order_acquire) == 0) continue;
+    if (address >= each.pages_begin() && address < each.pages_end()) return &each;
   }
   return nullptr;
 }
@@ -104,10 +116,10 @@ bool AccessCheck::report(std::uint64_t address, const char* kind) noexcept {
   // Another thread may have given the access back meanwhile.
   if (found->denied.load(std::memory_order_acquire) && work != nullptr) {
     log::write(log::Level::kWarning,
-               "the host %s managed memory at 0x%llx (byte %llu of an allocation of %llu bytes) "
+               "the host %s managed memory at 0x%llx (byte %lld of an allocation of %llu bytes) "
                "while %s may use it. CUDA forbids that where CONCURRENT_MANAGED_ACCESS is 0",
                kind, static_cast<unsigned long long>(address),
-               static_cast<unsigned long long>(address - start),
+               static_cast<long long>(address - start),
                static_cast<unsigned long long>(found->bytes.load()), work);
   }
   return protect(*found, false);

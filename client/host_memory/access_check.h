@@ -48,7 +48,8 @@ class AccessCheck {
   // Begins the check. In a forked child, `under_way` of its own session replaces the parent's.
   static AccessCheck& begin(UnderWay under_way);
 
-  // Whole pages, at most kAllocationsMax allocations. The others are not checked, with a warning.
+  // An allocation, or a variable. The whole pages around it are this mirror's. At most
+  // kAllocationsMax: the others are not checked, with a warning.
   static constexpr std::size_t kAllocationsMax = 4'096;
   void add(std::uint64_t address, std::uint64_t bytes);
   // Gives its access back.
@@ -66,6 +67,8 @@ class AccessCheck {
   struct Allocation {
     std::atomic<std::uint64_t> address{0};  // 0: a free place.
     std::atomic<std::uint64_t> bytes{0};
+    std::uint64_t pages_begin() const noexcept;
+    std::uint64_t pages_end() const noexcept;
     std::atomic<Attachment> attachment{Attachment::kGlobal};
     std::atomic<Handle> context{0}, stream{0};
     std::atomic<bool> denied{false};

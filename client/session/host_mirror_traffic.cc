@@ -108,6 +108,13 @@ bool HostMirrorTraffic::take_ranges(Lane& lane, std::span<const protocol::HostMi
   }
 }
 
+bool HostMirrorTraffic::take_range(Lane& lane, std::uint64_t address, std::uint64_t bytes) {
+  const protocol::HostMirrorRange range{address, bytes, 0};
+  const std::lock_guard lock(mutex_);
+  const Access access(*this);
+  return take_ranges(lane, {&range, 1});
+}
+
 bool HostMirrorTraffic::take_all(Lane& lane, std::span<const protocol::HostMirrorRange> left_out,
                                  bool idle) {
   for (auto ranges = mirror_.allocations_from(0); !ranges.empty();) {
@@ -147,11 +154,15 @@ bool HostMirrorTraffic::poll(Lane& lane) {
   return changed;
 }
 
-// Each side first writes its own word and then reads the other's, so one of them sees the other.
 void HostMirrorTraffic::note_work(const CallSite& site) noexcept {
   if (!exists()) return;
-  issued_.fetch_add(1);
   if (check_ != nullptr) deny_access(site);
+  count_work();
+}
+
+// Each side first writes its own word and then reads the other's, so one of them sees the other.
+void HostMirrorTraffic::count_work() noexcept {
+  issued_.fetch_add(1);
   if (!polls_sleep_.load()) return;
   { const std::lock_guard lock(sleeping_); }
   work_came_.notify_all();

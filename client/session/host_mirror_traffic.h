@@ -72,6 +72,8 @@ class HostMirrorTraffic {
   // The lane's thread has learned that work is complete. Returns when the program can see what that
   // work has written. False: the session has ended before. Keeps nothing of the lane's reply.
   bool take(Lane& lane);
+  // As take(), but asks at once, and only for [address, address + bytes), whole lines.
+  bool take_range(Lane& lane, std::uint64_t address, std::uint64_t bytes);
   // While work goes on: exchanges the memory that may hold flags. Returns whether something
   // changed. Ends the polls if the session has ended.
   bool poll(Lane& lane);
@@ -105,6 +107,7 @@ class HostMirrorTraffic {
     HostMirrorTraffic& of_;
   };
   void deny_access(const CallSite& site);
+  void count_work() noexcept;
   bool exists() const noexcept { return blocks_.load(std::memory_order_acquire) != 0; }
   struct Question {
     protocol::HostMirrorStep step{};
@@ -117,7 +120,7 @@ class HostMirrorTraffic {
   // Waits for the answer. `next` is where the next question begins, or 0. False: the session has
   // ended, or ends because the worker's reply is malformed.
   bool answer(Lane& lane, const Question& question, std::uint64_t* next, Bytes* pieces);
-  // Takes the changes of `ranges`, all of them.
+  // Takes all changes of `ranges`, which are not empty.
   bool take_ranges(Lane& lane, std::span<const protocol::HostMirrorRange> ranges);
   bool merge(ByteView pieces);
   // Takes what the device has written, except to the allocations `left_out`.

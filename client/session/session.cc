@@ -288,6 +288,8 @@ bool Session::may_mirror_host_memory() const noexcept {
 }
 
 void Session::open_host_mirror(MirrorMode mode) {
+  const std::lock_guard lock(impl_->opening_mirror);
+  if (std::exchange(impl_->mirror_is_open, true)) return;
   const bool noted = mode == MirrorMode::kNoted && impl_->mirror.open(descriptor_min());
   if (mode == MirrorMode::kChecked) impl_->mirror.check_accesses(impl_->begin_access_check());
   GPURUN_LOG(kInfo, "writes to mapped and managed memory are found by %s",
@@ -311,6 +313,10 @@ void Session::begin_mirrored(std::uint64_t address, std::uint64_t bytes, bool in
 
 void Session::end_mirrored(Lane& lane, std::uint64_t address) {
   impl_->mirror.remove_allocation(lane, address);
+}
+
+bool Session::take_mirrored(Lane& lane, std::uint64_t address, std::uint64_t bytes) {
+  return impl_->mirror.take_range(lane, address, bytes);
 }
 
 void Session::take_device_writes(Lane& lane) { (void)impl_->mirror.take(lane); }

@@ -222,7 +222,8 @@ class Session {
   bool mirrors_all_host_memory() const noexcept {
     return may_mirror_host_memory() && !may_offer_host_memory();
   }
-  // Call it once, before the first block, on a thread with its signals blocked.
+  // Call it before the first block, on a thread with its signals blocked. Only the first call has
+  // an effect.
   enum class MirrorMode : std::uint8_t {
     kNoted,     // The kernel helps to find writes, if it can.
     kCompared,  // It does not.
@@ -246,6 +247,8 @@ class Session {
   // program can then see what earlier work has written. give: later work can then see what the
   // program has written. Calls of the program with work, and its waits, do the same by themselves.
   void take_device_writes(Lane& lane);
+  // See HostMirrorTraffic::take_range().
+  bool take_mirrored(Lane& lane, std::uint64_t address, std::uint64_t bytes);
   void give_host_writes(Lane& lane);
   // See HostMirrorTraffic.
   std::unique_lock<std::mutex> hold_exchanges();

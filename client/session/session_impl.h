@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 
 #include "client/bulk/bulk.h"
@@ -59,6 +60,8 @@ struct Session::Impl {
   HostMemoryUse memory;
   EarlyAnswers early;
   HostMirrorTraffic mirror;
+  std::mutex opening_mirror;
+  bool mirror_is_open = false;  // Guarded by opening_mirror.
   LogSender sender;
   LifeSigns life_signs;
   ReplyHandler handler;

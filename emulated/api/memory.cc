@@ -107,6 +107,10 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     free_imported(address);
     return CUDA_SUCCESS;
   }
+  // A variable of a library ends with the library.
+  if (known->kind == MemoryKind::kManaged && known->context_handle == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const auto range = memory_registry().take(
       address, {MemoryKind::kDevice, MemoryKind::kManaged, MemoryKind::kPool});
   if (!range) return CUDA_ERROR_INVALID_VALUE;

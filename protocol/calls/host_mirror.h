@@ -1,5 +1,6 @@
 // Host mirror: how client and worker keep two copies of host memory alike (docs/adr/0042). The
-// copies are the blocks of HostBlockKind::kMirror (host_arena.h).
+// copies are the blocks of HostBlockKind::kMirror (host_arena.h), and managed variables
+// (managed_variable.h).
 //
 // Each end also keeps a twin of each block: what both copies held when the ends last exchanged
 // changes. An end sends the lines in which its copy differs from its twin. The other end takes the
@@ -25,8 +26,8 @@ inline constexpr std::size_t kMirrorLineBytes = 64;
 enum class HostMirrorStep : std::uint32_t {
   // HostMirrorHead and pieces: what the client's program has written. Posted. The worker has taken
   // it before it looks at the next record. INVALID_VALUE: a piece is malformed, or lies outside the
-  // place of all blocks. A piece in the place that meets no block is ignored, because a context can
-  // end, and its blocks with it, at any time.
+  // place of all blocks and managed variables. A piece in the place that meets no block is ignored,
+  // because a context can end, and its blocks with it, at any time.
   kWrite = 1,
   // HostMirrorHead and 1 to kMirrorRangesMax times HostMirrorRange: asks what the device has
   // written
@@ -115,10 +116,11 @@ inline constexpr int kMirrorUnsettledMax = 32;
 
 // Takes pieces of the other end: writes the bytes that differ from the twins, to the copies and to
 // the twins. Others may write other bytes of the copies meanwhile. Lines of which at most one word
-// changes come last, because a flag has one word. `locate(address, bytes)` returns the part of the
-// copy that holds the first of these bytes. An empty one: they are ignored. False: the pieces are
-// malformed. Some of them were taken then. Lines that are used in turn, and that only the sender
-// has changed, are taken as a whole, because nobody writes to them now.
+// changes come last, because a flag has one word. `locate(address, bytes)` returns the part of a
+// copy that holds the first of these bytes, and is called again for the others. An empty one: all
+// of these bytes are ignored. False: the pieces are malformed. Some of them were taken then. Lines
+// that are used in turn, and that only the sender has changed, are taken as a whole, because nobody
+// writes to them now.
 template <typename Locate>
 bool merge_pieces(ByteView pieces, Locate locate);
 
@@ -137,12 +139,17 @@ bool merge_pieces(ByteView pieces, Locate locate) {
     while (!rest.empty()) {
       if (!next_piece(&rest, &piece, &lines)) return false;
       if (piece.in_turn != 0 && round == MergeRound::kOneWord) continue;
-      const MirrorSpan into = locate(piece.address, lines.size());
-      if (into.bytes == 0) continue;
-      if (piece.in_turn != 0) {
-        take_lines(into, lines.data());
-      } else {
-        merge_lines(into, lines.data(), round);
+      std::uint64_t address = piece.address;
+      while (!lines.empty()) {
+        const MirrorSpan into = locate(address, lines.size());
+        if (into.bytes == 0) break;
+        if (piece.in_turn != 0) {
+          take_lines(into, lines.data());
+        } else {
+          merge_lines(into, lines.data(), round);
+        }
+        lines = lines.subspan(into.bytes);
+        address += into.bytes;
       }
     }
   }

@@ -15,6 +15,7 @@
 #include "server/handlers/interprocess/shareable_handles.h"
 #include "server/handlers/memory/device_windows.h"
 #include "server/handlers/memory/host_arena.h"
+#include "server/handlers/memory/managed_variables.h"
 #include "server/handlers/memory/memory_pool.h"
 #include "server/handlers/memory/textures.h"
 #include "server/handlers/modules/links.h"
@@ -54,12 +55,24 @@ CallOutcome run_stream_destroy(Call& call) {
   return run_generic(call);
 }
 
+// Its variables leave the mirror before the driver ends them.
+CallOutcome run_library_unload(Call& call) {
+  const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
+  protocol::UnpackedCall unpacked;
+  if (row == nullptr || !unpacked.unpack(*row, call.payload()).ok()) {
+    return CallOutcome::done(kErrorInvalidValue);
+  }
+  const auto ending = HandlerState::of(call).managed_variables().end_library(unpacked.word(0));
+  return run_unload(call);
+}
+
 HandlerState::Objects make_objects(const CudaDriver& driver) {
   HandlerState::Objects objects;
   objects.modules = std::make_shared<ModuleState>();
   objects.links = std::make_shared<LinkRegistry>(driver);
   objects.gates = std::make_shared<HostGates>();
   objects.host_arena = std::make_shared<HostArena>(driver);
+  objects.managed_variables = std::make_shared<ManagedVariables>(driver, *objects.host_arena);
   objects.graph_hosts = std::make_shared<GraphHosts>();
   objects.graph_topology = std::make_shared<GraphTopology>(driver);
   objects.interprocess = std::make_shared<Interprocess>(driver);
@@ -109,6 +122,8 @@ Handlers make_handlers() {
   add_memory_pool_handlers(handlers);
   add_device_window_handlers(handlers);
   add_host_arena_handlers(handlers);
+  set_handler(handlers, "cuLibraryGetManaged", &run_managed_variable);
+  set_handler(handlers, "cuLibraryUnload", &run_library_unload);
   add_interprocess_handlers(handlers);
   add_shareable_handle_handlers(handlers);
   add_texture_handlers(handlers);

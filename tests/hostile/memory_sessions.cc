@@ -1,12 +1,15 @@
 // Memory sessions: memory of others, sums that overflow, transfers used by two calls, and more
 // memory than there is.
 #include <cstring>
+#include <string>
 
 #include "driver_abi/cuda_abi.h"
 #include "protocol/calls/device_memory.h"
 #include "protocol/calls/graph_host.h"
 #include "protocol/calls/host_arena.h"
 #include "protocol/calls/host_mirror.h"
+#include "protocol/calls/managed_variable.h"
+#include "protocol/calls/module_calls.h"
 #include "protocol/calls/shareable_handle.h"
 #include "tests/hostile/acts.h"
 #include "tests/hostile/sessions.h"
@@ -159,6 +162,63 @@ bool exchange_host_memory_that_is_not_theirs(Stranger& of) {
          refused(exchange(protocol::HostMirrorStep::kCollect, Bytes(8)));
 }
 
+// The worker mirrors the driver's memory there, and nothing beside it. After the library's end it
+// looks at nothing.
+bool use_managed_variables_that_are_not_theirs(Stranger& of) {
+  constexpr std::uint64_t kLibrary = handle(HandleKind::kLibrary, 9);
+  constexpr std::string_view kText =
+      ".version 8.0\n.target sm_80\n.address_size 64\n"
+      ".visible .global .attribute(.managed) .align 4 .u32 managed = 5;\n"
+      ".visible .entry nothing()\n{\nret;\n}\n";
+  if (!of.make_context() || of.load_library(kLibrary, kText) != 0) return false;
+  const RecordHeader finds =
+      Stranger::in_context("cuLibraryGetManaged", Form::kRaw, Order::kContext);
+  for (const std::uint64_t owner : {std::uint64_t{0}, kLibrary, kLibrary + 1, Stranger::kContext}) {
+    for (const std::string& name :
+         {std::string(), std::string("nothing"), std::string(4000, 'x')}) {
+      const protocol::NameRequest request{owner, 0, name};
+      if (!refused(of.ask(finds, protocol::pack(request)))) return false;
+    }
+  }
+  if (!refused(of.ask(finds, Bytes(100, std::byte{0xff})))) return false;
+  protocol::ManagedVariable variable;
+  for (int again = 0; again < 2; ++again) {
+    const auto found = of.ask(finds, protocol::pack(protocol::NameRequest{kLibrary, 0, "managed"}));
+    if (!found.has_value() || found->result != 0 || found->payload.size() != sizeof variable) {
+      return false;
+    }
+    std::memcpy(&variable, found->payload.data(), sizeof variable);
+  }
+  const RecordHeader exchanges =
+      Stranger::in_context("cuMemHostGetDevicePointer_v2", Form::kRaw, Order::kImmediate);
+  const auto exchange = [&](protocol::HostMirrorStep step, ByteView rest) {
+    const protocol::HostMirrorHead head{step, 0, 0};
+    Bytes payload(sizeof head + rest.size());
+    std::memcpy(payload.data(), &head, sizeof head);
+    std::memcpy(payload.data() + sizeof head, rest.data(), rest.size());
+    return of.ask(exchanges, payload);
+  };
+  const auto write = [&](std::uint64_t address, std::uint32_t bytes) {
+    const protocol::HostMirrorPiece piece{address, bytes, 0};
+    Bytes pieces(sizeof piece + bytes);
+    std::memcpy(pieces.data(), &piece, sizeof piece);
+    return exchange(protocol::HostMirrorStep::kWrite, pieces);
+  };
+  const std::uint64_t first = variable.first_line(), end = variable.lines_end();
+  const auto inside = write(first, 64);
+  if (!inside.has_value() || inside->result != 0 || !refused(write(first - 64, 128)) ||
+      !refused(write(end - 64, 128)) || !refused(write(end, 64))) {
+    return false;
+  }
+  std::uint64_t library = kLibrary;
+  const auto ended = of.ask_row("cuLibraryUnload", {&library});
+  if (!ended.has_value() || ended->result != 0 || !refused(write(first, 64))) return false;
+  const protocol::HostMirrorRange range{first, end - first, 0};
+  const auto nothing = exchange(protocol::HostMirrorStep::kCollect, bytes_of(range));
+  return nothing.has_value() && nothing->result == 0 &&
+         nothing->payload.size() == sizeof(protocol::HostMirrorChanges);
+}
+
 // Descriptors of allocations: tokens that nobody gave, and more exports than there is room for.
 bool share_allocations_without_end(Stranger& of) {
   constexpr std::uint64_t kMemory = handle(HandleKind::kAllocation, 9);
@@ -267,6 +327,7 @@ constexpr Session kSessions[] = {
     {"returns_of_memory_that_is_not_theirs", "served", return_memory_that_is_not_theirs},
     {"host_memory_without_a_file", "served", map_host_memory_without_a_file},
     {"host_memory_exchanges_that_lie", "served", exchange_host_memory_that_is_not_theirs},
+    {"managed_variables_that_are_not_theirs", "served", use_managed_variables_that_are_not_theirs},
     {"allocations_shared_without_end", "served", share_allocations_without_end},
     {"credit_beyond_all_bounds", "served", ask_for_more_than_there_is},
     {"copies_in_batches_to_memory_that_goes", "served", copy_in_batches_to_memory_that_goes},

@@ -163,17 +163,22 @@ std::uint64_t Stranger::allocate(std::uint64_t bytes) {
   return grant.plain != 0 ? grant.plain : grant.piece;
 }
 
-int Stranger::load(std::string_view ptx) {
+int Stranger::load(std::string_view ptx) { return load_as("cuModuleLoadDataEx", kModule, ptx); }
+
+int Stranger::load_library(std::uint64_t handle, std::string_view ptx) {
+  return load_as("cuLibraryLoadData", handle, ptx);
+}
+
+int Stranger::load_as(const char* row, std::uint64_t handle, std::string_view ptx) {
   const std::string text = std::string(ptx) + '\0';
   const driver_abi::Image image{
       driver_abi::ImageForm::kPtx, 0, {byte_view(text.data(), text.size() - 1)}};
   const Bytes bundle = protocol::make_bundle(image);
   protocol::ImageLoad load;
-  load.handle = kModule;
+  load.handle = handle;
   load.digest = protocol::bundle_digest(image);
   load.image = bundle;
-  const auto reply = ask(in_context("cuModuleLoadDataEx", Form::kRaw, Order::kContext),
-                         protocol::pack({&load, 1}));
+  const auto reply = ask(in_context(row, Form::kRaw, Order::kContext), protocol::pack({&load, 1}));
   if (!reply.has_value()) return -1;
   if (reply->result != 0) return reply->result;
   const auto outcomes = protocol::unpack_outcomes(reply->payload);

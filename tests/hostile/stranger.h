@@ -74,7 +74,9 @@ class Stranger {
   bool make_context();                          // kContext, a handle.
   std::uint64_t allocate(std::uint64_t bytes);  // 0: none.
   int load(std::string_view ptx);               // Into kModule. Returns the CUresult.
-  bool find_kernel(const char* name);           // Into kFunction.
+  // As load(), into a library with that handle.
+  int load_library(std::uint64_t handle, std::string_view ptx);
+  bool find_kernel(const char* name);  // Into kFunction.
   static constexpr std::uint64_t kContext = handle(HandleKind::kContext, 1);
   static constexpr std::uint64_t kModule = handle(HandleKind::kModule, 2);
   static constexpr std::uint64_t kFunction = handle(HandleKind::kFunction, 3);
@@ -88,6 +90,7 @@ class Stranger {
   std::string end(std::chrono::milliseconds patience);
 
  private:
+  int load_as(const char* row, std::uint64_t handle, std::string_view ptx);
   static void send(transport::Connection& to, ByteView bytes);
   void read_log();
   void read_bulk();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "driver_abi/opcodes.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose {
@@ -30,16 +31,15 @@ CUresult call_refused(const Row& row) noexcept {
   return refuse(row, row.reason == nullptr ? "no reason given" : row.reason);
 }
 
-CUresult refuse_managed_variable(const Row& row, const char* name) noexcept {
-  if (name == nullptr) return call_refused(row);
-  if (first_refusal(row)) {
+CUresult refuse_managed_variable(const char* name, const char* reason) noexcept {
+  if (first_refusal(*driver_abi::find_row(driver_abi::opcode::cuLibraryGetManaged))) {
     GPURUN_LOG(
         kWarning,
         "__managed__ variable %.200s is not supported: %s. Kernels have it for themselves; the "
         "program ends with a segmentation fault where its host code reads or writes it",
-        name, row.reason);
+        name, reason);
   } else {
-    GPURUN_LOG(kInfo, "__managed__ variable %.200s is not supported either", name);
+    GPURUN_LOG(kInfo, "__managed__ variable %.200s is not supported either: %s", name, reason);
   }
   return CUDA_ERROR_NOT_SUPPORTED;
 }

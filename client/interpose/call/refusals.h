@@ -12,8 +12,8 @@ CUresult call_refused(const driver_abi::Row& row) noexcept;
 
 // As call_refused(), for cuLibraryGetManaged. The runtime asks for each __managed__ variable at
 // program start and goes on without it. Host code that touches one then ends by SIGSEGV, so the log
-// line says that and names the first variable.
-CUresult refuse_managed_variable(const driver_abi::Row& row, const char* name) noexcept;
+// line says that, names the first variable, and has the reason.
+CUresult refuse_managed_variable(const char* name, const char* reason) noexcept;
 
 // As call_refused(), for cuMemAllocManaged in a process without a host arena.
 CUresult refuse_managed_memory(const driver_abi::Row& row) noexcept;

@@ -63,6 +63,12 @@ CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream gi
   return cuda(result);
 }
 
+// It ends with its library alone.
+bool is_managed_variable(std::uint64_t address) {
+  const auto range = find_range(address);
+  return range.has_value() && range->kind == MemoryKind::kManaged && range->owner != 0;
+}
+
 // The driver waits for the device first, as for other memory. The program sees the memory, so this
 // is never answered early.
 int end_managed(const EntryContext& here, const MemoryRange& range) {
@@ -150,7 +156,9 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   auto range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kPool);
-  if (!range.has_value()) range = remove_range(address, MemoryKind::kManaged);
+  if (!range.has_value() && !is_managed_variable(address)) {
+    range = remove_range(address, MemoryKind::kManaged);
+  }
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
   if (range->kind == MemoryKind::kManaged) return cuda(end_managed(here, *range));
   const bool shared = end_sharing(here, *range);

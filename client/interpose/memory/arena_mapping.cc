@@ -96,6 +96,10 @@ int unmap_in_worker(const EntryContext& here, const HostBlock& payload, Handle c
 
 }  // namespace
 
+bool open_host_mirror(Session& session) {
+  return on_thread([&] { session.open_host_mirror(mirror_mode()); }).ok();
+}
+
 Status ArenaMapping::open(Session& session) {
   mirrored_ = session.mirrors_all_host_memory();
   if (mirrored_) return {};
@@ -127,11 +131,8 @@ int ArenaMapping::reserve(const Block& block) { return map_own(block, PROT_NONE)
 
 int ArenaMapping::make_copy(const EntryContext& here, std::uint16_t code, const Block& block,
                             const ArenaPlace& place, std::uint64_t memory, int* earlier) {
-  if (!mirror_is_open_) {
-    const auto open = [&] { here.session().open_host_mirror(mirror_mode()); };
-    if (!on_thread(open).ok()) return CUDA_ERROR_OUT_OF_MEMORY;
-    mirror_is_open_ = true;
-  }
+  if (!mirror_is_open_ && !open_host_mirror(here.session())) return CUDA_ERROR_OUT_OF_MEMORY;
+  mirror_is_open_ = true;
   const int result = map_in_worker(here, code, message(HostBlockKind::kMirror, block, place),
                                    block.context, earlier);
   if (result != 0) return result;

@@ -19,6 +19,10 @@
 
 namespace gpurun::client::interpose {
 
+// Prepares the session for copies of memory in the worker. False: there is no thread for that. May
+// be called again.
+bool open_host_mirror(Session& session);
+
 // Where an arena lies.
 struct ArenaPlace {
   std::uint64_t base = 0;

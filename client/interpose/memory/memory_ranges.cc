@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/address_parts.h"
 #include "base/log.h"
 #include "client/interpose/memory/used_memory.h"
 #include "client/process/fork_guard.h"
@@ -21,6 +22,7 @@ namespace {
 // Drivers sub-allocate small allocations from blocks of this size.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t kPageBytes = 4096;
+constexpr auto kEndOf = [](std::uint64_t end) { return end; };
 
 struct Ranges {
   std::mutex mutex;
@@ -94,17 +96,37 @@ Ranges& ranges() {
   return *found;
 }
 
-bool map_nothing(std::uint64_t start, std::uint64_t end) {
+bool map_at(std::uint64_t start, std::uint64_t end, int access) {
   void* const wanted = reinterpret_cast<void*>(start);
   // The kernel maps at this hint when the place is free. Not MAP_FIXED_NOREPLACE, which older
   // kernels do not know. ThreadSanitizer changes an address that it cannot watch, but keeps that
   // flag.
-  void* const got =
-      mmap(wanted, end - start, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (access == PROT_NONE ? MAP_NORESERVE : 0);
+  void* const got = mmap(wanted, end - start, access, flags, -1, 0);
   if (got == MAP_FAILED) return false;
   if (got == wanted) return true;
   munmap(got, end - start);
   return false;
+}
+
+bool map_nothing(std::uint64_t start, std::uint64_t end) { return map_at(start, end, PROT_NONE); }
+
+// Replaces memory of this process's own.
+bool map_over(std::uint64_t start, std::uint64_t end, int access) {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (access == PROT_NONE ? MAP_NORESERVE : 0);
+  return mmap(reinterpret_cast<void*>(start), end - start, access, flags | MAP_FIXED, -1, 0) !=
+         MAP_FAILED;
+}
+
+// Removes [begin, end) from ranges, start to end.
+void cut(std::map<std::uint64_t, std::uint64_t>& ranges, std::uint64_t begin, std::uint64_t end) {
+  auto at = first_range_beyond(ranges, begin, kEndOf);
+  while (at != ranges.end() && at->first < end) {
+    const AddressPart part{at->first, at->second};
+    at = ranges.erase(at);
+    if (part.begin < begin) ranges[part.begin] = begin;
+    if (part.end > end) ranges[end] = part.end;
+  }
 }
 
 // Blocks addresses for the life of the process, because the device will use them again and an
@@ -300,6 +322,41 @@ bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {
   return true;
 } catch (const std::bad_alloc&) {
   return false;
+}
+
+bool open_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {
+  const std::uint64_t end = base + bytes;
+  if (end <= base || reaches_window(base, bytes)) return false;
+  Ranges& all = ranges();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto end_of_range = [](const MemoryRange& range) { return range.base + range.bytes; };
+  for (auto at = first_range_beyond(all.by_base, base, end_of_range);
+       at != all.by_base.end() && at->first < end; ++at) {
+    const MemoryKind kind = at->second.kind;
+    if (kind != MemoryKind::kManaged && kind != MemoryKind::kModule) return false;
+  }
+  const std::vector<AddressPart> free = parts_outside(all.held, base, end, kEndOf);
+  bool mapped = true;
+  for (std::size_t i = 0; mapped && i < free.size(); ++i) {
+    mapped = map_nothing(free[i].begin, free[i].end);
+    if (mapped) all.held[free[i].begin] = free[i].end;
+  }
+  for (const AddressPart& part : parts_outside(all.blocked, base, end, kEndOf)) {
+    all.blocked[part.begin] = part.end;
+  }
+  // What could be mapped stays blocked.
+  if (!mapped || !map_over(base, end, PROT_READ | PROT_WRITE)) return false;
+  cut(all.held, base, end);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+void close_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {
+  Ranges& all = ranges();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  if (map_over(base, base + bytes, PROT_NONE)) all.held[base] = base + bytes;
+} catch (const std::bad_alloc&) {
 }
 
 void let_go_of_addresses(std::uint64_t base, std::uint64_t bytes) noexcept {

@@ -24,7 +24,7 @@ enum class MemoryKind : std::uint8_t {
   kModule,      // A global variable of a module or library.
   kImported,    // Memory of another process, cuIpcOpenMemHandle.
   kHost,        // cuMemHostAlloc, cuMemAllocHost.
-  kManaged,     // cuMemAllocManaged: always reached.
+  kManaged,     // cuMemAllocManaged, cuLibraryGetManaged: always reached.
   kRegistered,  // cuMemHostRegister.
   kView,        // The device's addresses of registered memory: always reached.
 };
@@ -35,9 +35,9 @@ struct MemoryRange {
   MemoryKind kind = MemoryKind::kDevice;
   int ordinal = 0;  // The program's number of the device.
   Handle context = 0;
-  Handle owner = 0;        // Pool, module or library. 0: none.
+  Handle owner = 0;        // Pool, module or library, also of a managed variable. 0: none.
   bool shared = false;     // kDevice only: other processes may have it open.
-  bool in_arena = false;   // kHost, kManaged: of host_arena.h.
+  bool in_arena = false;   // kHost, kManaged: of host_arena.h, or of managed_variables.h.
   bool reached = false;    // kHost, kManaged: the device uses the same address now.
   std::uint64_t host = 0;  // kView: the address of the memory. `base` is the device's.
   std::uint64_t view = 0;  // kRegistered: the base of its kView. 0: the device does not reach it.
@@ -92,6 +92,13 @@ void remove_ranges_of_owner(Handle owner) noexcept;
 // Reserves [base, base + bytes) with an inaccessible mapping, so that no other mapping of this
 // process lands there. False, without an effect, when the range is already in use.
 bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept;
+// Maps memory of zeros at [base, base + bytes), in whole pages, that is this process's alone.
+// Addresses that are blocked become usable. All others must be free. False: some are in use, also
+// by known memory other than managed memory and variables, or by a window. The others may be
+// blocked then.
+bool open_addresses(std::uint64_t base, std::uint64_t bytes) noexcept;
+// Ends what open_addresses() has mapped. The addresses stay blocked.
+void close_addresses(std::uint64_t base, std::uint64_t bytes) noexcept;
 // Ends a reservation of hold_addresses().
 void let_go_of_addresses(std::uint64_t base, std::uint64_t bytes) noexcept;
 

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "client/bulk/bulk.h"
+#include "client/interpose/memory/managed_variables.h"
 #include "client/interpose/modules/adjacent_fatbins.h"
 #include "client/interpose/modules/table_cache.h"
 #include "protocol/calls/image_bundle.h"
@@ -427,6 +428,7 @@ int unload(EntryContext& here, Loaded* loaded) {
   }
   int result = 0;
   if (sent) {
+    close_managed_variables(here, loaded->handle);
     CallSite site;
     site.order = Order::kOrderedHost;
     site.context = loaded->context;  // 0, for a library: after the calls of all contexts.

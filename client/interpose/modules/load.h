@@ -47,6 +47,12 @@ int module_of_library(EntryContext& here, Loaded* library, Loaded** module);
 int get_variable(EntryContext& here, Loaded* loaded, const char* name, CUdeviceptr* address,
                  std::size_t* bytes);
 
+// A managed variable of `library`, which host code can use from now on. `library` must have been
+// ensured. The worker is asked once. NOT_SUPPORTED: host code cannot use it, and a log line has the
+// reason. The driver's result otherwise.
+int get_managed_variable(EntryContext& here, Loaded* library, const char* name,
+                         CUdeviceptr* address, std::size_t* bytes);
+
 // Notifies the worker of the unload and forgets `loaded`.
 int unload(EntryContext& here, Loaded* loaded);
 

@@ -55,6 +55,7 @@ struct Loaded {
   std::map<std::string, Function*, std::less<>> functions;
   std::map<Handle, Loaded*> modules;                             // Of a library, by context.
   std::map<std::pair<Handle, std::string>, Variable> variables;  // By context and name.
+  std::map<std::string, Variable, std::less<>> managed;  // Of a library, usable by host code.
 };
 
 // A CUkernel or a CUfunction.

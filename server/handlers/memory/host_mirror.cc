@@ -63,9 +63,10 @@ int HostMirror::write(ByteView pieces, std::uint64_t place, std::uint64_t span) 
   bool inside = true;
   const bool sound =
       protocol::merge_pieces(pieces, [&](std::uint64_t address, std::uint64_t bytes) {
-        inside = inside && address >= place && address - place <= span &&
-                 bytes <= span - (address - place);
-        return inside ? span_at(address, bytes) : MirrorSpan();
+        const MirrorSpan into = span_at(address, bytes);
+        inside = inside && (into.bytes != 0 || (address >= place && address - place <= span &&
+                                                bytes <= span - (address - place)));
+        return inside ? into : MirrorSpan();
       });
   return sound && inside ? 0 : int{CUDA_ERROR_INVALID_VALUE};
 }

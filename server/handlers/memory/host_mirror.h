@@ -1,5 +1,6 @@
 // HostMirror: the worker's copies of host memory of which the client has one, too, and their twins
-// (docs/adr/0042, protocol/calls/host_mirror.h). HostArena maps and registers the copies.
+// (docs/adr/0042, protocol/calls/host_mirror.h). HostArena maps and registers the copies. Managed
+// variables are the driver's memory (managed_variables.h).
 //
 // The client is untrusted. It names addresses and sends lines. Only bytes of blocks that it was
 // given are read or written. The device may write to them at the same time.
@@ -25,14 +26,15 @@ class HostMirror {
   HostMirror(const HostMirror&) = delete;
   HostMirror& operator=(const HostMirror&) = delete;
 
-  // The block is mapped and holds zeros. False: there is no memory for its twin.
+  // The block is mapped. The client's copy of it holds zeros. It is whole lines, and meets no other
+  // block. False: there is no memory for its twin.
   bool add(std::uint64_t address, std::uint64_t bytes);
   // Call it before the block is unmapped. Nothing looks at it any more when this returns. A block
   // that was never added is ignored.
   void remove(std::uint64_t address);
 
-  // Takes the pieces that the client has written. INVALID_VALUE: they are malformed, or outside
-  // [place, place + span). The earlier pieces are then taken.
+  // Takes the pieces that the client has written. INVALID_VALUE: they are malformed, or outside all
+  // blocks and [place, place + span). The earlier pieces are then taken.
   int write(ByteView pieces, std::uint64_t place, std::uint64_t span);
   // Puts changes of `ranges`, from `from` on, into `reply`, which has room for a line at least.
   // Returns the number of bytes there. `*next`: where to go on. 0: that was all.

@@ -172,7 +172,8 @@ CallOutcome run_load(Call& call) {
   return CallOutcome::done(load_all(call));
 }
 
-// cuModuleUnload(CUmodule), cuLibraryUnload(CUlibrary): the row's ordinary record.
+}  // namespace
+
 CallOutcome run_unload(Call& call) {
   const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
   protocol::UnpackedCall unpacked;
@@ -184,8 +185,6 @@ CallOutcome run_unload(Call& call) {
   HandlerState::of(call).modules().end(handle, call.handles());
   return HandlerState::of(call).dispatch().run(call);
 }
-
-}  // namespace
 
 CallOutcome refuse_file(Call&) { return CallOutcome::done(kErrorNotSupported); }
 

@@ -9,6 +9,8 @@ namespace gpurun::server {
 // NOT_SUPPORTED for rows that name a file, which would be the worker's. A client reads its own file
 // and sends the bytes.
 CallOutcome refuse_file(Call& call);
+// cuModuleUnload(CUmodule), cuLibraryUnload(CUlibrary): the row's ordinary record.
+CallOutcome run_unload(Call& call);
 // Loading and unloading: module_loads.cc. Names: module_names.cc.
 void add_module_load_handlers(Handlers& handlers);
 void add_module_name_handlers(Handlers& handlers);

@@ -22,6 +22,7 @@ class HostArena;
 class HostGates;
 class Interprocess;
 class LinkRegistry;
+class ManagedVariables;
 class ModuleState;
 class ShareableHandles;
 class TextureRegistry;
@@ -38,6 +39,7 @@ class HandlerState {
     std::shared_ptr<LinkRegistry> links;
     std::shared_ptr<HostGates> gates;
     std::shared_ptr<HostArena> host_arena;
+    std::shared_ptr<ManagedVariables> managed_variables;  // Uses host_arena.
     std::shared_ptr<GraphHosts> graph_hosts;
     std::shared_ptr<GraphTopology> graph_topology;
     std::shared_ptr<Interprocess> interprocess;
@@ -60,6 +62,7 @@ class HandlerState {
   LinkRegistry& links() { return *objects_.links; }
   HostGates& gates() { return *objects_.gates; }
   HostArena& host_arena() { return *objects_.host_arena; }
+  ManagedVariables& managed_variables() { return *objects_.managed_variables; }
   GraphHosts& graph_hosts() { return *objects_.graph_hosts; }
   GraphTopology& graph_topology() { return *objects_.graph_topology; }
   TextureRegistry& textures() { return *objects_.textures; }

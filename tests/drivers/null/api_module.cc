@@ -1,5 +1,7 @@
 // Modules, libraries and kernels of the null device. Every image loads. Kernels come from its PTX,
 // and any other name gives a kernel without parameters.
+#include <sys/mman.h>
+
 #include <cstring>
 #include <map>
 #include <memory>
@@ -22,6 +24,16 @@ using driver_abi::HandleKind;
 constexpr std::size_t kVariableBytes = 65'536;
 constexpr int kLocalBytes = 0;
 
+// Memory of a managed variable, of zeros.
+struct Unmap {
+  std::size_t bytes = 0;
+  void operator()(unsigned char* memory) const { munmap(memory, bytes); }
+};
+using ManagedPages = std::unique_ptr<unsigned char, Unmap>;
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kHugeBytes = std::size_t{3} << 30;
+constexpr std::size_t kHalfBytes = 32;
+
 struct Kernel {
   std::uint64_t image;
   KernelEntry entry;
@@ -32,6 +44,7 @@ struct Loaded {
   std::vector<KernelEntry> entries;
   std::map<std::string, std::uint64_t> kernels;  // By name: kernel (or function) handle.
   std::map<std::string, std::unique_ptr<unsigned char[]>> variables;
+  std::map<std::string, ManagedPages> managed;
 };
 
 struct Images {
@@ -148,6 +161,37 @@ CUresult variable(CUdeviceptr* dptr, std::size_t* bytes, std::uint64_t image, co
   return CUDA_SUCCESS;
 }
 
+ManagedPages managed_pages(std::size_t bytes) {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return ManagedPages(memory == MAP_FAILED ? nullptr : static_cast<unsigned char*>(memory),
+                      Unmap{bytes});
+}
+
+// Names that begin with "managed" are managed variables of 64 KiB. "managed_huge" has 3 GiB.
+// "managed_low" and "managed_high" are halves of one line. Each begins with 'm'.
+CUresult managed_variable(CUdeviceptr* dptr, std::size_t* bytes, std::uint64_t image,
+                          const std::string& name) {
+  if (name.rfind("managed", 0) != 0) return CUDA_ERROR_NOT_FOUND;
+  const bool high = name == "managed_high", half = high || name == "managed_low";
+  const std::size_t size = name == "managed_huge" ? kHugeBytes : half ? kHalfBytes : kVariableBytes;
+  Images& all = images();
+  const std::lock_guard lock(all.mutex);
+  const auto loaded = all.loaded.find(image);
+  if (loaded == all.loaded.end()) return CUDA_ERROR_INVALID_HANDLE;
+  auto& memory = loaded->second.managed[half ? "halves" : name];
+  if (memory == nullptr) {
+    memory = managed_pages(half ? kPageBytes : size);
+    if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    *memory = 'm';
+    if (half) memory.get()[kHalfBytes] = 'm';
+  }
+  if (dptr != nullptr)
+    *dptr = reinterpret_cast<CUdeviceptr>(memory.get() + (high ? kHalfBytes : 0));
+  if (bytes != nullptr) *bytes = size;
+  return CUDA_SUCCESS;
+}
+
 CUresult parameter_of(std::uint64_t handle, std::size_t index, std::size_t* offset,
                       std::size_t* bytes) {
   if (offset == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -250,6 +294,11 @@ CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, C
 }
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   return variable(dptr, bytes, number(library), name);
+}
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                             const char* name) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return managed_variable(dptr, bytes, number(library), name);
 }
 // One handle is both the library and its module in the only context that matters here.
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {

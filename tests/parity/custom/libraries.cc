@@ -108,6 +108,15 @@ void add_kernels(TrialTable& table) {
     t.expect_equal(address);
     t.expect_equal(bytes);
   });
+  table.translated("cuLibraryGetManaged", "refused with GPURUN_HOST_MEMORY=copy", [](Trial& t) {
+    const Both<CUlibrary> library = new_library(t);
+    CUdeviceptr address = 0;
+    std::size_t bytes = 0;
+    t.expect_local(t.client(FN(cuLibraryGetManaged), &address, &bytes, library, "managed"),
+                   CUDA_ERROR_NOT_SUPPORTED);
+    t.expect_local(t.client(FN(cuLibraryGetManaged), &address, &bytes, library, nullptr),
+                   CUDA_ERROR_INVALID_VALUE);
+  });
   table.add("cuLibraryGetModule", [](Trial& t) {
     const Both<CUlibrary> library = new_library(t);
     Both<CUmodule> module;

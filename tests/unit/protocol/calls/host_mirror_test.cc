@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "protocol/calls/managed_variable.h"
+
 namespace gpurun::protocol {
 namespace {
 
@@ -256,6 +258,44 @@ TEST(HostMirrorTest, WordIsWrittenAfterLongerChanges) {
   }));
   EXPECT_EQ(host.read(0), 1);
   EXPECT_EQ(host.read(4096), 7);
+}
+
+// Two copies with neighbouring addresses get the lines of one piece.
+TEST(HostMirrorTest, PieceMayGoThroughSeveralCopies) {
+  Side device, first, second;
+  for (std::size_t at = 0; at < 256; ++at) device.write(at, 5);
+  const Bytes sent = changes_of(device);
+  ASSERT_TRUE(merge_pieces(sent, [&](std::uint64_t address, std::uint64_t bytes) -> MirrorSpan {
+    const std::uint64_t at = address - kAddress;
+    Side& side = at < 64 ? first : second;
+    const std::uint64_t end = at < 64 ? 64 : 192;
+    if (at >= end) return {};
+    return {side.copy + at, side.twin + at, address, std::min<std::size_t>(bytes, end - at)};
+  }));
+  EXPECT_EQ(first.read(63), 5);
+  EXPECT_EQ(first.read(64), 0);
+  EXPECT_EQ(second.read(63), 0);
+  EXPECT_EQ(second.read(64), 5);
+  EXPECT_EQ(second.read(191), 5);
+  EXPECT_EQ(second.read(192), 0);
+}
+
+TEST(ManagedVariableTest, AddressesAreThoseOfProgramsAndBytesAreBounded) {
+  constexpr std::uint64_t kEnd = (std::uint64_t{1} << 47) - (1 << 20);
+  EXPECT_TRUE(is_sound({std::uint64_t{1} << 20, 1}));
+  EXPECT_TRUE(is_sound({kEnd - 64, 64}));
+  EXPECT_TRUE(is_sound({std::uint64_t{1} << 32, limits::kManagedVariableBytesMax}));
+  for (const ManagedVariable wrong :
+       {ManagedVariable{0, 4}, ManagedVariable{4096, 4}, ManagedVariable{kEnd - 63, 64},
+        ManagedVariable{kEnd, 1}, ManagedVariable{~std::uint64_t{0}, 1},
+        ManagedVariable{std::uint64_t{1} << 32, 0},
+        ManagedVariable{std::uint64_t{1} << 32, limits::kManagedVariableBytesMax + 1},
+        ManagedVariable{std::uint64_t{1} << 32, ~std::uint64_t{0}}}) {
+    EXPECT_FALSE(is_sound(wrong)) << wrong.address << ' ' << wrong.bytes;
+  }
+  const ManagedVariable lines{100, 29};
+  EXPECT_EQ(lines.first_line(), 64u);
+  EXPECT_EQ(lines.lines_end(), 192u);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "client/interpose/memory/memory_ranges.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <thread>
 
@@ -68,6 +69,61 @@ TEST_F(MemoryRangesTest, FindsMoreRangesThanThreadCaches) {
       EXPECT_EQ(found->base, kBase + i * kBytes);
     }
   }
+}
+
+constexpr std::uint64_t kPlace = 0x4100'0000'0000;
+
+bool is_mapped(std::uint64_t address) {
+  return msync(reinterpret_cast<void*>(address), kBytes, MS_ASYNC) == 0;
+}
+
+TEST_F(MemoryRangesTest, OpenedAddressesAreMemoryOfZerosUntilTheyAreClosed) {
+  ASSERT_TRUE(open_addresses(kPlace, 2 * kBytes));
+  auto* const word = reinterpret_cast<volatile int*>(kPlace + kBytes);
+  EXPECT_EQ(*word, 0);
+  *word = 5;
+  EXPECT_FALSE(open_addresses(kPlace + kBytes, kBytes)) << "in use";
+  EXPECT_EQ(*word, 5);
+  close_addresses(kPlace, 2 * kBytes);
+  EXPECT_TRUE(is_mapped(kPlace)) << "blocked";
+  bool held = false;
+  EXPECT_FALSE(find_range(kPlace + kBytes, &held).has_value());
+  EXPECT_TRUE(held);
+  ASSERT_TRUE(open_addresses(kPlace, 3 * kBytes)) << "blocked by this process, and free behind";
+  EXPECT_EQ(*word, 0);
+  *reinterpret_cast<volatile int*>(kPlace + 2 * kBytes) = 6;
+  close_addresses(kPlace, 3 * kBytes);
+}
+
+// A block of addresses around device memory holds variables, too. What is blocked beside them
+// stays so.
+TEST_F(MemoryRangesTest, BlockedAddressesOpenInPart) {
+  constexpr std::uint64_t kDevice = 0x4200'0000'0000;
+  ASSERT_TRUE(add_range(range_at(kDevice)));
+  EXPECT_FALSE(open_addresses(kDevice, kBytes)) << "device memory";
+  ASSERT_TRUE(open_addresses(kDevice + 2 * kBytes, kBytes));
+  *reinterpret_cast<volatile int*>(kDevice + 2 * kBytes) = 1;
+  bool held = false;
+  for (const std::uint64_t beside : {kDevice + kBytes, kDevice + 3 * kBytes}) {
+    EXPECT_FALSE(find_range(beside, &held).has_value());
+    EXPECT_TRUE(held);
+  }
+  EXPECT_FALSE(find_range(kDevice + 2 * kBytes, &held).has_value());
+  EXPECT_FALSE(held);
+  close_addresses(kDevice + 2 * kBytes, kBytes);
+}
+
+TEST_F(MemoryRangesTest, AddressesOfOtherMemoryDoNotOpen) {
+  void* const other =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(other, MAP_FAILED);
+  *static_cast<volatile int*>(other) = 7;
+  const auto address = reinterpret_cast<std::uint64_t>(other);
+  EXPECT_FALSE(open_addresses(address, kBytes));
+  EXPECT_FALSE(open_addresses(address - kBytes, 2 * kBytes));
+  EXPECT_EQ(*static_cast<volatile int*>(other), 7);
+  munmap(other, kBytes);
+  EXPECT_FALSE(open_addresses(~std::uint64_t{4095}, 2 * kBytes)) << "wraps";
 }
 
 }  // namespace
