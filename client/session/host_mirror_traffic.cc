@@ -109,6 +109,7 @@ bool HostMirrorTraffic::take_ranges(Lane& lane, std::span<const protocol::HostMi
 }
 
 bool HostMirrorTraffic::take_range(Lane& lane, std::uint64_t address, std::uint64_t bytes) {
+  if (exists()) count_work();
   const protocol::HostMirrorRange range{address, bytes, 0};
   const std::lock_guard lock(mutex_);
   const Access access(*this);

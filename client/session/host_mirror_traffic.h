@@ -72,7 +72,8 @@ class HostMirrorTraffic {
   // The lane's thread has learned that work is complete. Returns when the program can see what that
   // work has written. False: the session has ended before. Keeps nothing of the lane's reply.
   bool take(Lane& lane);
-  // As take(), but asks at once, and only for [address, address + bytes), whole lines.
+  // As take(), but asks at once, and only for [address, address + bytes), whole lines. Work that
+  // was issued before may still write there, so that the next take() asks, too.
   bool take_range(Lane& lane, std::uint64_t address, std::uint64_t bytes);
   // While work goes on: exchanges the memory that may hold flags. Returns whether something
   // changed. Ends the polls if the session has ended.

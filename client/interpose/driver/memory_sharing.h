@@ -1,5 +1,6 @@
 // MemorySharing: the start of sharing memory with another process, which may learn of this
-// process's calls outside the log (docs/adr/0018).
+// process's calls outside the log (docs/adr/0018), or with host code that sees what earlier work
+// has written (docs/adr/0043).
 #pragma once
 
 #include "client/interpose/call/forward.h"

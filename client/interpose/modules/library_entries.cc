@@ -166,14 +166,5 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   return cuda(modules::get_variable(here, loaded, name, dptr, bytes));
 }
 
-CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
-                             const char* name) {
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  EntryContext here;
-  Loaded* loaded = nullptr;
-  if (const int result = ensured(here, library, &loaded); result != 0) return cuda(result);
-  return cuda(modules::get_managed_variable(here, loaded, name, dptr, bytes));
-}
-
 }  // namespace custom
 }  // namespace gpurun::client::interpose

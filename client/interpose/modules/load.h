@@ -19,6 +19,7 @@
 
 #include "client/interpose/modules/jit_request.h"
 #include "client/interpose/modules/objects.h"
+#include "protocol/calls/managed_variable.h"
 #include "protocol/calls/module_calls.h"
 
 namespace gpurun::client::interpose::modules {
@@ -47,11 +48,11 @@ int module_of_library(EntryContext& here, Loaded* library, Loaded** module);
 int get_variable(EntryContext& here, Loaded* loaded, const char* name, CUdeviceptr* address,
                  std::size_t* bytes);
 
-// A managed variable of `library`, which host code can use from now on. `library` must have been
-// ensured. The worker is asked once. NOT_SUPPORTED: host code cannot use it, and a log line has the
-// reason. The driver's result otherwise.
-int get_managed_variable(EntryContext& here, Loaded* library, const char* name,
-                         CUdeviceptr* address, std::size_t* bytes);
+// Asks the worker for a managed variable of `library`, which must have been ensured. Returns 0, or
+// the worker's CUresult (protocol/calls/managed_variable.h). UNKNOWN: the answer is malformed.
+// `*earlier`: the failure of an earlier call.
+int ask_for_managed_variable(const EntryContext& here, const Loaded& library, const char* name,
+                             protocol::ManagedVariable* variable, int* earlier);
 
 // Notifies the worker of the unload and forgets `loaded`.
 int unload(EntryContext& here, Loaded* loaded);

@@ -3,8 +3,6 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "client/interpose/call/refusals.h"
-#include "client/interpose/memory/managed_variables.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "client/interpose/modules/load.h"
 #include "client/stats/stats.h"
@@ -260,45 +258,15 @@ int ask(const EntryContext& here, const CallSite& site, const NameRequest& reque
 
 }  // namespace
 
-int get_managed_variable(EntryContext& here, Loaded* library, const char* name,
-                         CUdeviceptr* address, std::size_t* bytes) {
-  Registry& all = registry();
-  Loaded::Variable variable;
-  bool known = false, confirmed = false;
+int ask_for_managed_variable(const EntryContext& here, const Loaded& library, const char* name,
+                             protocol::ManagedVariable* variable, int* earlier) {
+  bool confirmed = false;
   {
-    const std::lock_guard lock(all.mutex);
-    const auto it = library->managed.find(std::string_view(name));
-    known = it != library->managed.end();
-    if (known) variable = it->second;
-    confirmed = library->confirmed;
+    const std::lock_guard lock(registry().mutex);
+    confirmed = library.confirmed;
   }
-  int earlier = 0;
-  if (!known) {
-    if (!here.session().may_mirror_host_memory()) {
-      return refuse_managed_variable(name,
-                                     "GPURUN_HOST_MEMORY=copy forbids it, or the server's gpurun "
-                                     "is too old for it");
-    }
-    protocol::ManagedVariable found;
-    const CallSite site = name_site(here, *library, confirmed, opcode::cuLibraryGetManaged);
-    int result = ask(here, site, {library->handle, 0, name}, &found, &earlier);
-    if (result == CUDA_ERROR_NOT_SUPPORTED) {
-      return refuse_managed_variable(name, "the server's driver or GPU cannot share it");
-    }
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-      return refuse_managed_variable(name, "the server has no memory for a copy of it");
-    }
-    if (result != 0) return result;
-    const std::string why = open_managed_variable(here, library->handle, found, &result);
-    if (result != 0) return result;
-    if (!why.empty()) return refuse_managed_variable(name, why.c_str());
-    variable = {found.address, static_cast<std::size_t>(found.bytes)};
-    const std::lock_guard lock(all.mutex);
-    library->managed[name] = variable;
-  }
-  if (address != nullptr) *address = variable.address;
-  if (bytes != nullptr) *bytes = variable.bytes;
-  return earlier;
+  const CallSite site = name_site(here, library, confirmed, opcode::cuLibraryGetManaged);
+  return ask(here, site, {library.handle, 0, name}, variable, earlier);
 }
 
 }  // namespace gpurun::client::interpose::modules

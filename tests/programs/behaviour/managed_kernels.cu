@@ -6,6 +6,7 @@ __managed__ unsigned counter = 7;
 __managed__ unsigned char letter = 'a';
 __managed__ unsigned table[40000];  // More than what is polled as a flag.
 __managed__ unsigned flags[2];
+__managed__ unsigned late;
 __device__ unsigned own = 5;
 
 // Each launch reads what the host has left in the variables.
@@ -15,6 +16,13 @@ __global__ void advance(unsigned what) {
   if (i != 0) return;
   counter += what + own;
   ++letter;
+}
+
+// Writes after about a tenth of a second.
+__global__ void write_late(unsigned turns, unsigned what) {
+  unsigned mixed = 1;
+  for (unsigned i = 0; i < turns; ++i) mixed = mixed * 1664525u + 1013904223u;
+  late = mixed == 0 ? ~what : what;
 }
 
 // Waits until the host sets the first flag, and then sets the second one.

@@ -47,17 +47,25 @@ struct Variables {
     flags = reinterpret_cast<volatile unsigned*>(other);
   }
   void launch(const char* name, unsigned what) const {
+    void* arguments[] = {&what};
+    launch(name, arguments, (kTable + 255) / 256, 256);
+  }
+  void launch_late(unsigned what) const {
+    unsigned turns = 50'000'000;
+    void* arguments[] = {&turns, &what};
+    launch("write_late", arguments, 1, 1);
+  }
+  void launch_answer() const { launch("answer", nullptr, 1, 1); }
+  void launch(const char* name, void** arguments, unsigned blocks, unsigned threads) const {
     CUkernel kernel = nullptr;
     MUST(cuLibraryGetKernel(&kernel, library, name));
-    void* arguments[] = {&what};
-    MUST(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), (kTable + 255) / 256, 1, 1, 256, 1, 1,
-                        0, nullptr, arguments, nullptr));
+    MUST(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), blocks, 1, 1, threads, 1, 1, 0,
+                        nullptr, arguments, nullptr));
   }
-  void launch_answer() const {
-    CUkernel kernel = nullptr;
-    MUST(cuLibraryGetKernel(&kernel, library, "answer"));
-    MUST(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr,
-                        nullptr));
+  const volatile unsigned* find_late() const {
+    CUdeviceptr address = 0;
+    MUST(cuLibraryGetManaged(&address, nullptr, library, "late"));
+    return reinterpret_cast<volatile unsigned*>(address);
   }
   void expect_initial() const {
     expect(*counter, 7, "an initial value");
@@ -171,6 +179,27 @@ void flags(const Variables& all) {
   MUST(cuCtxSynchronize());
 }
 
+// The host finds a variable when kernels have already used it.
+void late_lookups(const std::string& image) {
+  const CUcontext context = make_context();
+  for (unsigned round = 1; round <= 3; ++round) {
+    const Variables complete(image);
+    CUdeviceptr memory = 0;
+    MUST(cuMemAlloc(&memory, 4096));
+    complete.launch_late(round);
+    MUST(cuMemFree(memory));  // Waits for the kernel, as far as a program can notice.
+    expect(*complete.find_late(), round, "a variable after its kernel");
+    MUST(cuLibraryUnload(complete.library));
+    const Variables running(image);
+    running.launch_late(10 * round);
+    const volatile unsigned* const late = running.find_late();
+    MUST(cuCtxSynchronize());
+    expect(*late, 10 * round, "a variable that was found while its kernel ran");
+    MUST(cuLibraryUnload(running.library));
+  }
+  MUST(cuCtxDestroy(context));
+}
+
 void usable(const std::string& image) {
   Variables all(image);
   all.find();
@@ -264,6 +293,7 @@ int main(int, char** arguments) {
   if (arguments[2] != nullptr) {
     taken(image);
   } else {
+    late_lookups(image);
     usable(image);
   }
   std::puts("PASSED");
