@@ -163,6 +163,18 @@ TEST_F(ManagedVariables, OnlyLinesOfVariablesAreReadAndWritten) {
   EXPECT_EQ(memory(variable.address)[64], 7);
 }
 
+// The request comes without a context.
+TEST_F(ManagedVariables, DriverThatNeedsAContextGetsOne) {
+  const Handle library = load();
+  ManagedVariable variable;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(find(library, "managed_in_context", &variable), 0);
+    EXPECT_EQ(changes(variable.address, variable.bytes).size(), i == 0 ? 1u : 0u);
+  }
+  EXPECT_EQ(unload(library), 0);
+  EXPECT_EQ(world_.synchronize(), 0) << "the program's own context lives";
+}
+
 TEST_F(ManagedVariables, WrongRequestsAreRefused) {
   const Handle library = load();
   ManagedVariable variable;

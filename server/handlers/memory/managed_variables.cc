@@ -54,6 +54,29 @@ int ManagedVariables::add(const protocol::ManagedVariable& variable, std::uint64
   return 0;
 }
 
+// The memory of a library exists once the library is in at least one context (manual,
+// cuLibraryGetManaged). A program may have none yet. Then the primary context of the first device
+// is used, which nearly every program has later, and is kept as long as the library.
+int ManagedVariables::ask(std::uint64_t library, CUlibrary value, const char* name,
+                          CUdeviceptr* address, std::size_t* bytes) {
+  constexpr CUdevice kFirst = 0;
+  int result = GPURUN_DRIVER(driver_, cuLibraryGetManaged, address, bytes, value, name);
+  CUcontext context = nullptr;
+  if ((result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_NOT_FOUND) ||
+      GPURUN_DRIVER(driver_, cuCtxGetCurrent, &context) != CUDA_SUCCESS || context != nullptr ||
+      GPURUN_DRIVER(driver_, cuDevicePrimaryCtxRetain, &context, kFirst) != CUDA_SUCCESS) {
+    return result;
+  }
+  if (GPURUN_DRIVER(driver_, cuCtxSetCurrent, context) == CUDA_SUCCESS) {
+    result = GPURUN_DRIVER(driver_, cuLibraryGetManaged, address, bytes, value, name);
+    (void)GPURUN_DRIVER(driver_, cuCtxSetCurrent, CUcontext{nullptr});
+  }
+  if (result != 0 || !keep_context_.insert(library).second) {
+    (void)GPURUN_DRIVER(driver_, cuDevicePrimaryCtxRelease_v2, kFirst);
+  }
+  return result;
+}
+
 int ManagedVariables::find(Call& call, std::uint64_t library, const std::string& name,
                            protocol::ManagedVariable* variable) {
   const std::lock_guard lock(mutex_);
@@ -61,8 +84,8 @@ int ManagedVariables::find(Call& call, std::uint64_t library, const std::string&
   if (owner.result != 0) return owner.result;
   CUdeviceptr address = 0;
   std::size_t bytes = 0;
-  const int result = GPURUN_DRIVER(driver_, cuLibraryGetManaged, &address, &bytes,
-                                   reinterpret_cast<CUlibrary>(owner.value), name.c_str());
+  const int result =
+      ask(library, reinterpret_cast<CUlibrary>(owner.value), name.c_str(), &address, &bytes);
   if (result != 0) return result;
   *variable = {address, bytes};
   if (!have_concurrent_access(driver_) || !protocol::is_sound(*variable)) {
@@ -81,6 +104,9 @@ std::unique_lock<std::mutex> ManagedVariables::end_library(std::uint64_t library
     arena_.mirror().remove(at->first);
     bytes_ -= at->second.end - at->first;
     at = lines_.erase(at);
+  }
+  if (keep_context_.erase(library) != 0) {
+    (void)GPURUN_DRIVER(driver_, cuDevicePrimaryCtxRelease_v2, CUdevice{0});
   }
   return lock;
 }

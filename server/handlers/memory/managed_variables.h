@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "protocol/calls/managed_variable.h"
@@ -46,7 +47,10 @@ class ManagedVariables {
     std::uint64_t library = 0;  // The client's handle.
   };
 
-  // Puts the variable's lines into the mirror. Needs the mutex. Returns 0 or the call's CUresult.
+  // These need the mutex. Return 0 or the call's CUresult.
+  int ask(std::uint64_t library, CUlibrary value, const char* name, CUdeviceptr* address,
+          std::size_t* bytes);
+  // Puts the variable's lines into the mirror.
   int add(const protocol::ManagedVariable& variable, std::uint64_t library);
 
   const CudaDriver& driver_;
@@ -54,6 +58,8 @@ class ManagedVariables {
   std::mutex mutex_;
   std::map<std::uint64_t, Lines> lines_;  // Disjoint, by their begin. Guarded by mutex_.
   std::uint64_t bytes_ = 0;               // Of lines_. Guarded by mutex_.
+  // Libraries for which the first device's primary context is kept. Guarded by mutex_.
+  std::set<std::uint64_t> keep_context_;
 };
 
 // cuLibraryGetManaged, form kRaw.

@@ -169,10 +169,16 @@ ManagedPages managed_pages(std::size_t bytes) {
 }
 
 // Names that begin with "managed" are managed variables of 64 KiB. "managed_huge" has 3 GiB.
-// "managed_low" and "managed_high" are halves of one line. Each begins with 'm'.
+// "managed_low" and "managed_high" are halves of one line. "managed_in_context" exists only while a
+// context is current. Each begins with 'm'.
 CUresult managed_variable(CUdeviceptr* dptr, std::size_t* bytes, std::uint64_t image,
                           const std::string& name) {
   if (name.rfind("managed", 0) != 0) return CUDA_ERROR_NOT_FOUND;
+  CUcontext current = nullptr;
+  if (name == "managed_in_context" &&
+      (api::cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr)) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   const bool high = name == "managed_high", half = high || name == "managed_low";
   const std::size_t size = name == "managed_huge" ? kHugeBytes : half ? kHalfBytes : kVariableBytes;
   Images& all = images();

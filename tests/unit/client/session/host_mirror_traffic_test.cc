@@ -163,6 +163,26 @@ TEST_F(HostMirrorTraffics, ChangesAreThereWhenTheWaitReturns) {
   EXPECT_EQ(memory_[704], 0);
 }
 
+// Work that was issued before the memory existed may still write to it.
+TEST_F(HostMirrorTraffics, RangeIsTakenAtOnceAndAskedForByTheNextWait) {
+  auto taken = std::async(std::launch::async, [&] {
+    return session_->take_mirrored(*Lane::current(), address() + 640, 128);
+  });
+  const auto question = worker_.next();
+  ASSERT_EQ(step_of(question), HostMirrorStep::kCollect);
+  HostMirrorRange range;
+  ASSERT_EQ(question.payload.size(), sizeof(HostMirrorHead) + sizeof range);
+  std::memcpy(&range, question.payload.data() + sizeof(HostMirrorHead), sizeof range);
+  EXPECT_EQ(range.address, address() + 640);
+  EXPECT_EQ(range.bytes, 128u);
+  const HostMirrorPiece piece{address() + 640, 64, 0};
+  worker_.reply(question, 0, changes(address() + 704, piece, 64, 5));
+  worker_.reply(worker_.next(), 0, bytes_of(HostMirrorChanges()));
+  EXPECT_TRUE(taken.get());
+  EXPECT_EQ(memory_[640], 5);
+  EXPECT_EQ(wait(0, Bytes(sizeof(HostMirrorChanges))).returned, 0);
+}
+
 // Queries of devices and allocations show nothing of the work.
 TEST_F(HostMirrorTraffics, CallsBesideTheWorkAskForNothing) {
   launch();
