@@ -56,6 +56,11 @@ CUresult call_not_yet(const Row& row) noexcept {
 
 CUresult call_lacking(const Row& row) noexcept {
   const Process* process = connected_already();
+  // As refuse_managed_variable() says, without the name.
+  const bool managed = row.opcode == driver_abi::opcode::cuLibraryGetManaged;
+  const char* const end = managed ? ". The program ends with a segmentation fault where its host "
+                                    "code reads or writes a __managed__ variable"
+                                  : "";
   try {
     std::string reason;
     if (server_lacks(row.opcode)) {
@@ -68,7 +73,7 @@ CUresult call_lacking(const Row& row) noexcept {
       reason = "the server's CUDA driver (" + std::to_string(version / 1000) + "." +
                std::to_string(version % 1000 / 10) + ") lacks it; update that driver";
     }
-    return refuse(row, reason.c_str());
+    return refuse(row, (reason + end).c_str());
   } catch (...) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
