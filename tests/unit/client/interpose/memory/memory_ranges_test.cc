@@ -71,46 +71,55 @@ TEST_F(MemoryRangesTest, FindsMoreRangesThanThreadCaches) {
   }
 }
 
-constexpr std::uint64_t kPlace = 0x4100'0000'0000;
+// A multiple of the blocks of addresses, with some of them free behind it. ThreadSanitizer does not
+// allow all addresses.
+std::uint64_t free_place() {
+  constexpr std::uint64_t kSpan = std::uint64_t{16} << 20, kAligned = std::uint64_t{4} << 20;
+  void* const place = mmap(nullptr, kSpan, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  EXPECT_NE(place, MAP_FAILED);
+  munmap(place, kSpan);
+  return (reinterpret_cast<std::uint64_t>(place) + kAligned) & ~(kAligned - 1);
+}
 
 bool is_mapped(std::uint64_t address) {
   return msync(reinterpret_cast<void*>(address), kBytes, MS_ASYNC) == 0;
 }
 
 TEST_F(MemoryRangesTest, OpenedAddressesAreMemoryOfZerosUntilTheyAreClosed) {
-  ASSERT_TRUE(open_addresses(kPlace, 2 * kBytes));
-  auto* const word = reinterpret_cast<volatile int*>(kPlace + kBytes);
+  const std::uint64_t place = free_place();
+  ASSERT_TRUE(open_addresses(place, 2 * kBytes));
+  auto* const word = reinterpret_cast<volatile int*>(place + kBytes);
   EXPECT_EQ(*word, 0);
   *word = 5;
-  EXPECT_FALSE(open_addresses(kPlace + kBytes, kBytes)) << "in use";
+  EXPECT_FALSE(open_addresses(place + kBytes, kBytes)) << "in use";
   EXPECT_EQ(*word, 5);
-  close_addresses(kPlace, 2 * kBytes);
-  EXPECT_TRUE(is_mapped(kPlace)) << "blocked";
+  close_addresses(place, 2 * kBytes);
+  EXPECT_TRUE(is_mapped(place)) << "blocked";
   bool held = false;
-  EXPECT_FALSE(find_range(kPlace + kBytes, &held).has_value());
+  EXPECT_FALSE(find_range(place + kBytes, &held).has_value());
   EXPECT_TRUE(held);
-  ASSERT_TRUE(open_addresses(kPlace, 3 * kBytes)) << "blocked by this process, and free behind";
+  ASSERT_TRUE(open_addresses(place, 3 * kBytes)) << "blocked by this process, and free behind";
   EXPECT_EQ(*word, 0);
-  *reinterpret_cast<volatile int*>(kPlace + 2 * kBytes) = 6;
-  close_addresses(kPlace, 3 * kBytes);
+  *reinterpret_cast<volatile int*>(place + 2 * kBytes) = 6;
+  close_addresses(place, 3 * kBytes);
 }
 
 // A block of addresses around device memory holds variables, too. What is blocked beside them
 // stays so.
 TEST_F(MemoryRangesTest, BlockedAddressesOpenInPart) {
-  constexpr std::uint64_t kDevice = 0x4200'0000'0000;
-  ASSERT_TRUE(add_range(range_at(kDevice)));
-  EXPECT_FALSE(open_addresses(kDevice, kBytes)) << "device memory";
-  ASSERT_TRUE(open_addresses(kDevice + 2 * kBytes, kBytes));
-  *reinterpret_cast<volatile int*>(kDevice + 2 * kBytes) = 1;
+  const std::uint64_t device = free_place();
+  ASSERT_TRUE(add_range(range_at(device)));
+  EXPECT_FALSE(open_addresses(device, kBytes)) << "device memory";
+  ASSERT_TRUE(open_addresses(device + 2 * kBytes, kBytes));
+  *reinterpret_cast<volatile int*>(device + 2 * kBytes) = 1;
   bool held = false;
-  for (const std::uint64_t beside : {kDevice + kBytes, kDevice + 3 * kBytes}) {
+  for (const std::uint64_t beside : {device + kBytes, device + 3 * kBytes}) {
     EXPECT_FALSE(find_range(beside, &held).has_value());
     EXPECT_TRUE(held);
   }
-  EXPECT_FALSE(find_range(kDevice + 2 * kBytes, &held).has_value());
+  EXPECT_FALSE(find_range(device + 2 * kBytes, &held).has_value());
   EXPECT_FALSE(held);
-  close_addresses(kDevice + 2 * kBytes, kBytes);
+  close_addresses(device + 2 * kBytes, kBytes);
 }
 
 TEST_F(MemoryRangesTest, AddressesOfOtherMemoryDoNotOpen) {
