@@ -37,8 +37,11 @@ bool EarlyAnswers::still_not_ready(const Caller& caller, Handle event,
 bool EarlyAnswers::device_may_use_memory() const noexcept { return uses_.memory.device_may_use(); }
 
 bool EarlyAnswers::may_answer_early() const noexcept {
-  return !uses_.every_call_is_a_fence && !uses_.memory.is_shared() && !device_may_use_memory() &&
-         !uses_.memory.write_outstanding() && !uses_.memory.graphs_touch_memory();
+  // Known progress does not show that the program can see what the device has written.
+  const bool due = uses_.writes_are_due != nullptr && uses_.writes_are_due(uses_.of);
+  return !due && !uses_.every_call_is_a_fence && !uses_.memory.is_shared() &&
+         !device_may_use_memory() && !uses_.memory.write_outstanding() &&
+         !uses_.memory.graphs_touch_memory();
 }
 
 bool EarlyAnswers::may_wait(Lane& lane, Handle context, Handle stream) const noexcept {

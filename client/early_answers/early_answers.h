@@ -40,6 +40,10 @@ class EarlyAnswers {
     Bulk& bulk;
     // GPURUN_SYNC=1. Nothing is answered early then.
     bool every_call_is_a_fence = false;
+    // Returns whether the device has written to memory of the program, or may have, and this
+    // process does not have it yet (HostMirrorTraffic::is_due()). nullptr: no memory is mirrored.
+    bool (*writes_are_due)(const void* of) = nullptr;
+    const void* of = nullptr;
   };
   // The lane of a call, and whether its state is of this session (CallPath::has_adopted()).
   struct Caller {

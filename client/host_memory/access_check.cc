@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "client/process/fork_guard.h"
 #include "protocol/log/record.h"
 
 namespace gpurun::client {
@@ -33,11 +34,21 @@ const char* kind_of(const void* context) noexcept {
 std::atomic<AccessCheck*> AccessCheck::g_active{nullptr};
 
 AccessCheck& AccessCheck::begin(UnderWay under_way) {
-  static auto* const check = new AccessCheck;
+  AccessCheck* check = active();
+  if (check == nullptr) {
+    fork_guard::in_each_child(&forget_parents);
+    check = new AccessCheck;
+  }
   check->of_.store(under_way.of);
   check->ask_.store(under_way.ask);
   g_active.store(check, std::memory_order_release);
   return *check;
+}
+
+// A thread of the parent may have held the mutex.
+void AccessCheck::forget_parents() {
+  AccessCheck* const parents = g_active.exchange(nullptr);
+  if (parents != nullptr) parents->allow_all();
 }
 
 void AccessCheck::install() {
@@ -60,6 +71,14 @@ void AccessCheck::handle(int signal, siginfo_t* info, void* context) {
                     check->report(reinterpret_cast<std::uint64_t>(info->si_addr), kind_of(context));
   errno = saved;
   if (!ours && check != nullptr) check->pass_on(signal, info, context);
+  if (check == nullptr) act_by_default(signal, info);
+}
+
+void AccessCheck::act_by_default(int signal, const siginfo_t* info) noexcept {
+  struct sigaction by_default {};
+  by_default.sa_handler = SIG_DFL;
+  (void)sigaction(signal, &by_default, nullptr);
+  if (info->si_code <= 0) (void)::raise(signal);  // Otherwise the instruction faults again.
 }
 
 // The program's handler may call the one before it, which is this one, or set it again and raise
@@ -70,14 +89,7 @@ void AccessCheck::pass_on(int signal, siginfo_t* info, void* context) noexcept {
   const struct sigaction before = previous_;
   const bool has_handler = (before.sa_flags & SA_SIGINFO) != 0 ||
                            (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
-  if (again || !has_handler) {
-    struct sigaction by_default {};
-    by_default.sa_handler = SIG_DFL;
-    (void)sigaction(signal, &by_default, nullptr);
-    // The instruction faults again.
-    if (info->si_code <= 0) (void)::raise(signal);
-    return;
-  }
+  if (again || !has_handler) return act_by_default(signal, info);
   passed_.store(thread);
   passing_.store(thread);
   if ((before.sa_flags & SA_SIGINFO) != 0) {
@@ -97,13 +109,24 @@ std::uint64_t AccessCheck::Allocation::pages_end() const noexcept {
   return (end + kPageBytes - 1) & ~(kPageBytes - 1);
 }
 
-// Several variables may share a page. A fault is then reported for one of them.
+// Several variables may share a page.
 AccessCheck::Allocation* AccessCheck::find(std::uint64_t address) noexcept {
   const std::size_t used = used_.load(std::memory_order_acquire);
+  Allocation* near = nullptr;
   for (std::size_t i = 0; i < used; ++i) {
     Allocation& each = allocations_[i];
-    if (each.address.load(std::memory_order_acquire) == 0) continue;
-    if (address >= each.pages_begin() && address < each.pages_end()) return &each;
+    const std::uint64_t start = each.address.load(std::memory_order_acquire);
+    if (start == 0 || address < each.pages_begin() || address >= each.pages_end()) continue;
+    if (address >= start && address - start < each.bytes.load()) return &each;
+    near = &each;
+  }
+  return near;
+}
+
+AccessCheck::Allocation* AccessCheck::beginning_at(std::uint64_t address) noexcept {
+  const std::size_t used = used_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < used; ++i) {
+    if (allocations_[i].address.load(std::memory_order_acquire) == address) return &allocations_[i];
   }
   return nullptr;
 }
@@ -114,7 +137,7 @@ bool AccessCheck::report(std::uint64_t address, const char* kind) noexcept {
   const std::uint64_t start = found->address.load();
   const char* const work = work_under_way();
   // Another thread may have given the access back meanwhile.
-  if (found->denied.load(std::memory_order_acquire) && work != nullptr) {
+  if (!found->reported.exchange(true) && work != nullptr) {
     log::write(log::Level::kWarning,
                "the host %s managed memory at 0x%llx (byte %lld of an allocation of %llu bytes) "
                "while %s may use it. CUDA forbids that where CONCURRENT_MANAGED_ACCESS is 0",
@@ -127,16 +150,11 @@ bool AccessCheck::report(std::uint64_t address, const char* kind) noexcept {
 
 bool AccessCheck::protect(Allocation& allocation, bool denied) noexcept {
   if (denied) allocation.denied.store(true, std::memory_order_release);
-  const int failed = mprotect(reinterpret_cast<void*>(allocation.address.load()),
-                              allocation.bytes.load(), denied ? PROT_NONE : PROT_READ | PROT_WRITE);
+  const std::uint64_t begin = allocation.pages_begin();
+  const int failed = mprotect(reinterpret_cast<void*>(begin), allocation.pages_end() - begin,
+                              denied ? PROT_NONE : PROT_READ | PROT_WRITE);
   if (!denied) allocation.denied.store(false, std::memory_order_release);
   return failed == 0;
-}
-
-void AccessCheck::set_access(Allocation& allocation, bool denied) noexcept {
-  if (allocation.denied.load(std::memory_order_acquire) != denied) {
-    (void)protect(allocation, denied);
-  }
 }
 
 bool AccessCheck::is_under_way(Stream stream) const noexcept {
@@ -185,6 +203,7 @@ void AccessCheck::add(std::uint64_t address, std::uint64_t bytes) {
   Allocation& mine = allocations_[place];
   mine.attachment.store(Attachment::kGlobal);
   mine.denied.store(false);
+  mine.reported.store(false);
   mine.bytes.store(bytes);
   mine.address.store(address, std::memory_order_release);
   if (place == used) used_.store(used + 1, std::memory_order_release);
@@ -192,20 +211,26 @@ void AccessCheck::add(std::uint64_t address, std::uint64_t bytes) {
 
 void AccessCheck::remove(std::uint64_t address) {
   const std::lock_guard lock(mutex_);
-  Allocation* const found = find(address);
+  Allocation* const found = beginning_at(address);
   if (found == nullptr) return;
-  set_access(*found, false);
+  (void)protect(*found, false);
   found->address.store(0, std::memory_order_release);
 }
 
 void AccessCheck::attach(std::uint64_t address, Attachment attachment, Stream stream) {
   const std::lock_guard lock(mutex_);
-  Allocation* const found = find(address);
+  Allocation* const found = beginning_at(address);
   if (found == nullptr) return;
   found->context.store(stream.context);
   found->stream.store(stream.stream);
   found->attachment.store(attachment, std::memory_order_release);
-  set_access(*found, may_be_used(*found));
+  set_access(*found);
+}
+
+// After one report the access is allowed until more work is issued.
+void AccessCheck::set_access(Allocation& allocation) noexcept {
+  const bool denied = own_accesses_ == 0 && !allocation.reported.load() && may_be_used(allocation);
+  (void)protect(allocation, denied);
 }
 
 void AccessCheck::note_work(Stream stream, std::string_view name) {
@@ -226,21 +251,42 @@ void AccessCheck::note_work(Stream stream, std::string_view name) {
   mine->number.store(numbers_.fetch_add(1) + 1, std::memory_order_release);
 }
 
+void AccessCheck::begin_work() {
+  {
+    const std::lock_guard lock(mutex_);
+    const std::size_t used = used_.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < used; ++i) allocations_[i].reported.store(false);
+  }
+  deny();
+}
+
 void AccessCheck::deny() {
   const std::lock_guard lock(mutex_);
   install();
   const std::size_t used = used_.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < used; ++i) {
-    Allocation& each = allocations_[i];
-    if (each.address.load() != 0) set_access(each, may_be_used(each));
+    if (allocations_[i].address.load() != 0) set_access(allocations_[i]);
   }
 }
 
-void AccessCheck::allow() noexcept {
+void AccessCheck::begin_own_access() noexcept {
   const std::lock_guard lock(mutex_);
+  ++own_accesses_;
+  allow_all();
+}
+
+void AccessCheck::end_own_access() {
+  {
+    const std::lock_guard lock(mutex_);
+    --own_accesses_;
+  }
+  deny();
+}
+
+void AccessCheck::allow_all() noexcept {
   const std::size_t used = used_.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < used; ++i) {
-    if (allocations_[i].address.load() != 0) set_access(allocations_[i], false);
+    if (allocations_[i].address.load() != 0) (void)protect(allocations_[i], false);
   }
 }
 

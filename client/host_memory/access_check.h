@@ -11,8 +11,9 @@
 // stream has work. Memory that is attached to the host may be touched at any time (CUDA driver
 // manual).
 //
-// There is one in a process, which is never destroyed. Any thread may call it, and none of its
-// functions blocks. Other faults go to the handler that the program has set.
+// There is one in a process, which is never destroyed. A forked child begins another one. Any
+// thread may call it. Other faults go to the handler that the program has set. Accesses while this
+// process exchanges changes with the worker are not found.
 #pragma once
 
 #include <array>
@@ -45,7 +46,7 @@ class AccessCheck {
 
   // Of this process. nullptr: nothing is checked.
   static AccessCheck* active() noexcept { return g_active.load(std::memory_order_acquire); }
-  // Begins the check. In a forked child, `under_way` of its own session replaces the parent's.
+  // Begins the check, or replaces `under_way`.
   static AccessCheck& begin(UnderWay under_way);
 
   // An allocation, or a variable. The whole pages around it are this mirror's. At most
@@ -58,10 +59,12 @@ class AccessCheck {
 
   // Work was issued, or is about to be. `name`: the kernel, or the call.
   void note_work(Stream stream, std::string_view name);
-  // Ends the access to what the work under way may use.
-  void deny();
-  // Gives the access to all allocations back.
-  void allow() noexcept;
+  // The work was issued: ends the access to what it may use.
+  void begin_work();
+  // Between both, this process itself may access all allocations. end: ends the program's access to
+  // what work under way may use. One pair for each thread, at most one inside another.
+  void begin_own_access() noexcept;
+  void end_own_access();
 
  private:
   struct Allocation {
@@ -72,6 +75,7 @@ class AccessCheck {
     std::atomic<Attachment> attachment{Attachment::kGlobal};
     std::atomic<Handle> context{0}, stream{0};
     std::atomic<bool> denied{false};
+    std::atomic<bool> reported{false};  // Since work was issued.
   };
   // The last work of a stream. The names are never freed.
   struct Work {
@@ -91,10 +95,16 @@ class AccessCheck {
   // The allocation may be used by work that is under way.
   bool may_be_used(const Allocation& allocation) const noexcept;
   Allocation* find(std::uint64_t address) noexcept;
-  // Both also note what the pages are. protect: changes them in any case. False: the system
-  // refuses.
+  Allocation* beginning_at(std::uint64_t address) noexcept;
+  // False: the system refuses.
   static bool protect(Allocation& allocation, bool denied) noexcept;
-  static void set_access(Allocation& allocation, bool denied) noexcept;
+  static void act_by_default(int signal, const siginfo_t* info) noexcept;
+  static void forget_parents();
+  // These need the mutex.
+  void set_access(Allocation& allocation) noexcept;
+  void allow_all() noexcept;
+
+  void deny();
 
   static std::atomic<AccessCheck*> g_active;
 
@@ -104,6 +114,7 @@ class AccessCheck {
   std::atomic<std::size_t> used_{0};  // Places of allocations_ that were ever used.
   std::array<Work, 32> works_;
   std::atomic<std::uint64_t> numbers_{0};
+  int own_accesses_ = 0;          // Guarded by mutex_.
   struct sigaction previous_ {};  // The program's. Written before the handler is set.
   // The thread in the program's handler, and the last one that was there.
   std::atomic<pid_t> passing_{0}, passed_{0};

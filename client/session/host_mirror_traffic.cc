@@ -135,9 +135,9 @@ bool HostMirrorTraffic::take_all(Lane& lane, std::span<const protocol::HostMirro
 bool HostMirrorTraffic::poll(Lane& lane) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;  // Another exchange is under way.
-  const Access access(*this);
   const std::vector<protocol::HostMirrorRange> ranges = mirror_.polled();
   if (ranges.empty()) return false;
+  const Access access(*this);
   bool changed = false;
   bool lives = mirror_.send_polled(ranges, [&](ByteView payload) {
     changed = true;
@@ -176,7 +176,7 @@ void HostMirrorTraffic::deny_access(const CallSite& site) {
     const driver_abi::Row* const row = driver_abi::find_row(site.opcode);
     check_->note_work({site.context, site.stream}, row == nullptr ? "a call" : row->symbol);
   }
-  check_->deny();
+  check_->begin_work();
 }
 
 void HostMirrorTraffic::await_work() {

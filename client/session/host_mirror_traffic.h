@@ -80,12 +80,24 @@ class HostMirrorTraffic {
   bool poll(Lane& lane);
   // While the result lives, no exchange reads or writes this process's copies. For a copy by this
   // process into such memory, which is the device's work to the program.
-  std::unique_lock<std::mutex> hold_exchanges() {
-    if (!exists()) return {};
-    std::unique_lock lock(mutex_);
-    if (check_ != nullptr) check_->allow();
-    return lock;
-  }
+  class Hold {
+   public:
+    explicit Hold(HostMirrorTraffic& of)
+        : lock_(of.exists() ? std::unique_lock(of.mutex_) : std::unique_lock<std::mutex>()),
+          check_(lock_.owns_lock() ? of.check_ : nullptr) {
+      if (check_ != nullptr) check_->begin_own_access();
+    }
+    ~Hold() {
+      if (check_ != nullptr) check_->end_own_access();
+    }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    const std::unique_lock<std::mutex> lock_;
+    AccessCheck* const check_;
+  };
+  Hold hold_exchanges() { return Hold(*this); }
   // How many calls with work were issued.
   std::uint64_t issued() const noexcept { return issued_.load(std::memory_order_acquire); }
   // Whether take() has something to do.
@@ -96,10 +108,10 @@ class HostMirrorTraffic {
   class Access {
    public:
     explicit Access(HostMirrorTraffic& of) : of_(of) {
-      if (of.check_ != nullptr) of.check_->allow();
+      if (of.check_ != nullptr) of.check_->begin_own_access();
     }
     ~Access() {
-      if (of_.check_ != nullptr) of_.check_->deny();
+      if (of_.check_ != nullptr) of_.check_->end_own_access();
     }
     Access(const Access&) = delete;
     Access& operator=(const Access&) = delete;

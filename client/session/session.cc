@@ -62,7 +62,9 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
       graphs(graph_calls()),
       memory(bulk, graphs.memory_use(), known.progress),
       early({known.events, known.progress, known.early_waits, memory, bulk,
-             options.every_call_is_a_fence}),
+             options.every_call_is_a_fence,
+             [](const void* impl) { return static_cast<const Impl*>(impl)->mirror.is_due(); },
+             this}),
       mirror(mirror_calls()),
       sender(log, *channels.log, bulk, shutdown, stats, options),
       life_signs(sender, options),
@@ -323,7 +325,7 @@ void Session::take_device_writes(Lane& lane) { (void)impl_->mirror.take(lane); }
 
 void Session::give_host_writes(Lane& lane) { impl_->mirror.give(lane); }
 
-std::unique_lock<std::mutex> Session::hold_exchanges() { return impl_->mirror.hold_exchanges(); }
+HostMirrorTraffic::Hold Session::hold_exchanges() { return impl_->mirror.hold_exchanges(); }
 
 Status Session::offer_host_memory(int file) {
   if (!may_offer_host_memory()) return Status(Code::kUnavailable, "the worker is elsewhere");

@@ -60,6 +60,7 @@
 #include "client/early_answers/host_memory_use.h"
 #include "client/log/handles.h"
 #include "client/log/lane.h"
+#include "client/session/host_mirror_traffic.h"
 #include "client/session/session_types.h"
 #include "protocol/log/record.h"
 
@@ -251,7 +252,7 @@ class Session {
   bool take_mirrored(Lane& lane, std::uint64_t address, std::uint64_t bytes);
   void give_host_writes(Lane& lane);
   // See HostMirrorTraffic.
-  std::unique_lock<std::mutex> hold_exchanges();
+  HostMirrorTraffic::Hold hold_exchanges();
 
   // From begin to end, work on the device may read and write a range of this process's memory at
   // any time. Nothing is answered before it is complete meanwhile.
@@ -261,7 +262,7 @@ class Session {
   HostMemoryUse::Contexts working_contexts() const noexcept;
   // The context has ended, with all of its work.
   void forget_work_of(Handle context) noexcept;
-  // The created stream ends. Its work goes on.
+  // The created stream is about to be destroyed. Its work goes on.
   void forget_stream(Handle context, Handle stream) noexcept;
   // Returns whether implicit synchronisation may be answered before it has happened. It may not
   // while a graph lives that reads this process's memory, because the client does not know when it

@@ -91,14 +91,15 @@ bool launch_a_kernel_of_countless_registers(Stranger& of) {
 
 bool launch_with_wrong_parameters(Stranger& of) {
   if (!prepared(of, "poke")) return false;
-  for (const std::size_t bytes : {0u, 1u, 4u, 7u}) {
-    if (!refused(launch(of, {.parameters = Bytes(bytes)}))) return false;
-  }
-  if (!refused(launch(of, {.layout_hash = 12345})) ||
+  if (!refused(launch(of, {.parameters = Bytes()})) ||
+      !refused(launch(of, {.layout_hash = 12345})) ||
       !refused(launch(of, {.function = Stranger::kModule}))) {
     return false;
   }
-  // Bytes beyond the kernel's parameters are ignored.
+  // Bytes beyond the kernel's parameters are ignored, and those that lack are 0. The kernel faults.
+  for (const std::size_t bytes : {1u, 4u, 7u}) {
+    if (!launch(of, {.parameters = Bytes(bytes)}).has_value()) return false;
+  }
   return launch(of, {.parameters = Bytes(9)}).has_value() &&
          launch(of, {.parameters = Bytes(limits::kKernelParameterBytesMax)}).has_value();
 }

@@ -1,6 +1,6 @@
 // MemorySharing: the start of sharing memory with another process, which may learn of this
 // process's calls outside the log (docs/adr/0018), or with host code that sees what earlier work
-// has written (docs/adr/0043).
+// has written (docs/adr/0045).
 #pragma once
 
 #include "client/interpose/call/forward.h"

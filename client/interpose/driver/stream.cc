@@ -95,8 +95,9 @@ CUresult cuStreamDestroy_v2(CUstream given) {
   }
   const CallSite site = here.stream_site(stream);
   end_captures_of_stream(here, stream);
-  const int result = post_row(here, opcode::cuStreamDestroy_v2, site, {}, given);
+  // The destruction is a call of the stream, too.
   here.session().forget_stream(site.context, stream);
+  const int result = post_row(here, opcode::cuStreamDestroy_v2, site, {}, given);
   end_stream(here.handles().retire(stream));
   return cuda(result);
 }

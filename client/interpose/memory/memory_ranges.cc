@@ -30,6 +30,8 @@ struct Ranges {
   std::map<std::uint64_t, std::uint64_t> blocked;  // Start to end, disjoint. Guarded by mutex.
   // The parts of `blocked` that could be mapped, start to end. Guarded by mutex.
   std::map<std::uint64_t, std::uint64_t> held;
+  // Those of hold_addresses(), start to end. They are or become windows. Guarded by mutex.
+  std::map<std::uint64_t, std::uint64_t> kept_for_windows;
   std::uint64_t last_buffer_id = 0;  // Guarded by mutex.
 };
 
@@ -319,6 +321,7 @@ bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {
   if (!map_nothing(base, base + bytes)) return false;
   all.blocked[base] = base + bytes;
   all.held[base] = base + bytes;
+  all.kept_for_windows[base] = base + bytes;
   return true;
 } catch (const std::bad_alloc&) {
   return false;
@@ -326,9 +329,14 @@ bool hold_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {
 
 bool open_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {
   const std::uint64_t end = base + bytes;
-  if (end <= base || reaches_window(base, bytes)) return false;
+  if (end <= base) return false;
   Ranges& all = ranges();
   const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto window = first_range_beyond(all.kept_for_windows, base, kEndOf);
+  if (reaches_window(base, bytes) ||
+      (window != all.kept_for_windows.end() && window->first < end)) {
+    return false;
+  }
   const auto end_of_range = [](const MemoryRange& range) { return range.base + range.bytes; };
   for (auto at = first_range_beyond(all.by_base, base, end_of_range);
        at != all.by_base.end() && at->first < end; ++at) {
@@ -364,6 +372,7 @@ void let_go_of_addresses(std::uint64_t base, std::uint64_t bytes) noexcept {
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (all.blocked.erase(base) == 0) return;
   all.held.erase(base);
+  all.kept_for_windows.erase(base);
   munmap(reinterpret_cast<void*>(base), bytes);
 }
 

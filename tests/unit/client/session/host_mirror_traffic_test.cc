@@ -321,6 +321,20 @@ TEST_F(HostMirrorTraffics, WorkOfAnEndedStreamGoesOn) {
   EXPECT_FALSE(asks(all));
 }
 
+// Known progress, such as a reported event, does not bring what the device has written.
+TEST_F(HostMirrorTraffics, NothingIsAnsweredEarlyBeforeTheWritesAreTaken) {
+  launch(kStream);
+  worker_.next();
+  CallSite passing = query(kStream);
+  passing.flags = protocol::kFlagPassesStreams;
+  auto fence = call_elsewhere(*session_, passing);
+  worker_.reply(worker_.next());
+  EXPECT_EQ(fence.get().returned, 0);
+  EXPECT_FALSE(session_->may_answer_early());
+  EXPECT_TRUE(asks(synchronize(kStream)));
+  EXPECT_TRUE(session_->may_answer_early());
+}
+
 // More streams than are told apart, each of which ends.
 TEST_F(HostMirrorTraffics, EndedStreamsLeaveRoomForOthers) {
   for (Handle stream = kStream; stream < kStream + 100; ++stream) {
