@@ -46,7 +46,7 @@ TEST(LaunchAttributes, FiveIdsApplyToStreams) {
 
 TEST(LaunchAttributes, OnlyIdsWithoutHandlesCrossProcesses) {
   EXPECT_EQ(ids([](const LaunchAttributeRule& rule) { return rule.crosses; }),
-            (std::set<unsigned>{1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 14, 17, 18}));
+            (std::set<unsigned>{1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 14, 16, 17, 18}));
 }
 
 }  // namespace
