@@ -1,4 +1,4 @@
-// Address parts: which parts of a range of addresses a set of disjoint ranges leaves out.
+// Address parts: which parts of a range of addresses a set of disjoint ranges holds or leaves out.
 #pragma once
 
 #include <algorithm>
@@ -37,6 +37,18 @@ std::vector<AddressPart> parts_outside(std::map<std::uint64_t, Range>& ranges, s
     begin = std::max(begin, end_of(at->second));
   }
   if (begin < end) parts.push_back({begin, end});
+  return parts;
+}
+
+// The parts of [begin, end) that are in `ranges`, in ascending order. Each is in one range.
+template <typename Range, typename EndOf>
+std::vector<AddressPart> parts_inside(std::map<std::uint64_t, Range>& ranges, std::uint64_t begin,
+                                      std::uint64_t end, EndOf end_of) {
+  std::vector<AddressPart> parts;
+  for (auto at = first_range_beyond(ranges, begin, end_of); at != ranges.end() && at->first < end;
+       ++at) {
+    parts.push_back({std::max(begin, at->first), std::min(end, end_of(at->second))});
+  }
   return parts;
 }
 

@@ -12,6 +12,7 @@
 #include "driver_abi/cuda_abi.h"
 #include "protocol/calls/host_arena.h"
 #include "protocol/calls/host_mirror.h"
+#include "tests/callpath/mirror_lines.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {
@@ -105,14 +106,8 @@ class HostMirrors : public ::testing::Test {
   // What a kCollect answers, by address of the line.
   std::map<std::uint64_t, std::uint32_t> first_words(const Bytes& answer) {
     std::map<std::uint64_t, std::uint32_t> words;
-    ByteView pieces = ByteView(answer).subspan(sizeof(HostMirrorChanges));
-    HostMirrorPiece piece;
-    ByteView lines;
-    while (!pieces.empty()) {
-      EXPECT_TRUE(protocol::next_piece(&pieces, &piece, &lines));
-      for (std::size_t at = 0; at < lines.size(); at += protocol::kMirrorLineBytes) {
-        std::memcpy(&words[piece.address + at], lines.data() + at, 4);
-      }
+    for (const auto& [address, line] : mirror_lines(answer)) {
+      std::memcpy(&words[address], line.data(), sizeof words[address]);
     }
     return words;
   }

@@ -13,6 +13,7 @@
 #include "protocol/calls/image_bundle.h"
 #include "protocol/calls/managed_variable.h"
 #include "protocol/calls/module_calls.h"
+#include "tests/callpath/mirror_lines.h"
 #include "tests/callpath/world.h"
 
 namespace gpurun::callpath {
@@ -82,18 +83,7 @@ class ManagedVariables : public ::testing::Test {
     const ByteView parts[] = {bytes_of(head), bytes_of(range)};
     Bytes answer;
     EXPECT_EQ(call("cuMemHostGetDevicePointer_v2", Order::kImmediate, parts, &answer), 0);
-    std::map<std::uint64_t, std::vector<std::byte>> found;
-    ByteView pieces = ByteView(answer).subspan(sizeof(HostMirrorChanges));
-    HostMirrorPiece piece;
-    ByteView lines;
-    while (!pieces.empty()) {
-      EXPECT_TRUE(protocol::next_piece(&pieces, &piece, &lines));
-      for (std::size_t at = 0; at < lines.size(); at += protocol::kMirrorLineBytes) {
-        const ByteView line = lines.subspan(at, protocol::kMirrorLineBytes);
-        found[piece.address + at].assign(line.begin(), line.end());
-      }
-    }
-    return found;
+    return mirror_lines(answer);
   }
   static volatile unsigned char* memory(std::uint64_t address) {
     return reinterpret_cast<volatile unsigned char*>(address);

@@ -155,14 +155,11 @@ std::string begin(const EntryContext& here, State& all, Handle library,
   all.variables[variable.address] = {variable.bytes, library};
   managed_advice().add(variable.address, variable.bytes);
   const bool in_turn = here.session().mirrors_all_host_memory();
-  for (AddressPart part : parts_outside(all.lines, first, end, kEndOf)) {
+  for (const AddressPart& lines : parts_outside(all.lines, first, end, kEndOf)) {
     // A mirrored allocation lies in one block.
-    while (part.begin < part.end) {
-      const auto block = first_range_beyond(all.pages, part.begin, kEndOf);
-      const std::uint64_t here_end = std::min(part.end, block->second.end);
-      here.session().begin_mirrored(part.begin, here_end - part.begin, in_turn);
-      all.lines[part.begin] = {here_end, library};
-      part.begin = here_end;
+    for (const AddressPart& part : parts_inside(all.pages, lines.begin, lines.end, kEndOf)) {
+      here.session().begin_mirrored(part.begin, part.end - part.begin, in_turn);
+      all.lines[part.begin] = {part.end, library};
     }
   }
   here.session().begin_device_reach();

@@ -30,7 +30,7 @@ CASES = (
 PAIRS = (
     (20000, MIB, False, 0, 1),
     (20000, 4096, False, 0, 1),
-    # On a busy machine some allocations wait in vain, and fetch and return credits.
+    # On a busy machine the wait of some allocations times out. They then request credits.
     (3000, MIB, True, 30, 3600),
 )
 

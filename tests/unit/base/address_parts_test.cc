@@ -25,6 +25,16 @@ TEST(AddressPartsTest, ReturnsWhatNoRangeHolds) {
   EXPECT_EQ(parts_outside(ranges, 5, 8, kEndOf), (Parts{{5, 8}}));
 }
 
+// A variable may begin in the pages of another one. Then it lies in two mirrored blocks.
+TEST(AddressPartsTest, PartOfEachRangeIsOne) {
+  std::map<std::uint64_t, std::uint64_t> ranges = {{10, 20}, {20, 30}, {40, 50}};
+  EXPECT_EQ(parts_inside(ranges, 15, 45, kEndOf), (Parts{{15, 20}, {20, 30}, {40, 45}}));
+  EXPECT_EQ(parts_inside(ranges, 10, 20, kEndOf), (Parts{{10, 20}}));
+  EXPECT_EQ(parts_inside(ranges, 12, 13, kEndOf), (Parts{{12, 13}}));
+  EXPECT_EQ(parts_inside(ranges, 30, 40, kEndOf), Parts());
+  EXPECT_EQ(parts_inside(ranges, 0, 100, kEndOf), (Parts{{10, 20}, {20, 30}, {40, 50}}));
+}
+
 TEST(AddressPartsTest, FirstRangeBeyondMayHoldTheAddress) {
   std::map<std::uint64_t, std::uint64_t> ranges = {{10, 20}, {40, 50}};
   EXPECT_EQ(first_range_beyond(ranges, 0, kEndOf)->first, 10u);
