@@ -29,6 +29,21 @@ CUresult change_kernel(CUgraphNode handle, CUlaunchAttributeID attribute,
   return CUDA_SUCCESS;
 }
 
+// Manual, CUDA_MEM_ALLOC_NODE_PARAMS: at most as many as there are devices.
+CUresult read_accesses(const CUDA_MEM_ALLOC_NODE_PARAMS& parameters,
+                       std::vector<CUmemAccessDesc>* accesses) {
+  const std::size_t count = parameters.accessDescCount;
+  if (count > devices().size()) return CUDA_ERROR_INVALID_VALUE;
+  if (count != 0 && parameters.accessDescs == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < count; ++i) {
+    const CUmemAccessDesc& access = parameters.accessDescs[i];
+    if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    if (device_at(access.location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    accesses->push_back(access);
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult enter_object(CUuserObject handle, unsigned count, std::shared_ptr<UserObject>* object) {
   GPURUN_ENTER_DRIVER();
   *object = handles().find<UserObject>(handle);
@@ -39,13 +54,13 @@ CUresult enter_object(CUuserObject handle, unsigned count, std::shared_ptr<UserO
 }  // namespace
 
 CUresult make_allocation(Graph& graph, Device& device, std::uint64_t bytes, CUdeviceptr* address,
-                         OperationPtr* operation) {
+                         OperationPtr* operation, std::vector<CUmemAccessDesc> accesses) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   auto memory = GraphMemory::allocate(device, bytes);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = memory->address();
   *operation = std::make_shared<GraphMemoryOperation>(CU_GRAPH_NODE_TYPE_MEM_ALLOC, *address, bytes,
-                                                      device.ordinal());
+                                                      device.ordinal(), std::move(accesses));
   graph.keep(std::move(memory));
   return CUDA_SUCCESS;
 }
@@ -72,15 +87,19 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph_handle,
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr || parameters == nullptr ||
       parameters->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      parameters->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
       parameters->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Device* device = device_at(parameters->poolProps.location.id);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  std::vector<CUmemAccessDesc> accesses;
+  GPURUN_TRY(read_accesses(*parameters, &accesses));
   std::vector<GraphNodePtr> before;
   GPURUN_TRY(find_nodes(*graph, dependencies, count, &before));
   OperationPtr operation;
-  GPURUN_TRY(make_allocation(*graph, *device, parameters->bytesize, &parameters->dptr, &operation));
+  GPURUN_TRY(make_allocation(*graph, *device, parameters->bytesize, &parameters->dptr, &operation,
+                             std::move(accesses)));
   *out = graph->add(std::move(operation), std::move(before))->as<CUgraphNode>();
   return CUDA_SUCCESS;
 }
@@ -98,6 +117,10 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PA
   out->poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   out->poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   out->poolProps.location.id = operation->device();
+  // The list lives as long as the node (manual).
+  const std::vector<CUmemAccessDesc>& accesses = operation->accesses();
+  out->accessDescs = accesses.empty() ? nullptr : accesses.data();
+  out->accessDescCount = accesses.size();
   out->bytesize = operation->bytes();
   out->dptr = operation->address();
   return CUDA_SUCCESS;

@@ -26,7 +26,7 @@ CUresult make_event(CUevent handle, bool record, OperationPtr* operation);
 CUresult make_child(CUgraph handle, OperationPtr* operation);
 // Allocates memory that `graph` keeps, and makes its node's operation. OUT_OF_MEMORY.
 CUresult make_allocation(Graph& graph, Device& device, std::uint64_t bytes, CUdeviceptr* address,
-                         OperationPtr* operation);
+                         OperationPtr* operation, std::vector<CUmemAccessDesc> accesses = {});
 CUresult make_free(CUdeviceptr address, OperationPtr* operation);
 CUresult make_operation(const CUgraphNodeParams& parameters, OperationPtr* operation);
 

@@ -28,11 +28,6 @@ Unfreed& unfreed() {
   return *all;
 }
 
-bool take_unfreed(std::uint64_t address) {
-  const std::lock_guard lock(unfreed().mutex);
-  return unfreed().addresses.erase(address) != 0;
-}
-
 }  // namespace
 
 void GraphMemory::note_allocated(std::uint64_t address) {
@@ -40,7 +35,10 @@ void GraphMemory::note_allocated(std::uint64_t address) {
   unfreed().addresses.insert(address);
 }
 
-void GraphMemory::note_freed(std::uint64_t address) { (void)take_unfreed(address); }
+void GraphMemory::note_freed(std::uint64_t address) {
+  const std::lock_guard lock(unfreed().mutex);
+  unfreed().addresses.erase(address);
+}
 
 CUresult GraphMemoryOperation::run(Context&) {
   if (type_ == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
@@ -61,19 +59,21 @@ std::shared_ptr<GraphMemory> GraphMemory::allocate(Device& device, std::uint64_t
   range.device = device.ordinal();
   memory_registry().add(range);
   in_use(device.ordinal()) += bytes;
-  return std::shared_ptr<GraphMemory>(new GraphMemory(address));
+  return std::shared_ptr<GraphMemory>(new GraphMemory(address, bytes, device.ordinal()));
 }
 
 GraphMemory::~GraphMemory() {
-  auto range = memory_registry().take(address_, {MemoryKind::kGraph});
-  if (!range) return;
-  in_use(range->device) -= range->bytes;
-  if (take_unfreed(address_)) {
-    range->kind = MemoryKind::kDevice;
-    memory_registry().add(*range);
-  } else {
-    release_memory(*range);
+  in_use(device_) -= bytes_;
+  {
+    // Work of other streams may use the memory now, and a free that comes later must find it.
+    const std::lock_guard lock(unfreed().mutex);
+    if (unfreed().addresses.erase(address_) != 0) {
+      (void)memory_registry().change_kind(address_, MemoryKind::kGraph, MemoryKind::kDevice);
+      return;
+    }
   }
+  const auto range = memory_registry().take(address_, {MemoryKind::kGraph});
+  if (range) release_memory(*range);
 }
 
 std::uint64_t GraphMemory::bytes_in_use(const Device& device) { return in_use(device.ordinal()); }

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "emulated/objects/context.h"
 #include "emulated/objects/graph.h"
@@ -34,26 +36,37 @@ class GraphMemory {
   static std::uint64_t bytes_in_use(const Device& device);
 
  private:
-  explicit GraphMemory(std::uint64_t address) : address_(address) {}
+  GraphMemory(std::uint64_t address, std::uint64_t bytes, int device)
+      : address_(address), bytes_(bytes), device_(device) {}
   const std::uint64_t address_;
+  const std::uint64_t bytes_;
+  const int device_;
 };
 
-// The position of an allocation or a free in a graph.
+// The position of an allocation or a free in a graph. An allocation keeps the list of accesses that
+// the program gave. Here every device reaches all memory.
 class GraphMemoryOperation final : public Operation {
  public:
-  GraphMemoryOperation(CUgraphNodeType type, std::uint64_t address, std::uint64_t bytes, int device)
-      : type_(type), address_(address), bytes_(bytes), device_(device) {}
+  GraphMemoryOperation(CUgraphNodeType type, std::uint64_t address, std::uint64_t bytes, int device,
+                       std::vector<CUmemAccessDesc> accesses = {})
+      : type_(type),
+        address_(address),
+        bytes_(bytes),
+        device_(device),
+        accesses_(std::move(accesses)) {}
   CUresult run(Context&) override;
   CUgraphNodeType graph_node_type() const override { return type_; }
   std::uint64_t address() const { return address_; }
   std::uint64_t bytes() const { return bytes_; }
   int device() const { return device_; }
+  const std::vector<CUmemAccessDesc>& accesses() const { return accesses_; }
 
  private:
   const CUgraphNodeType type_;
   const std::uint64_t address_;
   const std::uint64_t bytes_;
   const int device_;
+  const std::vector<CUmemAccessDesc> accesses_;
 };
 
 // A reference-counted object of the program with its destructor (cuUserObjectCreate).

@@ -79,6 +79,14 @@ std::optional<MemoryRange> MemoryRegistry::take(std::uint64_t base,
   return range;
 }
 
+bool MemoryRegistry::change_kind(std::uint64_t base, MemoryKind from, MemoryKind to) {
+  const std::unique_lock lock(mutex_);
+  const auto found = ranges_.find(base);
+  if (found == ranges_.end() || found->second.kind != from) return false;
+  found->second.kind = to;
+  return true;
+}
+
 std::vector<MemoryRange> MemoryRegistry::take_of_context(std::uint64_t context_handle) {
   std::vector<MemoryRange> taken;
   const std::unique_lock lock(mutex_);

@@ -56,6 +56,9 @@ class MemoryRegistry {
   bool covers(std::uint64_t address, std::uint64_t bytes) const;
   // Removes and returns the range that begins at `base`, if its kind is one of `kinds`.
   std::optional<MemoryRange> take(std::uint64_t base, std::initializer_list<MemoryKind> kinds);
+  // The range that begins at `base` is of kind `to` from now on, if it was of kind `from`. Other
+  // threads find it at all times.
+  bool change_kind(std::uint64_t base, MemoryKind from, MemoryKind to);
   // Removes and returns all ranges of a context, which is being destroyed.
   std::vector<MemoryRange> take_of_context(std::uint64_t context_handle);
   // Addresses of devices. They are never host memory, whether or not a range is there now.

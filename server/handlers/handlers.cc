@@ -116,6 +116,7 @@ Handlers make_handlers() {
   add_launch_handlers(handlers);
   add_graph_node_handlers(handlers);
   add_graph_host_handlers(handlers);
+  add_graph_memory_handlers(handlers);
   add_capture_handlers(handlers);
   add_host_function_handlers(handlers);
   add_synchronize_handlers(handlers);

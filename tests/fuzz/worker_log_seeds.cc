@@ -14,6 +14,7 @@
 #include "protocol/calls/call.h"
 #include "protocol/calls/device_memory.h"
 #include "protocol/calls/graph_host.h"
+#include "protocol/calls/graph_memory.h"
 #include "protocol/calls/handle_form.h"
 #include "protocol/calls/host_function.h"
 #include "protocol/calls/image_bundle.h"
@@ -284,6 +285,31 @@ Bytes graphs() {
   return life.said();
 }
 
+Bytes graph_memory() {
+  Life life;
+  life.make("cuGraphCreate", kGraph, Order::kContext);
+  std::uint64_t graph = kGraph, exec = kExec, word = 0, count = 0, flags = 0, stream = 0;
+  std::uint64_t* place = &word;
+  std::uint64_t* none = nullptr;
+  life.row("cuGraphAddEmptyNode", {&place, &graph, &none, &count}, {kNodes[0]});
+  protocol::GraphMemoryPayload node;
+  node.graph = kGraph;
+  node.node = kNodes[1];
+  node.properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  node.properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  node.bytes = 4096;
+  node.dependency_count = node.access_count = 1;
+  const CUmemAccessDesc access{node.properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  life.raw("cuGraphAddMemAllocNode", Order::kContext,
+           joined(bytes_of(node), bytes_of(kNodes[0]), bytes_of(access)));
+  life.raw("cuGraphMemAllocNodeGetParams", Order::kContext, bytes_of(kNodes[1]));
+  life.row("cuGraphInstantiateWithFlags", {&place, &graph, &flags}, {kExec});
+  life.row("cuGraphLaunch", {&exec, &stream}, {}, Order::kStream);
+  life.of_one("cuGraphExecDestroy", kExec);
+  life.of_one("cuGraphDestroy", kGraph);
+  return life.said();
+}
+
 Bytes capture() {
   Life life;
   life.load();
@@ -326,6 +352,7 @@ void worker_log_lives(const std::function<void(const std::string&, const Bytes&)
   write("memory", memory());
   write("modules", modules());
   write("graphs", graphs());
+  write("graph_memory", graph_memory());
   write("capture", capture());
   write("host_functions", host_functions());
 }

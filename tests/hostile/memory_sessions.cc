@@ -2,10 +2,12 @@
 // memory than there is.
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "driver_abi/cuda_abi.h"
 #include "protocol/calls/device_memory.h"
 #include "protocol/calls/graph_host.h"
+#include "protocol/calls/graph_memory.h"
 #include "protocol/calls/host_arena.h"
 #include "protocol/calls/host_mirror.h"
 #include "protocol/calls/managed_variable.h"
@@ -313,6 +315,56 @@ bool add_copy_nodes_that_lie(Stranger& of) {
   return true;
 }
 
+// Nodes that allocate more than there is, on devices that do not exist, behind nodes of no graph,
+// and with more dependencies or accesses than the payload holds.
+bool add_allocation_nodes_that_lie(Stranger& of) {
+  constexpr std::uint64_t kGraph = handle(HandleKind::kGraph, 9);
+  if (!of.make_context()) return false;
+  std::uint64_t word = 0;
+  std::uint64_t* place = &word;
+  unsigned flags = 0;
+  if (refused(of.ask_row("cuGraphCreate", {&place, &flags}, {kGraph}))) return false;
+  const RecordHeader adds =
+      Stranger::in_context("cuGraphAddMemAllocNode", Form::kRaw, Order::kContext);
+  const RecordHeader gets =
+      Stranger::in_context("cuGraphMemAllocNodeGetParams", Form::kRaw, Order::kContext);
+  protocol::GraphMemoryPayload honest;
+  honest.graph = kGraph;
+  honest.node = handle(HandleKind::kGraphNode, 10);
+  honest.properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  honest.properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  honest.properties.win32SecurityAttributes = &word;  // The worker must not follow it.
+  honest.bytes = 4096;
+  const auto made = of.ask(adds, bytes_of(honest));
+  if (refused(made) || made->payload.size() != sizeof word) return false;
+  std::vector<protocol::GraphMemoryPayload> lies(8, honest);
+  for (std::size_t i = 0; i < lies.size(); ++i) {
+    lies[i].node = handle(HandleKind::kGraphNode, 11 + i);
+  }
+  lies[0].bytes = ~std::uint64_t{0};
+  lies[1].bytes = std::uint64_t{1} << 62;
+  lies[2].properties.location.id = -1;
+  lies[3].properties.location.id = 0x7fff'ffff;
+  lies[4].graph = honest.node;
+  lies[5].dependency_count = 0xffff'ffff;
+  lies[6].access_count = 0xffff'ffff;
+  lies[7].access_count = protocol::kGraphMemoryAccessesMax;
+  for (const protocol::GraphMemoryPayload& lie : lies) {
+    if (!refused(of.ask(adds, bytes_of(lie)))) return false;
+    if (!refused(of.ask(gets, bytes_of(lie.node)))) return false;
+  }
+  // A dependency that is no node.
+  protocol::GraphMemoryPayload behind = honest;
+  behind.node = handle(HandleKind::kGraphNode, 30);
+  behind.dependency_count = 1;
+  Bytes whole(sizeof behind + sizeof kGraph);
+  std::memcpy(whole.data(), &behind, sizeof behind);
+  std::memcpy(whole.data() + sizeof behind, &kGraph, sizeof kGraph);
+  return refused(of.ask(adds, whole)) && refused(of.ask(gets, bytes_of(behind))) &&
+         refused(of.ask(gets, bytes_of(kGraph))) && refused(of.ask(adds, {})) &&
+         !refused(of.ask(gets, bytes_of(honest.node)));
+}
+
 constexpr Session kSessions[] = {
     {"memory_of_others", "served", touch_memory_of_others},
     {"fills_that_wrap", "served", fill_more_than_there_is},
@@ -332,6 +384,7 @@ constexpr Session kSessions[] = {
     {"credit_beyond_all_bounds", "served", ask_for_more_than_there_is},
     {"copies_in_batches_to_memory_that_goes", "served", copy_in_batches_to_memory_that_goes},
     {"copy_nodes_that_lie", "served", add_copy_nodes_that_lie},
+    {"allocation_nodes_that_lie", "served", add_allocation_nodes_that_lie},
 };
 
 }  // namespace

@@ -44,6 +44,7 @@ bool reaches_beyond(const EntryContext& here, const CopySide& side, const Copy& 
   const auto range = find_range(side.address);
   // In a window, only allocated memory is memory.
   if (!range.has_value()) return device_of_window(side.address) >= 0;
+  if (!range->is_sure()) return false;  // Memory of graphs may share addresses.
   const bool whole = !range->on_host() || side.place == Place::kArena;
   return whole && !range->covers(side.address, *bytes);
 }
@@ -103,7 +104,7 @@ int side_in_array(const EntryContext& here, CUarray array, std::uint64_t offset,
 }
 
 bool is_known(const EntryContext& here, const CopySide& side, const Copy& copy) {
-  if (side.place != Place::kArray) return find_range(side.address).has_value();
+  if (side.place != Place::kArray) return is_sure_of(side.address);
   const ArrayBox box = {side.x, side.y, side.z, copy.width, copy.lines, copy.slices};
   return check_array_box(here, side.array, box) == Sound::kRight;
 }

@@ -44,7 +44,7 @@ class LineRun {
     return side.address + slice * side.slice_pitch + line * side.line_pitch;
   }
 
-  static bool known(std::uint64_t address) { return find_range(address).has_value(); }
+  static bool known(std::uint64_t address) { return is_sure_of(address); }
 
   // Whether the destination must be written on return.
   bool must_wait_out() const {

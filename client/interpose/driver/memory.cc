@@ -11,6 +11,7 @@
 #include "client/interpose/driver/exported_handles.h"
 #include "client/interpose/driver/interprocess.h"
 #include "client/interpose/memory/device_windows.h"
+#include "client/interpose/memory/graph_memory.h"
 #include "client/interpose/memory/host_arena.h"
 #include "client/interpose/memory/implicit_wait.h"
 #include "client/interpose/memory/managed_memory.h"
@@ -53,12 +54,17 @@ CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream gi
   CallSite early = here.passing_site();
   early.context = context_of_stream(here, stream);
   int result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (!is_captured(here, stream)) result = allocate(early);
+  const bool captured = is_captured(here, stream);
+  if (!captured) result = allocate(early);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && address == 0) {
     result = or_without_credits(here, [&] { return allocate(here.stream_site(stream)); });
   }
   if (address == 0) return cuda(result);
-  keep(here, address, bytes, MemoryKind::kPool, pool);
+  if (captured) {
+    keep_graph_memory(address, bytes, here.context->ordinal);
+  } else {
+    keep(here, address, bytes, MemoryKind::kPool, pool);
+  }
   *out = address;
   return cuda(result);
 }
@@ -154,6 +160,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   if (address == 0) return CUDA_SUCCESS;
   if (const int result = refuse_unsafe_call(here); result != 0) return cuda(result);
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
+  if (is_graph_memory(address)) return cuda(free_graph_memory(here, address));
   auto range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value() && !is_managed_variable(address)) {
@@ -173,6 +180,12 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
   Handle stream = 0;
   if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
+  // Memory of graphs stays for the next launch. A captured free is a node, which takes no other
+  // memory (manual, cuMemFreeAsync). Only the driver knows what either of them may free.
+  if (is_graph_memory(address) || is_captured(here, stream)) {
+    return cuda(call_row(here, opcode::cuMemFreeAsync, here.stream_site(stream), {}, address,
+                         as<CUstream>(stream)));
+  }
   auto range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kDevice);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
@@ -199,7 +212,9 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
   EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
-  if (const auto range = find_range(address); range.has_value()) {
+  auto range = find_range(address);
+  ask_for_graph_memory(here, address, &range);
+  if (range.has_value()) {
     if (base != nullptr) *base = range->base;
     if (bytes != nullptr) *bytes = range->bytes;
     return CUDA_SUCCESS;

@@ -21,7 +21,8 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
   if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
   if (count == 0) return cuda(here.session().health(here.context->handle));
   if (to == 0 || to % element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto range = find_device_range(here, to);
+  auto range = find_device_range(here, to);
+  if (range.has_value() && !range->is_sure()) range.reset();
   const bool unreached = range.has_value() && range->on_host() && !range->reached;
   if (range.has_value() && (unreached || count > range->bytes / element_bytes ||
                             !range->covers(to, count * element_bytes))) {

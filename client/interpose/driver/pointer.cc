@@ -1,6 +1,7 @@
 // Pointers: what a pointer is, answered from the ranges that the client knows.
 #include "client/interpose/call/forward.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/memory/graph_memory.h"
 #include "client/interpose/memory/host_arena.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "driver_abi/semantics/pointer_attributes.h"
@@ -50,7 +51,8 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdevicept
   }
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool reaches = which == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && here.context != nullptr;
-  const auto range = reaches ? find_device_range(here, address) : find_range(address);
+  auto range = reaches ? find_device_range(here, address) : find_range(address);
+  ask_for_graph_memory(here, address, &range);
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
   return driver_abi::pointer_attribute(data, which, facts_of(*range, address));
 }
@@ -60,7 +62,8 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void
   EntryContext here;
   if (const int result = enter_to_ask(here); result != 0) return cuda(result);
   if (count == 0 || which == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto range = find_range(address);
+  auto range = find_range(address);
+  ask_for_graph_memory(here, address, &range);
   if (!range.has_value()) {
     return driver_abi::pointer_attributes(count, which, data, nullptr, address);
   }

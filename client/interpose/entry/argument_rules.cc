@@ -28,6 +28,7 @@ Sound sound_if(bool sound) { return sound ? Sound::kRight : Sound::kWrong; }
 Sound check_memory(const EntryContext& here, std::uint64_t address, std::uint64_t bytes) {
   const auto range = find_device_range(here, address);
   if (range.has_value() && range->on_host() && !range->reached) return Sound::kUnknown;
+  if (range.has_value() && !range->is_sure()) return Sound::kUnknown;
   if (range.has_value()) return sound_if(range->covers(address, bytes));
   return device_of_window(address) >= 0 ? Sound::kWrong : Sound::kUnknown;
 }

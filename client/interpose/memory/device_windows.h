@@ -41,6 +41,11 @@ bool hold_window(const EntryContext& here, const WindowPlace& place);
 
 // The driver's cuMemGetInfo, ordered after earlier frees. It waits for nothing else.
 int ask_free_bytes(const EntryContext& here, std::size_t* free_bytes, std::size_t* total_bytes);
+// The site of a question that earlier returns of memory change, such as frees and the ends of
+// executables. It passes the streams if they are known to be done. After the reply, give `*returns`
+// to returns_done().
+CallSite site_after_returns(const EntryContext& here, std::uint64_t* returns) noexcept;
+void returns_done(std::uint64_t returns) noexcept;
 
 // A context has ended, or will end after the work that was posted before. Its ranges in windows end
 // with it.

@@ -34,13 +34,21 @@ bool others_return_credits(const EntryContext&, Others* stage) {
 }
 
 int ask_free_bytes(const EntryContext& here, std::size_t* free_bytes, std::size_t* total_bytes) {
-  const std::uint64_t returns = memory_returns.load(std::memory_order_relaxed);
-  const bool all_done = g_returned.load(std::memory_order_relaxed) == returns;
-  const int result =
-      call_row(here, opcode::cuMemGetInfo_v2, all_done ? here.passing_site() : here.site(), {},
-               free_bytes, total_bytes);
-  if (result == 0) g_returned.store(returns, std::memory_order_relaxed);
+  std::uint64_t returns = 0;
+  const CallSite site = site_after_returns(here, &returns);
+  const int result = call_row(here, opcode::cuMemGetInfo_v2, site, {}, free_bytes, total_bytes);
+  if (result == 0) returns_done(returns);
   return result;
+}
+
+CallSite site_after_returns(const EntryContext& here, std::uint64_t* returns) noexcept {
+  *returns = memory_returns.load(std::memory_order_relaxed);
+  const bool all_done = g_returned.load(std::memory_order_relaxed) == *returns;
+  return all_done ? here.passing_site() : here.site();
+}
+
+void returns_done(std::uint64_t returns) noexcept {
+  g_returned.store(returns, std::memory_order_relaxed);
 }
 
 }  // namespace gpurun::client::interpose

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <map>
@@ -191,6 +192,35 @@ std::optional<MemoryRange> find_and_keep(const Ranges& all, std::uint64_t addres
   return range;
 }
 
+constexpr auto kEndOfRange = [](const MemoryRange& range) { return range.base + range.bytes; };
+
+// Whether memory other than that of graphs is in [begin, end). The mutex must be held.
+bool is_in_use(Ranges& all, std::uint64_t begin, std::uint64_t end) {
+  for (auto at = first_range_beyond(all.by_base, begin, kEndOfRange);
+       at != all.by_base.end() && at->first < end; ++at) {
+    if (at->second.is_sure()) return true;
+  }
+  return false;
+}
+
+// Removes [begin, end) from memory of graphs. Nothing else is in it. The mutex must be held.
+void cut_graph_memory(Ranges& all, std::uint64_t begin, std::uint64_t end) {
+  auto at = first_range_beyond(all.by_base, begin, kEndOfRange);
+  while (at != all.by_base.end() && at->first < end) {
+    const MemoryRange whole = at->second;
+    at = all.by_base.erase(at);
+    const auto keep = [&](std::uint64_t from, std::uint64_t to) {
+      if (from >= to) return;
+      MemoryRange part = whole;
+      part.base = from;
+      part.bytes = to - from;
+      all.by_base.emplace(from, part);
+    };
+    keep(whole.base, std::min(begin, kEndOfRange(whole)));
+    keep(std::max(end, whole.base), kEndOfRange(whole));
+  }
+}
+
 template <typename Matches>
 std::vector<MemoryRange> take_matching(Matches matches) {
   Ranges& all = ranges();
@@ -225,14 +255,10 @@ bool add_range(MemoryRange range) noexcept try {
   if (range.bytes == 0 || range.base + range.bytes < range.base) return false;
   Ranges& all = ranges();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  const auto next = all.by_base.lower_bound(range.base);
-  if (next != all.by_base.end() && next->first < range.base + range.bytes) return false;
-  if (next != all.by_base.begin()) {
-    const MemoryRange& before = std::prev(next)->second;
-    if (before.base + before.bytes > range.base) return false;
-  }
+  if (is_in_use(all, range.base, kEndOfRange(range))) return false;
+  cut_graph_memory(all, range.base, kEndOfRange(range));
   range.buffer_id = ++all.last_buffer_id;
-  all.by_base.emplace_hint(next, range.base, range);
+  all.by_base.emplace(range.base, range);
   count_used(range, true);
   ranges_changed();
   if (range.on_host() || range.in_arena) {
@@ -337,11 +363,11 @@ bool open_addresses(std::uint64_t base, std::uint64_t bytes) noexcept try {
       (window != all.kept_for_windows.end() && window->first < end)) {
     return false;
   }
-  const auto end_of_range = [](const MemoryRange& range) { return range.base + range.bytes; };
-  for (auto at = first_range_beyond(all.by_base, base, end_of_range);
+  for (auto at = first_range_beyond(all.by_base, base, kEndOfRange);
        at != all.by_base.end() && at->first < end; ++at) {
     const MemoryKind kind = at->second.kind;
-    if (kind != MemoryKind::kManaged && kind != MemoryKind::kModule) return false;
+    const bool sure = at->second.is_sure();
+    if (sure && kind != MemoryKind::kManaged && kind != MemoryKind::kModule) return false;
   }
   const std::vector<AddressPart> free = parts_outside(all.held, base, end, kEndOf);
   bool mapped = true;

@@ -20,6 +20,7 @@ namespace gpurun::client::interpose {
 enum class MemoryKind : std::uint8_t {
   kDevice,      // cuMemAlloc and similar calls.
   kPool,        // cuMemAllocAsync, cuMemAllocFromPoolAsync.
+  kGraph,       // A memory node of a graph, also a captured one. See is_sure().
   kReserved,    // cuMemAddressReserve: mapped or not.
   kModule,      // A global variable of a module or library.
   kImported,    // Memory of another process, cuIpcOpenMemHandle.
@@ -44,6 +45,10 @@ struct MemoryRange {
   unsigned flags = 0;      // As given to cuMemHostAlloc or cuMemHostRegister.
   std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID. add_range() chooses it.
 
+  // False for memory of graphs. A launch allocates it, and only the driver knows whether it is
+  // allocated now, or whether the graph still exists. So the range stays when the memory is freed,
+  // and calls that name it wait for the driver's answer.
+  bool is_sure() const { return kind != MemoryKind::kGraph; }
   // The program's own address of host memory.
   bool on_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
   // Unmapping and unloading do not wait for earlier work of `context_of_work`, nor does the end of
@@ -59,8 +64,10 @@ struct MemoryRange {
   }
 };
 
-// Adds a range, and blocks the addresses of device memory. False, without an effect, when it
-// overlaps another range or memory runs out.
+// Adds a range, and blocks the addresses of device memory. It replaces the parts of memory of
+// graphs that it overlaps, because the driver gives out addresses of memory that has ended. Graphs
+// may also share addresses. False, without an effect, when it overlaps another range. False when
+// memory runs out.
 bool add_range(MemoryRange range) noexcept;
 // The range that contains `address`.
 std::optional<MemoryRange> find_range(std::uint64_t address) noexcept;
@@ -68,6 +75,11 @@ std::optional<MemoryRange> find_range(std::uint64_t address) noexcept;
 inline MemoryEnd end_of_memory(std::uint64_t address, Handle context_of_work) noexcept {
   const std::optional<MemoryRange> range = find_range(address);
   return range.has_value() ? range->end(context_of_work) : MemoryEnd::kUnknown;
+}
+// Whether this process knows, without the driver, that `address` is in memory.
+inline bool is_sure_of(std::uint64_t address) noexcept {
+  const std::optional<MemoryRange> range = find_range(address);
+  return range.has_value() && range->is_sure();
 }
 // As find_range(). `held`: whether this process keeps an address without a range blocked, because
 // it is or was an address of device memory.

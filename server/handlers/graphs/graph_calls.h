@@ -9,6 +9,8 @@ namespace gpurun::server {
 void add_graph_host_handlers(Handlers& handlers);
 // The call was not run, so its node and the operation of that will never exist.
 void refuse_graph_node(Call& call, int result);
+// Nodes that allocate memory: graph_memory.cc.
+void add_graph_memory_handlers(Handlers& handlers);
 // Kernel nodes: graph_nodes.cc.
 void add_graph_node_handlers(Handlers& handlers);
 // Queries and ends of captures: captures.cc.

@@ -86,6 +86,16 @@ std::string kernel_node(const CUDA_KERNEL_NODE_PARAMS* node) {
          "}";
 }
 
+// A node that allocates memory, without the address that comes out.
+std::string graph_memory(const CUDA_MEM_ALLOC_NODE_PARAMS* node) {
+  std::string text = "{properties" + bytes_text(&node->poolProps, sizeof node->poolProps) +
+                     " bytes " + number(node->bytesize) + " accesses";
+  for (std::size_t i = 0; i < node->accessDescCount; ++i) {
+    text += bytes_text(&node->accessDescs[i], sizeof node->accessDescs[i]);
+  }
+  return text + "}";
+}
+
 // Of host memory only its presence is recorded, because its address concerns only the caller.
 std::string copy_side(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array,
                       std::size_t x, std::size_t y, std::size_t z, std::size_t pitch,
@@ -160,6 +170,9 @@ std::string opaque_text(const Row& row, void* const* arguments, std::size_t inde
   }
   if (type == "const CUDA_KERNEL_NODE_PARAMS*") {
     return kernel_node(static_cast<const CUDA_KERNEL_NODE_PARAMS*>(place));
+  }
+  if (type == "CUDA_MEM_ALLOC_NODE_PARAMS*") {
+    return graph_memory(static_cast<const CUDA_MEM_ALLOC_NODE_PARAMS*>(place));
   }
   if (type == "const CUDA_MEMCPY3D*") return copy_of_box(static_cast<const CUDA_MEMCPY3D*>(place));
   auto* const* pointers = static_cast<void* const*>(place);

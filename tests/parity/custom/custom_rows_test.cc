@@ -66,6 +66,7 @@ const TrialTable& trials() {
     add_link_trials(all);
     add_graph_trials(all);
     add_graph_host_node_trials(all);
+    add_graph_memory_trials(all);
     add_capture_trials(all);
     add_context_trials(all);
     return all;

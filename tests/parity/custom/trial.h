@@ -248,6 +248,7 @@ void add_library_trials(TrialTable& table);
 void add_link_trials(TrialTable& table);
 void add_graph_trials(TrialTable& table);
 void add_graph_host_node_trials(TrialTable& table);
+void add_graph_memory_trials(TrialTable& table);
 void add_capture_trials(TrialTable& table);
 void add_context_trials(TrialTable& table);
 

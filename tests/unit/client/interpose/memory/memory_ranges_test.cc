@@ -135,5 +135,46 @@ TEST_F(MemoryRangesTest, AddressesOfOtherMemoryDoNotOpen) {
   EXPECT_FALSE(open_addresses(~std::uint64_t{4095}, 2 * kBytes)) << "wraps";
 }
 
+MemoryRange graph_range_at(std::uint64_t base, std::uint64_t bytes) {
+  MemoryRange range = range_at(base);
+  range.kind = MemoryKind::kGraph;
+  range.bytes = bytes;
+  return range;
+}
+
+// The driver has given the address of a graph that has ended to smaller memory.
+TEST_F(MemoryRangesTest, OtherMemoryReplacesPartOfGraphMemory) {
+  ASSERT_TRUE(add_range(graph_range_at(kBase, 4 * kBytes)));
+  ASSERT_TRUE(add_range(range_at(kBase + kBytes)));
+  const auto made = find_range(kBase + 2 * kBytes - 1);
+  ASSERT_TRUE(made.has_value());
+  EXPECT_EQ(made->kind, MemoryKind::kDevice);
+  EXPECT_EQ(made->base, kBase + kBytes);
+  EXPECT_EQ(made->bytes, kBytes);
+  EXPECT_EQ(find_range(kBase)->bytes, kBytes);
+  EXPECT_EQ(find_range(kBase)->kind, MemoryKind::kGraph);
+  EXPECT_EQ(find_range(kBase + 4 * kBytes - 1)->base, kBase + 2 * kBytes);
+  EXPECT_FALSE(find_range(kBase + 4 * kBytes).has_value());
+  EXPECT_TRUE(is_sure_of(kBase + kBytes));
+  EXPECT_FALSE(is_sure_of(kBase));
+}
+
+TEST_F(MemoryRangesTest, GraphsShareAddresses) {
+  ASSERT_TRUE(add_range(graph_range_at(kBase, 2 * kBytes)));
+  ASSERT_TRUE(add_range(graph_range_at(kBase, kBytes)));
+  EXPECT_EQ(find_range(kBase)->bytes, kBytes);
+  EXPECT_EQ(find_range(kBase + kBytes)->kind, MemoryKind::kGraph);
+  ASSERT_TRUE(add_range(graph_range_at(kBase - kBytes, 8 * kBytes)));
+  EXPECT_EQ(find_range(kBase + kBytes)->base, kBase - kBytes);
+}
+
+TEST_F(MemoryRangesTest, GraphMemoryDoesNotReplaceOtherMemory) {
+  ASSERT_TRUE(add_range(graph_range_at(kBase, kBytes)));
+  ASSERT_TRUE(add_range(range_at(kBase + kBytes)));
+  EXPECT_FALSE(add_range(graph_range_at(kBase, 2 * kBytes)));
+  EXPECT_EQ(find_range(kBase)->bytes, kBytes);  // Nothing was changed.
+  EXPECT_EQ(find_range(kBase + kBytes)->kind, MemoryKind::kDevice);
+}
+
 }  // namespace
 }  // namespace gpurun::client::interpose
