@@ -92,6 +92,7 @@ CUresult cuGraphClone(CUgraph* out, CUgraph handle) {
   const auto graph = handles().find<Graph>(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(check_without_memory(*graph));
   *out = handles().add(graph->clone())->as<CUgraph>();
   return CUDA_SUCCESS;
 }
@@ -186,6 +187,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) {
   GraphNodePtr node;
   GraphPtr graph;
   GPURUN_TRY(enter_node(handle, &node, &graph));
+  GPURUN_TRY(check_without_memory(*graph));
   return graph->remove(node) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

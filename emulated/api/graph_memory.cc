@@ -65,6 +65,15 @@ CUresult make_allocation(Graph& graph, Device& device, std::uint64_t bytes, CUde
   return CUDA_SUCCESS;
 }
 
+CUresult check_without_memory(const Graph& graph) {
+  for (const GraphNodePtr& node : graph.nodes()) {
+    if (std::dynamic_pointer_cast<GraphMemoryOperation>(node->operation()) != nullptr) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult make_free(CUdeviceptr address, OperationPtr* operation) {
   const auto range = memory_registry().find(address);
   if (!range || range->base != address || range->kind != MemoryKind::kGraph) {

@@ -101,6 +101,7 @@ CUresult make_event(CUevent handle, bool record, OperationPtr* operation) {
 CUresult make_child(CUgraph handle, OperationPtr* operation) {
   const auto graph = handles().find<Graph>(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(check_without_memory(*graph));
   *operation = std::make_shared<ChildGraphOperation>(handles().add(graph->clone()));
   return CUDA_SUCCESS;
 }

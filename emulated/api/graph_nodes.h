@@ -28,6 +28,9 @@ CUresult make_child(CUgraph handle, OperationPtr* operation);
 CUresult make_allocation(Graph& graph, Device& device, std::uint64_t bytes, CUdeviceptr* address,
                          OperationPtr* operation, std::vector<CUmemAccessDesc> accesses = {});
 CUresult make_free(CUdeviceptr address, OperationPtr* operation);
+// NOT_SUPPORTED if the graph has nodes that allocate or free memory. It cannot be cloned, cannot be
+// a child, and keeps its nodes (manual, cuGraphAddMemAllocNode, which names no code for that).
+CUresult check_without_memory(const Graph& graph);
 CUresult make_operation(const CUgraphNodeParams& parameters, OperationPtr* operation);
 
 }  // namespace gpurun::emulated

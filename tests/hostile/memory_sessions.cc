@@ -337,7 +337,7 @@ bool add_allocation_nodes_that_lie(Stranger& of) {
   honest.bytes = 4096;
   const auto made = of.ask(adds, bytes_of(honest));
   if (refused(made) || made->payload.size() != sizeof word) return false;
-  std::vector<protocol::GraphMemoryPayload> lies(8, honest);
+  std::vector<protocol::GraphMemoryPayload> lies(9, honest);
   for (std::size_t i = 0; i < lies.size(); ++i) {
     lies[i].node = handle(HandleKind::kGraphNode, 11 + i);
   }
@@ -349,19 +349,24 @@ bool add_allocation_nodes_that_lie(Stranger& of) {
   lies[5].dependency_count = 0xffff'ffff;
   lies[6].access_count = 0xffff'ffff;
   lies[7].access_count = protocol::kGraphMemoryAccessesMax;
+  lies[8].dependency_count = 1;
   for (const protocol::GraphMemoryPayload& lie : lies) {
     if (!refused(of.ask(adds, bytes_of(lie)))) return false;
     if (!refused(of.ask(gets, bytes_of(lie.node)))) return false;
   }
-  // A dependency that is no node.
-  protocol::GraphMemoryPayload behind = honest;
-  behind.node = handle(HandleKind::kGraphNode, 30);
-  behind.dependency_count = 1;
-  Bytes whole(sizeof behind + sizeof kGraph);
-  std::memcpy(whole.data(), &behind, sizeof behind);
-  std::memcpy(whole.data() + sizeof behind, &kGraph, sizeof kGraph);
-  return refused(of.ask(adds, whole)) && refused(of.ask(gets, bytes_of(behind))) &&
-         refused(of.ask(gets, bytes_of(kGraph))) && refused(of.ask(adds, {})) &&
+  // A handle that no count names, and a dependency that is no node.
+  for (const std::uint32_t count : {0u, 1u}) {
+    protocol::GraphMemoryPayload behind = honest;
+    behind.node = handle(HandleKind::kGraphNode, 30 + count);
+    behind.dependency_count = count;
+    Bytes whole(sizeof behind + sizeof kGraph);
+    std::memcpy(whole.data(), &behind, sizeof behind);
+    std::memcpy(whole.data() + sizeof behind, &kGraph, sizeof kGraph);
+    if (!refused(of.ask(adds, whole)) || !refused(of.ask(gets, bytes_of(behind.node)))) {
+      return false;
+    }
+  }
+  return refused(of.ask(gets, bytes_of(kGraph))) && refused(of.ask(adds, {})) &&
          !refused(of.ask(gets, bytes_of(honest.node)));
 }
 

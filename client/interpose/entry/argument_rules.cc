@@ -134,6 +134,13 @@ Sound check_new_node(const EntryContext& here, void* const* arguments) {
   return check_dependencies(here.handles(), argument<Handle>(arguments, 1), {list, count});
 }
 
+// A graph with nodes that allocate or free memory cannot be cloned, cannot be a child, and keeps
+// its nodes (manual, cuGraphAddMemAllocNode). The client does not know which graphs have such
+// nodes.
+Sound check_graph_without_memory() {
+  return graph_memory_exists() ? Sound::kUnknown : Sound::kRight;
+}
+
 // cuGraphAddDependencies: graph, from, to, edges, count. A node cannot come before itself.
 Sound check_edges(void* const* arguments) {
   const auto* from = argument<const CUgraphNode*>(arguments, 1);
@@ -199,7 +206,11 @@ Sound check_arguments(const EntryContext& here, const driver_abi::Row& row,
       return sound_if(argument<unsigned>(arguments, 1) == 0);
     case opcode::cuGraphAddMemFreeNode:
       return Sound::kUnknown;  // The driver knows what the graph allocates.
+    case opcode::cuGraphClone:
+    case opcode::cuGraphDestroyNode:
+      return check_graph_without_memory();
     case opcode::cuGraphAddChildGraphNode:
+      return worse(check_graph_without_memory(), check_new_node(here, arguments));
     case opcode::cuGraphAddEmptyNode:
     case opcode::cuGraphAddEventRecordNode:
     case opcode::cuGraphAddEventWaitNode:

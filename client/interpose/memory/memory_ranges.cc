@@ -61,6 +61,8 @@ void count_used(const MemoryRange& range, bool added) noexcept {
 std::atomic<std::uint64_t> g_host_start{~std::uint64_t{0}};
 std::atomic<std::uint64_t> g_host_end{0};
 
+std::atomic<bool> g_graph_memory{false};
+
 // The mutex must be held.
 void host_memory_added(const MemoryRange& range) noexcept {
   if (range.base < g_host_start.load(std::memory_order_relaxed)) g_host_start.store(range.base);
@@ -261,6 +263,7 @@ bool add_range(MemoryRange range) noexcept try {
   all.by_base.emplace(range.base, range);
   count_used(range, true);
   ranges_changed();
+  if (!range.is_sure()) g_graph_memory.store(true, std::memory_order_relaxed);
   if (range.on_host() || range.in_arena) {
     host_memory_added(range);
   } else {
@@ -320,6 +323,8 @@ void note_view(std::uint64_t base, std::uint64_t view) noexcept {
 }
 
 bool host_memory_exists() noexcept { return g_host_end.load(std::memory_order_relaxed) != 0; }
+
+bool graph_memory_exists() noexcept { return g_graph_memory.load(std::memory_order_relaxed); }
 
 bool may_be_host_memory(std::uint64_t address) noexcept {
   return address >= g_host_start.load(std::memory_order_relaxed) &&

@@ -95,6 +95,8 @@ void note_reached(std::uint64_t base) noexcept;
 void note_view(std::uint64_t base, std::uint64_t view) noexcept;
 // Whether the program has, or ever had, pinned or registered host memory. No lock.
 bool host_memory_exists() noexcept;
+// Whether the program has, or ever had, memory of a graph. No lock.
+bool graph_memory_exists() noexcept;
 // False: `address` is not in host memory of the program. True: ask find_range(). No lock.
 bool may_be_host_memory(std::uint64_t address) noexcept;
 // Remove the ranges of a context or an owner that ends.

@@ -50,6 +50,22 @@ std::vector<Freed> all_freed() {
     MUST(cuMemAllocAsync(&memory, kBytes, nullptr));
     return [memory] { MUST(cuMemFree(memory)); };
   };
+  const auto of_graph = [] {
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted = {};
+    wanted.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    wanted.bytesize = kBytes;
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &wanted));
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, nullptr));
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+    return [memory = wanted.dptr] { MUST(cuMemFree(memory)); };
+  };
   const auto pinned = [] {
     unsigned* const memory = Device::pinned(kBytes);
     return [memory] { MUST(cuMemFreeHost(memory)); };
@@ -82,7 +98,8 @@ std::vector<Freed> all_freed() {
   return {{"memory", freed_memory(kBytes)},  {"large memory", freed_memory(100 << 20)},
           {"a pool's memory", of_pool},      {"pinned memory", pinned},
           {"registered memory", registered}, {"an array", array},
-          {"a mipmapped array", mipmapped},  {"memory twice", several}};
+          {"a mipmapped array", mipmapped},  {"memory twice", several},
+          {"a graph's memory", of_graph}};
 }
 
 // The things that the program can observe: the kernel's value, and reports of its end.

@@ -341,6 +341,31 @@ void pass_wrong_arguments() {
   MUST(cuMemFree(memory));
 }
 
+// Such a graph cannot be cloned or be a child, and keeps its nodes.
+void change_the_graph() {
+  Graph graph, parent;
+  CUdeviceptr memory;
+  const CUgraphNode made = graph.allocate(&memory);
+  const CUgraphNode filled = graph.fill(made, memory, 71);
+  CUgraph clone = nullptr;
+  CUgraphNode child = nullptr;
+  print("clone", cuGraphClone(&clone, graph.graph));
+  print("child", cuGraphAddChildGraphNode(&child, parent.graph, nullptr, 0, graph.graph));
+  print("end of a node", cuGraphDestroyNode(filled));
+  std::printf("outputs: %d %d\n", clone == nullptr, child == nullptr);
+  graph.launch();
+  std::printf("after the changes: %u\n", graph.last_word(memory));
+  MUST(cuMemFree(memory));
+  // Other graphs can be changed.
+  CUgraphNode empty;
+  MUST(cuGraphAddEmptyNode(&empty, parent.graph, nullptr, 0));
+  MUST(cuGraphClone(&clone, parent.graph));
+  MUST(cuGraphAddChildGraphNode(&child, clone, nullptr, 0, parent.graph));
+  MUST(cuGraphDestroyNode(child));
+  print("end of a node, twice", cuGraphDestroyNode(child));
+  MUST(cuGraphDestroy(clone));
+}
+
 // A capture frees memory of graphs alone. Ordinary memory stays.
 void free_ordinary_memory_in_a_capture() {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
@@ -370,6 +395,7 @@ int main(int, char** argv) {
   outlive_the_graph();
   reuse_addresses();
   pass_wrong_arguments();
+  change_the_graph();
   free_ordinary_memory_in_a_capture();
   std::puts("PASSED");
   return 0;
