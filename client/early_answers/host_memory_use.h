@@ -56,6 +56,9 @@ class HostMemoryUse {
 
   std::size_t add_host_function() noexcept { return host_functions_.fetch_add(1); }
   void end_host_function() noexcept { host_functions_.fetch_sub(1); }
+  bool host_functions_wait() const noexcept {
+    return host_functions_.load(std::memory_order_acquire) != 0;
+  }
 
   void share() noexcept { shared_.fetch_add(1); }
   void unshare() noexcept { shared_.fetch_sub(1); }
@@ -106,9 +109,7 @@ class HostMemoryUse {
   }
 
  private:
-  bool functions_may_write() const noexcept {
-    return host_functions_.load(std::memory_order_acquire) != 0 || graphs_.may_write();
-  }
+  bool functions_may_write() const noexcept { return host_functions_wait() || graphs_.may_write(); }
 
   const Bulk& bulk_;
   const GraphMemoryUse& graphs_;

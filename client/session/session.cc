@@ -275,6 +275,8 @@ std::size_t Session::add_host_function() noexcept { return impl_->memory.add_hos
 
 void Session::end_host_function() noexcept { impl_->memory.end_host_function(); }
 
+bool Session::host_functions_wait() const noexcept { return impl_->memory.host_functions_wait(); }
+
 void Session::share_memory() noexcept { impl_->memory.share(); }
 
 void Session::unshare_memory() noexcept { impl_->memory.unshare(); }

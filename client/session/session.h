@@ -162,6 +162,8 @@ class Session {
   // Counts a host function that waits in a stream, or runs. Returns how many there were before.
   std::size_t add_host_function() noexcept;
   void end_host_function() noexcept;
+  // Whether such a function waits or runs. It may need any thread of the program.
+  bool host_functions_wait() const noexcept;
 
   // The program asks whether the last record of the event site.subject is complete, or waits for it
   // with `wait`. Returns true if nothing need be sent, and `*result` is then the call's result. The

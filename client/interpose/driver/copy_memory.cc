@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "client/interpose/driver/arrays.h"
+#include "client/interpose/memory/graph_memory.h"
 #include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
@@ -104,7 +105,7 @@ int side_in_array(const EntryContext& here, CUarray array, std::uint64_t offset,
 }
 
 bool is_known(const EntryContext& here, const CopySide& side, const Copy& copy) {
-  if (side.place != Place::kArray) return is_sure_of(side.address);
+  if (side.place != Place::kArray) return may_be_posted(here, side.address);
   const ArrayBox box = {side.x, side.y, side.z, copy.width, copy.lines, copy.slices};
   return check_array_box(here, side.array, box) == Sound::kRight;
 }

@@ -6,6 +6,7 @@
 #include "client/early_answers/quiet_work.h"
 #include "client/interpose/call/stream.h"
 #include "client/interpose/driver/copy_memory.h"
+#include "client/interpose/memory/graph_memory.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "client/stats/stats.h"
 
@@ -44,7 +45,7 @@ class LineRun {
     return side.address + slice * side.slice_pitch + line * side.line_pitch;
   }
 
-  static bool known(std::uint64_t address) { return is_sure_of(address); }
+  bool known(std::uint64_t address) const { return may_be_posted(here_, address); }
 
   // Whether the destination must be written on return.
   bool must_wait_out() const {

@@ -182,9 +182,13 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
   if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
   // Memory of graphs stays for the next launch. A captured free is a node, which takes no other
   // memory (manual, cuMemFreeAsync). Only the driver knows what either of them may free.
-  if (is_graph_memory(address) || is_captured(here, stream)) {
-    return cuda(call_row(here, opcode::cuMemFreeAsync, here.stream_site(stream), {}, address,
-                         as<CUstream>(stream)));
+  const bool captured = is_captured(here, stream);
+  if (is_graph_memory(address) || captured) {
+    const bool posted = !captured && may_be_posted(here, address);
+    const CallSite site = here.stream_site(stream);
+    return cuda(
+        posted ? post_row(here, opcode::cuMemFreeAsync, site, {}, address, as<CUstream>(stream))
+               : call_row(here, opcode::cuMemFreeAsync, site, {}, address, as<CUstream>(stream)));
   }
   auto range = remove_range(address, MemoryKind::kPool);
   if (!range.has_value()) range = remove_range(address, MemoryKind::kDevice);

@@ -5,6 +5,7 @@
 #include "client/interpose/call/stream.h"
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/memory/graph_memory.h"
 #include "client/interpose/memory/host_arena.h"
 #include "client/interpose/memory/memory_ranges.h"
 
@@ -22,10 +23,11 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
   if (count == 0) return cuda(here.session().health(here.context->handle));
   if (to == 0 || to % element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
   auto range = find_device_range(here, to);
-  if (range.has_value() && !range->is_sure()) range.reset();
+  if (range.has_value() && !may_be_posted(here, *range)) range.reset();
   const bool unreached = range.has_value() && range->on_host() && !range->reached;
-  if (range.has_value() && (unreached || count > range->bytes / element_bytes ||
-                            !range->covers(to, count * element_bytes))) {
+  const bool bounded = range.has_value() && range->is_sure();
+  if (bounded && (unreached || count > range->bytes / element_bytes ||
+                  !range->covers(to, count * element_bytes))) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!range.has_value() && device_of_window(to) >= 0) return CUDA_ERROR_INVALID_VALUE;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "client/interpose/capture/graph_nodes.h"
+#include "client/interpose/memory/graph_memory.h"
 #include "client/interpose/memory/host_arena.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "driver_abi/semantics/function_settings.h"
@@ -28,7 +29,9 @@ Sound sound_if(bool sound) { return sound ? Sound::kRight : Sound::kWrong; }
 Sound check_memory(const EntryContext& here, std::uint64_t address, std::uint64_t bytes) {
   const auto range = find_device_range(here, address);
   if (range.has_value() && range->on_host() && !range->reached) return Sound::kUnknown;
-  if (range.has_value() && !range->is_sure()) return Sound::kUnknown;
+  if (range.has_value() && !range->is_sure()) {
+    return may_be_posted(here, *range) ? Sound::kRight : Sound::kUnknown;
+  }
   if (range.has_value()) return sound_if(range->covers(address, bytes));
   return device_of_window(address) >= 0 ? Sound::kWrong : Sound::kUnknown;
 }

@@ -32,10 +32,12 @@ void ask_for_graph_memory(const EntryContext& here, std::uint64_t address,
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
   std::uint64_t returns = 0;
-  const CallSite site = site_after_returns(here, &returns);
+  // The end of an executable is a return. A host function may hold it up.
+  const bool waits = !here.session().host_functions_wait();
+  const CallSite site = waits ? site_after_returns(here, &returns) : here.passing_site();
   const int result =
       call_row(here, opcode::cuMemGetAddressRange_v2, site, {}, &base, &bytes, address);
-  if (result == 0 || result == CUDA_ERROR_NOT_FOUND) returns_done(returns);
+  if (waits && (result == 0 || result == CUDA_ERROR_NOT_FOUND)) returns_done(returns);
   if (bytes != 0) {
     (*range)->base = base;
     (*range)->bytes = bytes;

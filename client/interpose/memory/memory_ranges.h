@@ -46,8 +46,7 @@ struct MemoryRange {
   std::uint64_t buffer_id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID. add_range() chooses it.
 
   // False for memory of graphs. A launch allocates it, and only the driver knows whether it is
-  // allocated now, or whether the graph still exists. So the range stays when the memory is freed,
-  // and calls that name it wait for the driver's answer.
+  // allocated now, or whether the graph still exists (graph_memory.h).
   bool is_sure() const { return kind != MemoryKind::kGraph; }
   // The program's own address of host memory.
   bool on_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
@@ -75,11 +74,6 @@ std::optional<MemoryRange> find_range(std::uint64_t address) noexcept;
 inline MemoryEnd end_of_memory(std::uint64_t address, Handle context_of_work) noexcept {
   const std::optional<MemoryRange> range = find_range(address);
   return range.has_value() ? range->end(context_of_work) : MemoryEnd::kUnknown;
-}
-// Whether this process knows, without the driver, that `address` is in memory.
-inline bool is_sure_of(std::uint64_t address) noexcept {
-  const std::optional<MemoryRange> range = find_range(address);
-  return range.has_value() && range->is_sure();
 }
 // As find_range(). `held`: whether this process keeps an address without a range blocked, because
 // it is or was an address of device memory.

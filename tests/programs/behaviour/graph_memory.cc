@@ -251,6 +251,33 @@ void outlive_the_graph() {
   MUST(cuStreamDestroy(stream));
 }
 
+// A host function holds the stream until the calls behind it have returned.
+void pass_a_host_function(const Device& device) {
+  Graph graph;
+  CUdeviceptr memory;
+  graph.allocate(&memory);
+  unsigned* const seen = Device::pinned(64);
+  const CUdeviceptr other = Device::memory(kBytes);
+  graph.launch();
+  Gate gate;
+  gate.stand_in(graph.stream);
+  gate.await_begin();
+  MUST(cuMemsetD32Async(memory, 73, kBytes / 4, graph.stream));
+  MUST(cuMemsetD2D32Async(memory, 64, 79, 4, 2, graph.stream));
+  MUST(cuMemcpyDtoDAsync(other, memory, kBytes, graph.stream));
+  MUST(cuMemcpyDtoHAsync(seen, memory + 64, 4, graph.stream));
+  MUST(cuMemcpyDtoHAsync(seen + 1, other + kBytes - 4, 4, graph.stream));
+  device.launch_fill(graph.stream, memory, 16, 5);
+  print("free behind a host function", cuMemFreeAsync(memory, graph.stream));
+  unsigned type = 0;
+  MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory));
+  gate.let_go();
+  MUST(cuStreamSynchronize(graph.stream));
+  std::printf("behind a host function: %u %u, type %u\n", seen[0], seen[1], type);
+  MUST(cuMemFree(other));
+  MUST(cuMemFreeHost(seen));
+}
+
 // The driver may give the addresses to other memory, of another size.
 void reuse_addresses() {
   CUdeviceptr memory;
@@ -393,6 +420,7 @@ int main(int, char** argv) {
   free_in_another_graph();
   read_parameters();
   outlive_the_graph();
+  pass_a_host_function(device);
   reuse_addresses();
   pass_wrong_arguments();
   change_the_graph();

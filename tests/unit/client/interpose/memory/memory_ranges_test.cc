@@ -155,8 +155,8 @@ TEST_F(MemoryRangesTest, OtherMemoryReplacesPartOfGraphMemory) {
   EXPECT_EQ(find_range(kBase)->kind, MemoryKind::kGraph);
   EXPECT_EQ(find_range(kBase + 4 * kBytes - 1)->base, kBase + 2 * kBytes);
   EXPECT_FALSE(find_range(kBase + 4 * kBytes).has_value());
-  EXPECT_TRUE(is_sure_of(kBase + kBytes));
-  EXPECT_FALSE(is_sure_of(kBase));
+  EXPECT_TRUE(made->is_sure());
+  EXPECT_FALSE(find_range(kBase)->is_sure());
 }
 
 TEST_F(MemoryRangesTest, GraphsShareAddresses) {
