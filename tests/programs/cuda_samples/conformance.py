@@ -39,7 +39,8 @@ FAILED = re.compile(r"\bFAILED\b|\b[Ff]ailed!|Test failed|Result = FAIL|[Vv]erif
 # Lines with content that differs from run to run: times, rates, and addresses.
 VARIES = re.compile(r"\btimes?\b|\brate\b|\bms\b|msec|\bsec(onds?)?\b|\bs$|[kmgt]i?b/s|samples/s|flop|bandwidth|throughput|"
                     r"elapsed|speed-?up|performance|clock|0x[0-9a-f]{6,}|options per|fps|latency|"
-                    r"process id|\bpid\b|CPU executed|^\s+\d+\t+[\d.]+$", re.IGNORECASE)
+                    r"process id|\bpid\b|CPU executed|^\s+\d+\s+[\d.]+\s*$|"
+                    r"^(memcopy|kernel|non-streamed|\d+ streams):", re.IGNORECASE)
 WAIVED = 2  # EXIT_WAIVED of the samples' helpers.
 
 Run = collections.namedtuple("Run", "status output seconds")

@@ -92,6 +92,49 @@ void launch_costs(const Stage& s, Answer* answer) {
   });
 }
 
+// Costs of noticing that a kernel has ended without a wait in the driver. One way queries the
+// stream again and again. The other reads a word of host memory that the device writes behind the
+// kernel.
+void notice_costs(const Stage& s, Answer* answer) {
+  const Driver& d = s.driver;
+  const auto launch = [&] {
+    return CU(d, cuLaunchKernel)(s.empty, 1, 1, 1, 32, 1, 1, 0, s.stream, nullptr, nullptr);
+  };
+  const auto query = CU(d, cuStreamQuery);
+  cost(answer, "cuLaunchKernel + cuStreamQuery until it is done", [&] {
+    CUresult result = launch();
+    if (result != CUDA_SUCCESS) return result;
+    do {
+      result = query(s.stream);
+    } while (result == CUDA_ERROR_NOT_READY);
+    return result;
+  });
+  const char* const name = "cuLaunchKernel + cuStreamWriteValue32 until the word is read";
+  void* memory = nullptr;
+  CUdeviceptr address = 0;
+  CUresult result = CU(d, cuMemHostAlloc)(&memory, 4096, CU_MEMHOSTALLOC_DEVICEMAP);
+  if (result == CUDA_SUCCESS) result = CU(d, cuMemHostGetDevicePointer_v2)(&address, memory, 0);
+  if (result != CUDA_SUCCESS) {
+    answer->fact(name, Json::result(result));
+    return;
+  }
+  auto* const word = static_cast<volatile unsigned*>(memory);
+  *word = 0;
+  unsigned next = 0;
+  cost(answer, name, [&] {
+    CUresult done = launch();
+    ++next;
+    if (done == CUDA_SUCCESS) {
+      done = CU(d, cuStreamWriteValue32_v2)(s.stream, address, next, 0);
+    }
+    const auto start = std::chrono::steady_clock::now();
+    while (done == CUDA_SUCCESS && *word != next) {
+      if (seconds_since(start) > 5) done = CUDA_ERROR_LAUNCH_TIMEOUT;
+    }
+    return done;
+  });
+}
+
 // Costs of one kernel and of a hundred in a row, to show what a graph saves.
 void graph_costs(const Stage& s, Answer* answer) {
   const Driver& d = s.driver;
@@ -202,6 +245,7 @@ void ask_call_costs(const std::string& libcuda, Answer* answer) {
   Stage stage(driver, Level::kWork);
   state_costs(stage, answer);
   launch_costs(stage, answer);
+  notice_costs(stage, answer);
   graph_costs(stage, answer);
   memory_costs(stage, answer);
 }
