@@ -70,6 +70,7 @@ cuGraphNodeGetDependencies_v2.numDependencies cuGraphNodeGetDependentNodes.numDe
 cuGraphNodeGetDependentNodes_v2.numDependentNodes cuLogsDumpToMemory.iterator
 cuLogsDumpToMemory.size cuTensorMapReplaceAddress.tensorMap cuThreadExchangeStreamCaptureMode.mode
 cuDevSmResourceSplit.groupParams cuDeviceGetCliqueInfo.count cuTensorMapSetAllocationClass.tensorMap
+cuGraphAddMemAllocNode.nodeParams
 """.split())
 # Parameters that later versions of cuda.h renamed.
 RENAMED = {
