@@ -132,7 +132,7 @@ class BoxRun {
 
   int in() {
     const CopySide& from = copy_.source;
-    const bool sure = is_known(here_, copy_.destination, copy_);
+    const bool sure = is_found(here_, copy_.destination, copy_);
     const bool early = sure && may_return_early(here_, site_, copy_.destination, waiting_);
     const std::uint64_t reach = extent(from, copy_).value_or(0);
     const bool stays = waiting_ != Waiting::kSynchronous && from.place == Place::kPinned &&

@@ -110,6 +110,11 @@ bool is_known(const EntryContext& here, const CopySide& side, const Copy& copy) 
   return check_array_box(here, side.array, box) == Sound::kRight;
 }
 
+bool is_found(const EntryContext& here, const CopySide& side, const Copy& copy) {
+  if (side.place == Place::kArray) return is_known(here, side, copy);
+  return find_range(side.address).has_value();
+}
+
 bool stays_inside(const EntryContext& here, const Copy& copy) {
   std::uint64_t bytes = 0;
   if (__builtin_mul_overflow(copy.width, copy.lines, &bytes) ||

@@ -33,5 +33,9 @@ bool stays_inside(const EntryContext& here, const Copy& copy);
 // Whether the client knows the memory or array of a side on the device. If not, only the worker's
 // driver can refuse the copy, so the call waits for its result.
 bool is_known(const EntryContext& here, const CopySide& side, const Copy& copy);
+// As is_known(), for a copy of which the bytes come from the host. It could wait for its result
+// only by waiting for the stream. So its failure in memory of a graph is returned later
+// (docs/adr/0003).
+bool is_found(const EntryContext& here, const CopySide& side, const Copy& copy);
 
 }  // namespace gpurun::client::interpose

@@ -186,11 +186,19 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph,
   }
   EntryContext here;
   if (const int result = enter(here); result != 0) return cuda(result);
+  // A node that was made is not made again, whatever failure of an earlier call came with it.
+  CUgraphNode made = nullptr;
+  int earlier = 0;
   const auto attempt = [&] {
-    return add(here, phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    const int result = add(here, &made, hGraph, dependencies, numDependencies, nodeParams);
+    if (made == nullptr) return result;
+    earlier = result;
+    return 0;
   };
   // Idle credits are on the current context's device.
-  return cuda(here.context == nullptr ? attempt() : or_without_credits(here, attempt));
+  const int result = here.context == nullptr ? attempt() : or_without_credits(here, attempt);
+  if (made != nullptr) *phGraphNode = made;
+  return cuda(result != 0 ? result : earlier);
 }
 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {

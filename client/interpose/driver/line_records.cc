@@ -121,7 +121,7 @@ class LineRun {
       return copy_.single_line() || !must_wait_out() ? 0 : synchronize_stream(here_, site_.stream);
     const bool in = copy_.source.place != Place::kDevice;
     // Only the worker's driver can decide whether an address that we do not know is valid.
-    const bool asked = in && !known(copy_.destination.address);
+    const bool asked = in && !is_found(here_, copy_.destination, copy_);
     if (!asked && (!in || waiting_ != Waiting::kSynchronous || early_)) return 0;
     return synchronize_stream(here_, site_.stream);
   }

@@ -217,7 +217,9 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr a
   EntryContext here;
   if (const int result = here.enter_context(); result != 0) return cuda(result);
   auto range = find_range(address);
-  ask_for_graph_memory(here, address, &range);
+  if (const int earlier = ask_for_graph_memory(here, address, &range); earlier != 0) {
+    return cuda(earlier);
+  }
   if (range.has_value()) {
     if (base != nullptr) *base = range->base;
     if (bytes != nullptr) *bytes = range->bytes;

@@ -52,7 +52,9 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdevicept
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool reaches = which == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && here.context != nullptr;
   auto range = reaches ? find_device_range(here, address) : find_range(address);
-  ask_for_graph_memory(here, address, &range);
+  if (const int earlier = ask_for_graph_memory(here, address, &range); earlier != 0) {
+    return cuda(earlier);
+  }
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
   return driver_abi::pointer_attribute(data, which, facts_of(*range, address));
 }
@@ -63,7 +65,9 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void
   if (const int result = enter_to_ask(here); result != 0) return cuda(result);
   if (count == 0 || which == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto range = find_range(address);
-  ask_for_graph_memory(here, address, &range);
+  if (const int earlier = ask_for_graph_memory(here, address, &range); earlier != 0) {
+    return cuda(earlier);
+  }
   if (!range.has_value()) {
     return driver_abi::pointer_attributes(count, which, data, nullptr, address);
   }

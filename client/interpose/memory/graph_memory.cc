@@ -16,6 +16,7 @@ void keep_graph_memory(std::uint64_t address, std::uint64_t bytes, int ordinal) 
 }
 
 bool is_graph_memory(std::uint64_t address) noexcept {
+  if (!graph_memory_exists()) return false;
   const auto range = find_range(address);
   return range.has_value() && range->kind == MemoryKind::kGraph;
 }
@@ -26,9 +27,9 @@ int free_graph_memory(const EntryContext& here, CUdeviceptr address) {
   return call_row(here, opcode::cuMemFree_v2, site, {}, address);
 }
 
-void ask_for_graph_memory(const EntryContext& here, std::uint64_t address,
-                          std::optional<MemoryRange>* range) {
-  if (!range->has_value() || (*range)->kind != MemoryKind::kGraph) return;
+int ask_for_graph_memory(const EntryContext& here, std::uint64_t address,
+                         std::optional<MemoryRange>* range) {
+  if (!range->has_value() || (*range)->kind != MemoryKind::kGraph) return 0;
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
   std::uint64_t returns = 0;
@@ -37,13 +38,15 @@ void ask_for_graph_memory(const EntryContext& here, std::uint64_t address,
   const CallSite site = waits ? site_after_returns(here, &returns) : here.passing_site();
   const int result =
       call_row(here, opcode::cuMemGetAddressRange_v2, site, {}, &base, &bytes, address);
+  const bool unknown = result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE;
   if (waits && (result == 0 || result == CUDA_ERROR_NOT_FOUND)) returns_done(returns);
-  if (bytes != 0) {
-    (*range)->base = base;
-    (*range)->bytes = bytes;
-  } else if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE) {
-    range->reset();
+  if (bytes == 0) {
+    if (unknown) range->reset();
+    return unknown ? 0 : result;
   }
+  (*range)->base = base;
+  (*range)->bytes = bytes;
+  return result;  // That of an earlier call, if it is a failure.
 }
 
 }  // namespace gpurun::client::interpose

@@ -33,8 +33,9 @@ inline bool may_be_posted(const EntryContext& here, std::uint64_t address) noexc
 // have freed the memory since the last launch.
 int free_graph_memory(const EntryContext& here, CUdeviceptr address);
 // As find_range(), but memory of a graph is what the driver knows at `address`. `*range` is left
-// alone when the driver cannot be asked.
-void ask_for_graph_memory(const EntryContext& here, std::uint64_t address,
-                          std::optional<MemoryRange>* range);
+// alone when the driver cannot be asked. Returns 0, or an earlier call's failure, which the program
+// has to get.
+int ask_for_graph_memory(const EntryContext& here, std::uint64_t address,
+                         std::optional<MemoryRange>* range);
 
 }  // namespace gpurun::client::interpose

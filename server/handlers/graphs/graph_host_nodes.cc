@@ -189,13 +189,27 @@ int add_copy(Wanted& wanted, CUgraph graph, const std::vector<CUgraphNode>& behi
                        behind.size(), &copy, context);
 }
 
-// Adds both nodes, or none.
-int add_nodes(Wanted& wanted, CUgraph graph, HostNode* made) {
+// Returns the driver's answer to the copy alone, in a graph that ends here. The host node comes
+// before the copy, and may not be destroyed again.
+int try_copy(Wanted& wanted) {
+  CUgraph graph = nullptr;
+  int result = GPURUN_DRIVER(wanted.driver, cuGraphCreate, &graph, 0u);
+  if (result != 0) return result;
+  CUgraphNode node = nullptr;
+  result = add_copy(wanted, graph, {}, &node);
+  (void)GPURUN_DRIVER(wanted.driver, cuGraphDestroy, graph);
+  return result;
+}
+
+// Adds both nodes, or none. `*left`: one stays, because the driver does not destroy it. The nodes
+// of a graph that allocates memory stay (manual, cuGraphAddMemAllocNode).
+int add_nodes(Wanted& wanted, CUgraph graph, HostNode* made, bool* left) {
   const auto first =
       wanted.node.work == GraphWork::kFunction || wanted.node.work == GraphWork::kCopyIn
           ? &add_host
           : &add_copy;
-  int result = first(wanted, graph, wanted.dependencies, &made->entry);
+  int result = wanted.node.work == GraphWork::kCopyIn ? try_copy(wanted) : 0;
+  if (result == 0) result = first(wanted, graph, wanted.dependencies, &made->entry);
   if (result != 0) return result;
   made->exit = made->entry;
   if (wanted.node.work == GraphWork::kFunction || wanted.node.work == GraphWork::kCopyDevice) {
@@ -203,7 +217,9 @@ int add_nodes(Wanted& wanted, CUgraph graph, HostNode* made) {
   }
   const auto second = first == &add_host ? &add_copy : &add_host;
   result = second(wanted, graph, {made->entry}, &made->exit);
-  if (result != 0) (void)GPURUN_DRIVER(wanted.driver, cuGraphDestroyNode, made->entry);
+  if (result != 0) {
+    *left = GPURUN_DRIVER(wanted.driver, cuGraphDestroyNode, made->entry) != 0;
+  }
   return result;
 }
 
@@ -217,15 +233,17 @@ int add(Wanted& wanted) {
   made.copies = wanted.node.width != 0;
   int result = wanted.make_operation();
   if (result != 0) return result;
-  result = add_nodes(wanted, made.graph, &made);
-  if (result == 0 && wanted.has_operation()) {
+  // The graph has the operation before a node runs it, so a node that stays finds it.
+  if (wanted.has_operation()) {
     result = GraphHosts::give(wanted.driver, made.graph, wanted.operation, &made.object);
-    if (result != 0) {
-      (void)GPURUN_DRIVER(wanted.driver, cuGraphDestroyNode, made.exit);
-      if (made.entry != made.exit) {
-        (void)GPURUN_DRIVER(wanted.driver, cuGraphDestroyNode, made.entry);
-      }
-    }
+    if (result != 0) return result;
+  }
+  bool left = false;
+  result = add_nodes(wanted, made.graph, &made, &left);
+  if (result != 0 && left && wanted.has_operation()) {
+    wanted.operation->refused.store(true, std::memory_order_release);
+  } else if (result != 0 && wanted.has_operation()) {
+    (void)GPURUN_DRIVER(wanted.driver, cuGraphReleaseUserObject, made.graph, made.object, 1u);
   }
   if (result != 0) return result;
   if (wanted.has_operation()) wanted.topology.add(made);

@@ -50,6 +50,7 @@ int GraphHosts::make(std::uint64_t number, GraphWork work, std::uint64_t byte_co
 
 void GraphHosts::run(void* operation) {
   const auto& own = *static_cast<const Operation*>(operation);
+  if (own.refused.load(std::memory_order_acquire)) return;
   if (own.work == GraphWork::kCopyOut) {
     own.owner.send_bytes(own);
   } else {

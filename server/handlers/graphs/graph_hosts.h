@@ -5,6 +5,7 @@
 // cannot hold a graph, because the driver runs it (docs/adr/0011-graphs-and-host-memory.md).
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +42,8 @@ class GraphHosts {
     const std::uint64_t number;  // The client's.
     const protocol::GraphWork work;
     const std::shared_ptr<Shadow> shadow;  // Only for copies.
+    // It was refused, and the driver keeps a node of it. Nothing of it may run.
+    std::atomic<bool> refused{false};
   };
   using OperationPtr = std::shared_ptr<Operation>;
 

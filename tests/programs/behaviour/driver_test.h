@@ -89,6 +89,11 @@ struct Device {
 class Gate {
  public:
   void stand_in(CUstream stream) { MUST(cuLaunchHostFunc(stream, &Gate::run, this)); }
+  void stand_in(CUgraph graph) {
+    const CUDA_HOST_NODE_PARAMS host = {&Gate::run, this};
+    CUgraphNode node;
+    MUST(cuGraphAddHostNode(&node, graph, nullptr, 0, &host));
+  }
   void let_go() {
     const std::lock_guard<std::mutex> lock(mutex_);
     open_ = true;

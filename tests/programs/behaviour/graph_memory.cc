@@ -278,12 +278,78 @@ void pass_a_host_function(const Device& device) {
   MUST(cuMemFreeHost(seen));
 }
 
+// A host node waits for this thread, which first copies to memory of another graph. Copies from
+// pageable memory would wait for the stream (cuda.h, "API synchronization behavior").
+void copy_behind_a_host_node() {
+  Graph graph, waits;
+  CUdeviceptr memory;
+  const CUgraphNode made = graph.allocate(&memory);
+  graph.fill(made, memory, 1);
+  graph.launch();
+  unsigned* const pinned = Device::pinned(64);
+  for (unsigned i = 0; i < 8; ++i) pinned[i] = 89 + i;
+  Gate gate;
+  gate.stand_in(waits.graph);
+  MUST(cuGraphInstantiateWithFlags(&waits.exec, waits.graph, 0));
+  MUST(cuGraphLaunch(waits.exec, graph.stream));
+  gate.await_begin();
+  MUST(cuMemcpyHtoDAsync(memory, pinned, 4, graph.stream));
+  CUDA_MEMCPY2D box = {};
+  box.srcMemoryType = CU_MEMORYTYPE_HOST;
+  box.srcHost = pinned + 1;
+  box.srcPitch = 8;
+  box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  box.dstDevice = memory + 4;
+  box.dstPitch = 64;
+  box.WidthInBytes = 4;
+  box.Height = 2;
+  MUST(cuMemcpy2DAsync(&box, graph.stream));
+  gate.let_go();
+  MUST(cuStreamSynchronize(graph.stream));
+  unsigned seen[18];
+  MUST(cuMemcpyDtoH(seen, memory, sizeof seen));
+  std::printf("behind a host node: %u %u %u\n", seen[0], seen[1], seen[17]);
+  MUST(cuMemFreeAsync(memory, graph.stream));
+  MUST(cuMemFreeHost(pinned));
+}
+
+// Nothing of it stays in the graph. Nodes of a graph that allocates memory cannot be destroyed.
+void refuse_a_copy_beyond_the_memory() {
+  Graph graph;
+  CUdeviceptr memory;
+  const CUgraphNode made = graph.allocate(&memory);
+  const std::vector<unsigned char> source(2 * kBytes, 7);
+  CUDA_MEMCPY3D what = {};
+  what.srcMemoryType = CU_MEMORYTYPE_HOST;
+  what.srcHost = source.data();
+  what.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  what.dstDevice = memory;
+  what.WidthInBytes = source.size();
+  what.Height = what.Depth = 1;
+  CUcontext context;
+  MUST(cuCtxGetCurrent(&context));
+  CUgraphNode node = nullptr;
+  print("copy beyond the memory",
+        cuGraphAddMemcpyNode(&node, graph.graph, &made, 1, &what, context));
+  size_t nodes = 0;
+  MUST(cuGraphGetNodes(graph.graph, nullptr, &nodes));
+  graph.fill(made, memory, 83);
+  graph.launch();
+  unsigned seen = 0;
+  MUST(cuStreamSynchronize(graph.stream));
+  MUST(cuMemcpyDtoH(&seen, memory + kBytes - 4, 4));
+  std::printf("beside the refused copy: %zu nodes, %u\n", nodes, seen);
+  MUST(cuMemFreeAsync(memory, graph.stream));
+}
+
 // The driver may give the addresses to other memory, of another size.
 void reuse_addresses() {
   CUdeviceptr memory;
+  std::vector<CUdeviceptr> earlier;
   {
     Graph graph;
     const CUgraphNode made = graph.allocate(&memory);
+    earlier.push_back(memory);
     graph.fill(made, memory, 59);
     print_attributes("before a launch", memory);
     graph.launch();
@@ -296,6 +362,7 @@ void reuse_addresses() {
   for (int i = 0; i < 4; ++i) {
     Graph graph;
     const CUgraphNode made = graph.allocate(&memory);
+    earlier.push_back(memory);
     graph.fill(made, memory, 59);
     graph.launch();
     MUST(cuMemFreeAsync(memory, graph.stream));
@@ -304,6 +371,7 @@ void reuse_addresses() {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   std::vector<CUdeviceptr> others;
   int right = 0;
+  bool reused = false;
   for (const size_t bytes : {kBytes / 4, kBytes * 3, kBytes, kBytes / 2}) {
     for (int i = 0; i < 8; ++i) {
       CUdeviceptr base = 0;
@@ -312,9 +380,13 @@ void reuse_addresses() {
       MUST(cuMemsetD8Async(others.back(), 1, bytes, stream));
       MUST(cuMemGetAddressRange(&base, &seen, others.back() + bytes - 1));
       right += base == others.back() && seen == bytes;
+      for (const CUdeviceptr each : earlier) {
+        reused |= each < others.back() + bytes && others.back() < each + kBytes;
+      }
     }
   }
   std::printf("allocations with their own range: %d\n", right);
+  EXPECT(reused);  // Otherwise nothing was shown.
   for (const CUdeviceptr other : others) MUST(cuMemFreeAsync(other, stream));
   MUST(cuStreamSynchronize(stream));
   print("freed twice", cuMemFreeAsync(others.back(), stream));
@@ -421,6 +493,8 @@ int main(int, char** argv) {
   read_parameters();
   outlive_the_graph();
   pass_a_host_function(device);
+  copy_behind_a_host_node();
+  refuse_a_copy_beyond_the_memory();
   reuse_addresses();
   pass_wrong_arguments();
   change_the_graph();

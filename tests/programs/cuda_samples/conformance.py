@@ -39,8 +39,9 @@ FAILED = re.compile(r"\bFAILED\b|\b[Ff]ailed!|Test failed|Result = FAIL|[Vv]erif
 # Lines with content that differs from run to run: times, rates, and addresses.
 VARIES = re.compile(r"\btimes?\b|\brate\b|\bms\b|msec|\bsec(onds?)?\b|\bs$|[kmgt]i?b/s|samples/s|flop|bandwidth|throughput|"
                     r"elapsed|speed-?up|performance|clock|0x[0-9a-f]{6,}|options per|fps|latency|"
-                    r"process id|\bpid\b|CPU executed|^\s+\d+\s+[\d.]+\s*$|"
-                    r"^(memcopy|kernel|non-streamed|\d+ streams):", re.IGNORECASE)
+                    r"process id|\bpid\b|CPU executed|^\s+\d+\s+[\d.]+\s*$", re.IGNORECASE)
+# Lines of one sample with times.
+VARIES_IN = {"simpleStreams": re.compile(r"^(memcopy|kernel|non-streamed|\d+ streams):")}
 WAIVED = 2  # EXIT_WAIVED of the samples' helpers.
 
 Run = collections.namedtuple("Run", "status output seconds")
@@ -104,14 +105,14 @@ def passes(run):
     return run.status == 0 and not FAILED.search(run.output)
 
 
-def comparable(run, any_order):
+def comparable(run, any_order, varies):
     lines = (line for line in run.output.splitlines() if not line.startswith("gpurun"))
-    lines = [line for line in lines if not VARIES.search(line)]
+    lines = [line for line in lines if not VARIES.search(line) and not (varies and varies.search(line))]
     return run_both.in_settled_order(lines, any_order) if any_order else lines
 
 
-def first_difference(a, b, any_order):
-    a, b = (comparable(run, any_order) for run in (a, b))
+def first_difference(a, b, any_order, varies):
+    a, b = (comparable(run, any_order, varies) for run in (a, b))
     for one, other in zip(a + [""], b + [""]):
         if one != other:
             return f"native {one!r}, forwarded {other!r}"
@@ -184,7 +185,8 @@ class Attempt:
 
     def compare(self):
         if self.good_natively() and passes(self.forwarded):
-            self.differs = first_difference(self.native, self.forwarded, self.any_order)
+            self.differs = first_difference(self.native, self.forwarded, self.any_order,
+                                            VARIES_IN.get(self.sample.name.rpartition("/")[2]))
 
     def good_natively(self):
         return self.native is not None and self.forwarded is not None and passes(self.native)
