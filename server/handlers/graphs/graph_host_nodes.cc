@@ -189,16 +189,13 @@ int add_copy(Wanted& wanted, CUgraph graph, const std::vector<CUgraphNode>& behi
                        behind.size(), &copy, context);
 }
 
-// Returns the driver's answer to the copy alone, in a graph that ends here. The host node comes
-// before the copy, and may not be destroyed again.
-int try_copy(Wanted& wanted) {
-  CUgraph graph = nullptr;
-  int result = GPURUN_DRIVER(wanted.driver, cuGraphCreate, &graph, 0u);
-  if (result != 0) return result;
-  CUgraphNode node = nullptr;
-  result = add_copy(wanted, graph, {}, &node);
-  (void)GPURUN_DRIVER(wanted.driver, cuGraphDestroy, graph);
-  return result;
+// A node of the refused operation stays in the graph. It does nothing, and finds the operation as
+// long as it can run.
+void keep_refused(Wanted& wanted, CUgraph graph) {
+  wanted.operation->refused.store(true, std::memory_order_release);
+  CUuserObject object = nullptr;
+  if (GraphHosts::give(wanted.driver, graph, wanted.operation, &object) == 0) return;
+  static_cast<void>(new GraphHosts::OperationPtr(wanted.operation));  // As long as the process.
 }
 
 // Adds both nodes, or none. `*left`: one stays, because the driver does not destroy it. The nodes
@@ -208,8 +205,7 @@ int add_nodes(Wanted& wanted, CUgraph graph, HostNode* made, bool* left) {
       wanted.node.work == GraphWork::kFunction || wanted.node.work == GraphWork::kCopyIn
           ? &add_host
           : &add_copy;
-  int result = wanted.node.work == GraphWork::kCopyIn ? try_copy(wanted) : 0;
-  if (result == 0) result = first(wanted, graph, wanted.dependencies, &made->entry);
+  int result = first(wanted, graph, wanted.dependencies, &made->entry);
   if (result != 0) return result;
   made->exit = made->entry;
   if (wanted.node.work == GraphWork::kFunction || wanted.node.work == GraphWork::kCopyDevice) {
@@ -233,19 +229,21 @@ int add(Wanted& wanted) {
   made.copies = wanted.node.width != 0;
   int result = wanted.make_operation();
   if (result != 0) return result;
-  // The graph has the operation before a node runs it, so a node that stays finds it.
-  if (wanted.has_operation()) {
-    result = GraphHosts::give(wanted.driver, made.graph, wanted.operation, &made.object);
-    if (result != 0) return result;
-  }
   bool left = false;
   result = add_nodes(wanted, made.graph, &made, &left);
-  if (result != 0 && left && wanted.has_operation()) {
-    wanted.operation->refused.store(true, std::memory_order_release);
-  } else if (result != 0 && wanted.has_operation()) {
-    (void)GPURUN_DRIVER(wanted.driver, cuGraphReleaseUserObject, made.graph, made.object, 1u);
+  if (result == 0 && wanted.has_operation()) {
+    result = GraphHosts::give(wanted.driver, made.graph, wanted.operation, &made.object);
+    if (result != 0) {
+      left = GPURUN_DRIVER(wanted.driver, cuGraphDestroyNode, made.exit) != 0;
+      if (made.entry != made.exit) {
+        left |= GPURUN_DRIVER(wanted.driver, cuGraphDestroyNode, made.entry) != 0;
+      }
+    }
   }
-  if (result != 0) return result;
+  if (result != 0) {
+    if (left && wanted.has_operation()) keep_refused(wanted, made.graph);
+    return result;
+  }
   if (wanted.has_operation()) wanted.topology.add(made);
   return wanted.call.handles().bind(wanted.node.node, HandleKind::kGraphNode,
                                     reinterpret_cast<std::uintptr_t>(made.exit));
