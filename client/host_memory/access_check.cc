@@ -66,7 +66,8 @@ void AccessCheck::install() {
 void AccessCheck::handle(int signal, siginfo_t* info, void* context) {
   const int saved = errno;
   AccessCheck* const check = active();
-  // Linux reports SEGV_ACCERR for pages without access, and SEGV_MAPERR where there are none.
+  // The kernel sets SEGV_ACCERR for a page without access, and SEGV_MAPERR for an address without a
+  // page.
   const bool ours = check != nullptr && info->si_code == SEGV_ACCERR &&
                     check->report(reinterpret_cast<std::uint64_t>(info->si_addr), kind_of(context));
   errno = saved;

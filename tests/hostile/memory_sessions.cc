@@ -284,14 +284,18 @@ bool copy_in_batches_to_memory_that_goes(Stranger& of) {
   return true;
 }
 
-// Nodes that copy to and from memory of others. The products of their shapes overflow.
-bool add_copy_nodes_that_lie(Stranger& of) {
-  constexpr std::uint64_t kGraph = handle(HandleKind::kGraph, 9);
+bool make_graph(Stranger& of, std::uint64_t graph) {
   if (!of.make_context()) return false;
   std::uint64_t word = 0;
   std::uint64_t* place = &word;
   unsigned flags = 0;
-  if (refused(of.ask_row("cuGraphCreate", {&place, &flags}, {kGraph}))) return false;
+  return !refused(of.ask_row("cuGraphCreate", {&place, &flags}, {graph}));
+}
+
+// Nodes that copy to and from memory of others. The products of their shapes overflow.
+bool add_copy_nodes_that_lie(Stranger& of) {
+  constexpr std::uint64_t kGraph = handle(HandleKind::kGraph, 9);
+  if (!make_graph(of, kGraph)) return false;
   const RecordHeader header =
       Stranger::in_context("cuGraphAddMemcpyNode", Form::kRaw, Order::kContext);
   std::uint64_t index = 10;
@@ -319,11 +323,8 @@ bool add_copy_nodes_that_lie(Stranger& of) {
 // and with more dependencies or accesses than the payload holds.
 bool add_allocation_nodes_that_lie(Stranger& of) {
   constexpr std::uint64_t kGraph = handle(HandleKind::kGraph, 9);
-  if (!of.make_context()) return false;
+  if (!make_graph(of, kGraph)) return false;
   std::uint64_t word = 0;
-  std::uint64_t* place = &word;
-  unsigned flags = 0;
-  if (refused(of.ask_row("cuGraphCreate", {&place, &flags}, {kGraph}))) return false;
   const RecordHeader adds =
       Stranger::in_context("cuGraphAddMemAllocNode", Form::kRaw, Order::kContext);
   const RecordHeader gets =

@@ -313,6 +313,29 @@ void copy_behind_a_host_node() {
   MUST(cuMemFreeHost(pinned));
 }
 
+// A question about the memory does not take away the failure of an earlier call, which is known
+// later when the call is forwarded.
+void tell_an_earlier_failure() {
+  Graph graph;
+  CUdeviceptr memory;
+  const CUgraphNode made = graph.allocate(&memory);
+  graph.fill(made, memory, 1);
+  graph.launch();
+  Gate gate;
+  gate.stand_in(graph.stream);
+  gate.await_begin();
+  bool told = cuMemsetD8Async(memory, 1, 64 * kBytes, graph.stream) != CUDA_SUCCESS;
+  gate.let_go();
+  unsigned type = 0;
+  for (int i = 0; i < 1000 && !told; ++i) {
+    told = cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory) != CUDA_SUCCESS;
+  }
+  told |= cuStreamSynchronize(graph.stream) != CUDA_SUCCESS;
+  std::printf("fill beyond the memory: %s\n", told ? "refused" : "no failure was told");
+  EXPECT(told);
+  print("free behind it", cuMemFreeAsync(memory, graph.stream));
+}
+
 // Nothing of it runs. Nodes of a graph that allocates memory cannot be destroyed.
 void refuse_a_copy_beyond_the_memory() {
   Graph graph;
@@ -492,6 +515,7 @@ int main(int, char** argv) {
   outlive_the_graph();
   pass_a_host_function(device);
   copy_behind_a_host_node();
+  tell_an_earlier_failure();
   refuse_a_copy_beyond_the_memory();
   reuse_addresses();
   pass_wrong_arguments();
