@@ -49,6 +49,16 @@ std::size_t parameter_at(const Kernel& kernel, std::size_t offset) noexcept {
   return kUnknown;
 }
 
+// Whether the 8 bytes at `at` may be a pointer. Those of two parameters are none: a program may
+// pass two numbers of 32 bits that look like one.
+bool may_be_pointer(const Kernel& kernel, std::size_t at) noexcept {
+  if (!kernel.layout_known) return true;
+  const std::size_t index = parameter_at(kernel, at);
+  return index != kUnknown &&
+         kernel.parameters[index].bytes - (at - kernel.parameters[index].offset) >=
+             sizeof(std::uint64_t);
+}
+
 // Logs once for each process, because the first failure causes the others.
 void name_suspect(Handle context, int result) {
   static std::atomic<bool> named{false};
@@ -98,7 +108,7 @@ void note_host_pointers(const EntryContext& here, const Kernel& kernel, ByteView
        at += sizeof(std::uint64_t)) {
     std::uint64_t value = 0;
     std::memcpy(&value, block.data() + at, sizeof value);
-    if (!may_be_host_memory(value)) continue;
+    if (!may_be_host_memory(value) || !may_be_pointer(kernel, at)) continue;
     const auto range = find_range(value);
     if (!range.has_value() || !range->on_host() || range->reached) continue;
     // The device reaches registered memory at another address alone.

@@ -215,6 +215,14 @@ int main(int argc, char** argv) {
   say("ready");
   wait_for_line();
 
+  {
+    // Two numbers that look like the address of pinned memory are no pointer to it, which the
+    // device would have to reach first.
+    const auto address = reinterpret_cast<std::uintptr_t>(pinned + 1);
+    auto low = static_cast<unsigned>(address), high = static_cast<unsigned>(address >> 32);
+    void* arguments[] = {&filled, &low, &high};
+    MUST(cuLaunchKernel(fill, 1, 1, 1, kCount, 1, 1, 0, one, arguments, nullptr));
+  }
   std::vector<CUstream> streams(kTimes), hurried(kTimes);
   std::vector<CUevent> events(kTimes);
   unsigned count = kCount;
