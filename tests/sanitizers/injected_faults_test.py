@@ -61,6 +61,16 @@ class InjectedFaults(unittest.TestCase):
     def test_gpurun_reports_its_fault(self):
         self.expect("gpurun", "gpurun")
 
+    @unittest.skipUnless(SANITIZER == "thread", "ThreadSanitizer's list")
+    def test_table_of_openssl_is_no_race(self):
+        program = os.path.join(BUILD, "tests/unseen_locks")
+        for which, races in (("table", False), ("other", True)):
+            with self.subTest(which=which):
+                done = subprocess.run([sys.executable, WATCHED, program, which], capture_output=True, text=True,
+                                      timeout=SECONDS, stdin=subprocess.DEVNULL)
+                self.assertEqual(done.returncode != 0, races, done.stdout + done.stderr)
+                self.assertEqual("data race" in done.stdout, races, done.stdout)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)

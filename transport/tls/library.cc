@@ -9,15 +9,6 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
-#ifdef GPURUN_TSAN
-// ThreadSanitizer reads this list when it starts (sanitizer/tsan_interface.h). OpenSSL is built
-// without it, so that the atomic operations by which its table of algorithms is read without a lock
-// are not seen. The table's memcpy and memcmp are seen, and would count as a race.
-extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions() {
-  return "race:^ossl_ht_\n";
-}
-#endif
-
 namespace gpurun::transport::tls {
 namespace {
 
