@@ -14,10 +14,11 @@ ROCE_PORT = 4791  # UDP port of RoCE v2 (IANA).
 # Bytes from the head of IP to the partition key: IP 20, UDP 8, and 2 of the base transport header
 # (InfiniBand Architecture Specification, 9.2).
 PKEY_AT = 30
+SECONDS = 300  # A bound. With one busy processor the kernel takes its time for a new rule.
 
 
 def run(*words):
-    subprocess.run(words, check=True, timeout=60)
+    subprocess.run(words, check=True, timeout=SECONDS)
 
 
 def new_devices():
