@@ -12,14 +12,14 @@ _gpuctl() {
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
     case $word in
-      --expires | --note | --secret-file | --server-fingerprint | --tls-ca | --token-file | --tokens | --user | -l | -o | -s)
+      --expires | --note | --seconds | --secret-file | --server-fingerprint | --tls-ca | --token-file | --tokens | --user | -l | -o | -s)
         [ "${COMP_WORDS[i + 1]}" != = ] || ((i++))
         ((i++))
         while [ "${COMP_WORDS[i + 1]}" = : ]; do ((i += 2)); done ;;
       -* | = | :) ;;
       *)
         case ${path%/}/$word in
-          /list | /report | /trace | /token | /token/create | /token/list | /token/revoke) path=${path%/}/$word ;;
+          /list | /report | /trace | /netperf | /health | /info | /topo | /token | /token/create | /token/list | /token/revoke) path=${path%/}/$word ;;
         esac ;;
     esac
   done
@@ -38,6 +38,25 @@ _gpuctl() {
     /report:--server-fingerprint) return ;;
     /report:-o) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     /trace:-o) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /netperf:-l) mapfile -t COMPREPLY < <(_gpuctl_servers "$current"); return ;;
+    /netperf:-s) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /netperf:--secret-file) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /netperf:--token-file) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /netperf:--tls-ca) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /netperf:--server-fingerprint) return ;;
+    /netperf:--seconds) return ;;
+    /health:-l) mapfile -t COMPREPLY < <(_gpuctl_servers "$current"); return ;;
+    /health:-s) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /health:--secret-file) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /health:--token-file) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /health:--tls-ca) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /health:--server-fingerprint) return ;;
+    /info:-l) mapfile -t COMPREPLY < <(_gpuctl_servers "$current"); return ;;
+    /info:-s) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /info:--secret-file) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /info:--token-file) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /info:--tls-ca) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+    /info:--server-fingerprint) return ;;
     /token/create:--tokens) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     /token/create:--expires) return ;;
     /token/create:--note) return ;;
@@ -49,11 +68,18 @@ _gpuctl() {
   esac
   case $path:$current in
     /:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help --version" -- "$current") ;;
-    /:*) mapfile -t COMPREPLY < <(compgen -W "list report trace token" -- "$current") ;;
+    /:*) mapfile -t COMPREPLY < <(compgen -W "list report trace netperf health info topo token" -- "$current") ;;
     /list:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --json" -- "$current") ;;
     /report:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint -o" -- "$current") ;;
     /trace:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -o" -- "$current") ;;
     /trace:*) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    /netperf:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --seconds --json" -- "$current") ;;
+    /netperf:*) mapfile -t COMPREPLY < <(_gpuctl_servers "$current") ;;
+    /health:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --local --need-server --json" -- "$current") ;;
+    /health:*) mapfile -t COMPREPLY < <(_gpuctl_servers "$current") ;;
+    /info:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --json" -- "$current") ;;
+    /info:*) mapfile -t COMPREPLY < <(_gpuctl_servers "$current") ;;
+    /topo:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help --json" -- "$current") ;;
     /token:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help" -- "$current") ;;
     /token:*) mapfile -t COMPREPLY < <(compgen -W "create list revoke" -- "$current") ;;
     /token/create:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help --tokens --expires --note --server-fingerprint -o" -- "$current") ;;

@@ -11,12 +11,12 @@ function __gpuctl_at
     for word in (commandline -opc)[2..-1]
         if test $value = yes; set value no; continue; end
         switch $word
-            case --expires --note --secret-file --server-fingerprint --tls-ca --token-file --tokens --user -l -o -s
+            case --expires --note --seconds --secret-file --server-fingerprint --tls-ca --token-file --tokens --user -l -o -s
                 set value yes
             case '-?*'
             case '*'
                 set -l longer (string trim -r -c / $path)/$word
-                contains -- $longer /list /report /trace /token /token/create /token/list /token/revoke; and set path $longer
+                contains -- $longer /list /report /trace /netperf /health /info /topo /token /token/create /token/list /token/revoke; and set path $longer
         end
     end
     contains -- $path $argv
@@ -25,6 +25,10 @@ complete -c gpuctl -f
 complete -c gpuctl -n '__gpuctl_at /' -a list -d 'the servers\' GPUs and their holders'
 complete -c gpuctl -n '__gpuctl_at /' -a report -d 'one file with what a bug report needs'
 complete -c gpuctl -n '__gpuctl_at /' -a trace -d 'a timeline of what gpurun --trace has recorded'
+complete -c gpuctl -n '__gpuctl_at /' -a netperf -d 'what sessions to a server can do, over each transport'
+complete -c gpuctl -n '__gpuctl_at /' -a health -d 'checks this machine and servers, with a remedy for each fault'
+complete -c gpuctl -n '__gpuctl_at /' -a info -d 'transports, devices and limits, and which transport a session would use'
+complete -c gpuctl -n '__gpuctl_at /' -a topo -d 'how far this machine\'s GPUs and network devices are apart'
 complete -c gpuctl -n '__gpuctl_at /' -a token -d 'tokens of the users of this machine\'s GPUs'
 complete -c gpuctl -n '__gpuctl_at /' -s h -l help -d 'Print this help message and exit'
 complete -c gpuctl -n '__gpuctl_at /' -l version -d 'Display program version information and exit'
@@ -51,6 +55,44 @@ complete -c gpuctl -n '__gpuctl_at /report' -s o -r -F -d 'where to write it; - 
 complete -c gpuctl -n '__gpuctl_at /trace' -s h -l help -d 'Print this help message and exit'
 complete -c gpuctl -n '__gpuctl_at /trace' -s o -r -F -d 'where to write it; - is stdout'
 complete -c gpuctl -n '__gpuctl_at /trace' -F
+complete -c gpuctl -n '__gpuctl_at /netperf' -s h -l help -d 'Print this help message and exit'
+complete -c gpuctl -n '__gpuctl_at /netperf' -s l -x -a '(__gpuctl_servers)' -d 'servers; else the default ones, else that of this machine'
+complete -c gpuctl -n '__gpuctl_at /netperf' -s s -r -F -d 'a file with one HOST[:PORT] a line'
+complete -c gpuctl -n '__gpuctl_at /netperf' -l secret-file -r -F -d 'file (mode 0600) with the servers\' secret; else GPURUN_SECRET_FILE names it'
+complete -c gpuctl -n '__gpuctl_at /netperf' -l token-file -r -F -d 'file (mode 0600) with your token for them; else GPURUN_TOKEN_FILE names it, or ~/.config/gpurun has it'
+complete -c gpuctl -n '__gpuctl_at /netperf' -l insecure-plaintext -d 'reach servers beyond this machine without TLS; they must allow it, too'
+complete -c gpuctl -n '__gpuctl_at /netperf' -l tls -d 'speak TLS within this machine, too'
+complete -c gpuctl -n '__gpuctl_at /netperf' -l tls-ca -r -F -d 'PEM file with the authorities that sign servers\' certificates'
+complete -c gpuctl -n '__gpuctl_at /netperf' -l server-fingerprint -x -d 'the server\'s key, as its gpurund --fingerprint prints it'
+complete -c gpuctl -n '__gpuctl_at /netperf' -l seconds -x -d 'how long each transport is measured'
+complete -c gpuctl -n '__gpuctl_at /netperf' -l json -d 'a line of JSON for each server'
+complete -c gpuctl -n '__gpuctl_at /netperf' -x -a '(__gpuctl_servers)'
+complete -c gpuctl -n '__gpuctl_at /health' -s h -l help -d 'Print this help message and exit'
+complete -c gpuctl -n '__gpuctl_at /health' -s l -x -a '(__gpuctl_servers)' -d 'servers; else the default ones, else that of this machine'
+complete -c gpuctl -n '__gpuctl_at /health' -s s -r -F -d 'a file with one HOST[:PORT] a line'
+complete -c gpuctl -n '__gpuctl_at /health' -l secret-file -r -F -d 'file (mode 0600) with the servers\' secret; else GPURUN_SECRET_FILE names it'
+complete -c gpuctl -n '__gpuctl_at /health' -l token-file -r -F -d 'file (mode 0600) with your token for them; else GPURUN_TOKEN_FILE names it, or ~/.config/gpurun has it'
+complete -c gpuctl -n '__gpuctl_at /health' -l insecure-plaintext -d 'reach servers beyond this machine without TLS; they must allow it, too'
+complete -c gpuctl -n '__gpuctl_at /health' -l tls -d 'speak TLS within this machine, too'
+complete -c gpuctl -n '__gpuctl_at /health' -l tls-ca -r -F -d 'PEM file with the authorities that sign servers\' certificates'
+complete -c gpuctl -n '__gpuctl_at /health' -l server-fingerprint -x -d 'the server\'s key, as its gpurund --fingerprint prints it'
+complete -c gpuctl -n '__gpuctl_at /health' -l local -d 'check this machine only, and no server'
+complete -c gpuctl -n '__gpuctl_at /health' -l need-server -d 'a machine for which no server is named fails'
+complete -c gpuctl -n '__gpuctl_at /health' -l json -d 'one object of JSON'
+complete -c gpuctl -n '__gpuctl_at /health' -x -a '(__gpuctl_servers)'
+complete -c gpuctl -n '__gpuctl_at /info' -s h -l help -d 'Print this help message and exit'
+complete -c gpuctl -n '__gpuctl_at /info' -s l -x -a '(__gpuctl_servers)' -d 'servers; else the default ones, else that of this machine'
+complete -c gpuctl -n '__gpuctl_at /info' -s s -r -F -d 'a file with one HOST[:PORT] a line'
+complete -c gpuctl -n '__gpuctl_at /info' -l secret-file -r -F -d 'file (mode 0600) with the servers\' secret; else GPURUN_SECRET_FILE names it'
+complete -c gpuctl -n '__gpuctl_at /info' -l token-file -r -F -d 'file (mode 0600) with your token for them; else GPURUN_TOKEN_FILE names it, or ~/.config/gpurun has it'
+complete -c gpuctl -n '__gpuctl_at /info' -l insecure-plaintext -d 'reach servers beyond this machine without TLS; they must allow it, too'
+complete -c gpuctl -n '__gpuctl_at /info' -l tls -d 'speak TLS within this machine, too'
+complete -c gpuctl -n '__gpuctl_at /info' -l tls-ca -r -F -d 'PEM file with the authorities that sign servers\' certificates'
+complete -c gpuctl -n '__gpuctl_at /info' -l server-fingerprint -x -d 'the server\'s key, as its gpurund --fingerprint prints it'
+complete -c gpuctl -n '__gpuctl_at /info' -l json -d 'one object of JSON'
+complete -c gpuctl -n '__gpuctl_at /info' -x -a '(__gpuctl_servers)'
+complete -c gpuctl -n '__gpuctl_at /topo' -s h -l help -d 'Print this help message and exit'
+complete -c gpuctl -n '__gpuctl_at /topo' -l json -d 'one object of JSON'
 complete -c gpuctl -n '__gpuctl_at /token' -a create -d 'makes one, and prints it once'
 complete -c gpuctl -n '__gpuctl_at /token' -a list -d 'all tokens, without their secrets'
 complete -c gpuctl -n '__gpuctl_at /token' -a revoke -d 'they open nothing any more'

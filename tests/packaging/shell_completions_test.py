@@ -21,7 +21,9 @@ LINES = {  # What is typed, and words that must and must not be among the answer
     "gpurun -l ": ({"gpu1.example.org", "gpu2.example.org"}, {"login", "#gpu3.example.org"}),
     "gpurun login --f": ({"--fingerprint"}, {"--stats"}),
     "gpurun login ": ({"gpu1.example.org"}, {"list"}),
-    "gpuctl ": ({"list", "report", "trace", "token"}, {"create"}),
+    "gpuctl ": ({"list", "report", "trace", "health", "netperf", "info", "topo", "token"}, {"create", "netperf-session"}),
+    "gpuctl netperf --s": ({"--seconds", "--secret-file", "--server-fingerprint"}, {"--local"}),
+    "gpuctl health ": ({"gpu1.example.org", "gpu2.example.org"}, {"list"}),
     "gpuctl list --j": ({"--json"}, set()),
     "gpuctl token ": ({"create", "list", "revoke"}, {"report"}),
     "gpuctl token create --e": ({"--expires"}, {"--json"}),
@@ -30,7 +32,8 @@ LINES = {  # What is typed, and words that must and must not be among the answer
     "gpurund --spare-": ({"--spare-level", "--spare-workers"}, {"--log"}),
 }
 ALL = [("gpurun",), ("gpurun", "login"), ("gpurund",), ("gpuctl",), ("gpuctl", "list"), ("gpuctl", "report"),
-       ("gpuctl", "trace"), ("gpuctl", "token"), ("gpuctl", "token", "create"), ("gpuctl", "token", "list"),
+       ("gpuctl", "trace"), ("gpuctl", "health"), ("gpuctl", "netperf"), ("gpuctl", "info"), ("gpuctl", "topo"),
+       ("gpuctl", "token"), ("gpuctl", "token", "create"), ("gpuctl", "token", "list"),
        ("gpuctl", "token", "revoke")]
 BASH = """
 source "$1"

@@ -147,14 +147,6 @@ std::string holder_of(const json& lease) {
   return text + ", " + (lease["encryption"] == "none" ? "not encrypted" : "TLS 1.3");
 }
 
-Result<protocol::Listing> ask(const std::string& server, const ServerChoice& choice) {
-  auto link = connect_to_server(server, choice.credential, choice.security, choice.security.say);
-  if (!link.ok()) return link.status();
-  Result<protocol::Listing> listing = (*link)->list();
-  if (!listing.ok()) return advised(listing.status(), server, choice.credential);
-  return listing;
-}
-
 }  // namespace
 
 std::string listing_heading() {
@@ -190,11 +182,19 @@ std::string listing_json(const std::string& server, const protocol::Listing& lis
   return facts(server, listing).dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
 }
 
+Result<protocol::Listing> ask_for_listing(const std::string& server, const ServerChoice& choice) {
+  auto link = connect_to_server(server, choice.credential, choice.security, choice.security.say);
+  if (!link.ok()) return link.status();
+  Result<protocol::Listing> listing = (*link)->list();
+  if (!listing.ok()) return advised(listing.status(), server, choice.credential);
+  return listing;
+}
+
 int list_servers(const ServerChoice& choice, bool as_json) {
   std::string table;
   bool failed = false;
   for (const std::string& server : choice.servers) {
-    const Result<protocol::Listing> listing = ask(server, choice);
+    const Result<protocol::Listing> listing = ask_for_listing(server, choice);
     if (listing.ok()) {
       table += as_json ? listing_json(server, *listing) : listing_rows(server, *listing);
       continue;

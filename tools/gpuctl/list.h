@@ -6,9 +6,14 @@
 
 #include "client/control/link_security.h"
 #include "protocol/control/control.h"
+#include "protocol/limits.h"
 #include "tools/gpurun/credential.h"
 
 namespace gpurun::tools {
+
+// The gpurund of this machine, where no server is named.
+inline constexpr const char* kOwnServer = "127.0.0.1:4790";
+static_assert(limits::kDefaultPort == 4790);
 
 struct ServerChoice {
   std::vector<std::string> servers;  // HOST:PORT.
@@ -22,6 +27,9 @@ std::string listing_heading();
 
 // One server's line of JSON.
 std::string listing_json(const std::string& server, const protocol::Listing& listing);
+
+// Connects to one server and asks it. A failure's message has advice.
+Result<protocol::Listing> ask_for_listing(const std::string& server, const ServerChoice& choice);
 
 // Prints the table on stdout, or with `as_json` a line for each server. Prints failures on stderr.
 // Returns the exit status: 0 when every server answered.

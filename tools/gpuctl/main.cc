@@ -10,11 +10,14 @@
 
 #include "base/command_suggestion.h"
 #include "protocol/control/version_line.h"
-#include "protocol/limits.h"
 #include "tools/gpuctl/complain.h"
+#include "tools/gpuctl/health/health.h"
+#include "tools/gpuctl/info/info.h"
 #include "tools/gpuctl/list.h"
+#include "tools/gpuctl/netperf/netperf.h"
 #include "tools/gpuctl/report.h"
 #include "tools/gpuctl/token.h"
+#include "tools/gpuctl/topo/topo.h"
 #include "tools/gpuctl/trace.h"
 #include "tools/gpurun/default_servers.h"
 #include "tools/gpurun/options.h"
@@ -31,7 +34,8 @@ struct Words {
   TokenWords token;
   std::vector<std::string> traces;
   Options link;  // Only the link's security is used.
-  bool as_json = false;
+  bool as_json = false, local = false, need_servers = false;
+  double seconds = 4;
 };
 
 void add_server_options(CLI::App* command, Words* words) {
@@ -64,27 +68,120 @@ void add_server_options(CLI::App* command, Words* words) {
       ->type_name("sha256:HEX");
 }
 
-Result<ServerChoice> choose(const Words& words) {
-  ServerChoice choice;
+// As add_server_options(), and a server as the command's own word.
+void add_host_options(CLI::App* command, Words* words) {
+  add_server_options(command, words);
+  command->add_option("host", words->servers, "servers, as for -l")
+      ->type_name("HOST[:PORT][,...]")
+      ->excludes(command->get_option("-l"))
+      ->excludes(command->get_option("-s"));
+}
+
+// gpurun's words for the credential and the security of the links.
+std::vector<std::string> link_options(const Words& words) {
+  std::vector<std::string> options;
+  const auto add = [&](const char* option, const std::string& value) {
+    if (value.empty()) return;
+    options.emplace_back(option);
+    options.push_back(value);
+  };
+  add("--secret-file", words.secret_file);
+  add("--token-file", words.token_file);
+  add("--tls-ca", words.link.authorities_file);
+  add("--server-fingerprint", words.link.server_fingerprint);
+  if (words.link.insecure_plaintext) options.emplace_back("--insecure-plaintext");
+  if (words.link.always_tls) options.emplace_back("--tls");
+  return options;
+}
+
+// Adds the command, and the one by which it starts itself as a program of gpurun.
+std::pair<CLI::App*, CLI::App*> add_netperf(CLI::App* app, Words* words) {
+  CLI::App* command =
+      app->add_subcommand("netperf", "what sessions to a server can do, over each transport");
+  add_host_options(command, words);
+  command->add_option("--seconds", words->seconds, "how long each transport is measured")
+      ->type_name("NUMBER")
+      ->check(CLI::Range(0.1, 600.0));
+  command->add_flag("--json", words->as_json, "a line of JSON for each server");
+  CLI::App* session = app->add_subcommand(kSessionCommand, "")->group("");
+  session->add_option("seconds", words->seconds)->check(CLI::Range(0.1, 600.0));
+  return {command, session};
+}
+
+// `*origin`: the option, variable or file that names servers, or "none". Empty: none does.
+Status choose_servers(const Words& words, ServerChoice* choice, std::string* origin) {
   Result<ServerList> list = named_servers(words.servers, words.servers_file);
   if (!list.ok()) return list.status();
+  *origin = words.servers ? "the command line" : words.servers_file.value_or("");
   if (list->empty()) {
     Result<DefaultServers> defaults = default_servers();
     if (!defaults.ok()) return defaults.status();
     *list = std::move(defaults->list);
+    *origin = std::move(defaults->origin);
   }
-  if (list->servers.empty()) list->servers.push_back({"127.0.0.1", limits::kDefaultPort});
-  for (const Address& address : list->servers) choice.servers.push_back(address.to_string());
+  if (list->empty()) origin->clear();
+  for (const Address& address : list->servers) choice->servers.push_back(address.to_string());
+  return {};
+}
+
+Status choose_security(const Words& words, ServerChoice* choice) {
   Result<Credential> named = named_credential(words.token_file, words.secret_file);
   if (!named.ok()) return named.status();
-  choice.credential = *std::move(named);
+  choice->credential = *std::move(named);
   const char* accepted = getenv("GPURUN_INSECURE_PLAINTEXT");
   Result<client::LinkSecurity> security =
       link_security(words.link, accepted != nullptr && std::string(accepted) == "1");
   if (!security.ok()) return security.status();
-  choice.security = *std::move(security);
-  choice.security.say = complain;
+  choice->security = *std::move(security);
+  choice->security.say = complain;
+  return {};
+}
+
+Result<ServerChoice> choose(const Words& words) {
+  ServerChoice choice;
+  std::string origin;
+  GPURUN_RETURN_IF_ERROR(choose_servers(words, &choice, &origin));
+  if (choice.servers.empty()) choice.servers.push_back(kOwnServer);
+  GPURUN_RETURN_IF_ERROR(choose_security(words, &choice));
   return choice;
+}
+
+// A wrong list of servers or credential is a failed check, and the other checks run.
+int run_health(const Words& words) {
+  ServerChoice choice;
+  HealthOrder order;
+  order.as_json = words.as_json;
+  order.local = words.local;
+  order.need_servers = words.need_servers;
+  order.servers_fault = choose_servers(words, &choice, &order.origin);
+  order.credential_fault = choose_security(words, &choice);
+  return check_health(std::move(choice), order);
+}
+
+CLI::App* add_health(CLI::App* app, Words* words) {
+  CLI::App* command = app->add_subcommand(
+      "health", "checks this machine and servers, with a remedy for each fault");
+  add_host_options(command, words);
+  command->add_flag("--local", words->local, "check this machine only, and no server");
+  command->add_flag("--need-server", words->need_servers,
+                    "a machine for which no server is named fails");
+  command->add_flag("--json", words->as_json, "one object of JSON");
+  return command;
+}
+
+CLI::App* add_info(CLI::App* app, Words* words) {
+  CLI::App* command = app->add_subcommand(
+      "info", "transports, devices and limits, and which transport a session would use");
+  add_host_options(command, words);
+  command->add_flag("--json", words->as_json, "one object of JSON");
+  return command;
+}
+
+CLI::App* add_topo(CLI::App* app, Words* words) {
+  CLI::App* command =
+      app->add_subcommand("topo", "how far this machine's GPUs and network devices are apart");
+  command->add_flag("--json", words->as_json, "one object of JSON");
+  return command;
 }
 
 CLI::App* add_token_command(CLI::App* app, const char* name, const char* what, TokenWords* words) {
@@ -147,6 +244,10 @@ int run_gpuctl(int argc, char** argv) {
       ->type_name("FOLDER|FILE")
       ->required();
   trace->add_option("-o", words.output, "where to write it; - is stdout")->type_name("FILE");
+  const auto [netperf_command, netperf_program] = add_netperf(&app, &words);
+  CLI::App* health = add_health(&app, &words);
+  CLI::App* info = add_info(&app, &words);
+  CLI::App* topo = add_topo(&app, &words);
   CLI::App* token = app.add_subcommand("token", "tokens of the users of this machine's GPUs");
   const auto token_commands = add_token_commands(token, &words.token);
   try {
@@ -162,12 +263,19 @@ int run_gpuctl(int argc, char** argv) {
   if (trace->parsed()) {
     return write_trace(words.traces, words.output.empty() ? "gpurun-trace.json" : words.output);
   }
+  if (netperf_program->parsed()) return netperf_session(words.seconds);
+  if (health->parsed()) return run_health(words);
+  if (topo->parsed()) return show_topo(words.as_json);
   const Result<ServerChoice> choice = choose(words);
   if (!choice.ok()) {
     complain(choice.status().message());
     return choice.status().code() == Code::kInvalidArgument ? kExitWrongUsage : kExitOwnFailure;
   }
   if (list->parsed()) return list_servers(*choice, words.as_json);
+  if (info->parsed()) return show_info(*choice, words.as_json);
+  if (netperf_command->parsed()) {
+    return netperf(*choice, {link_options(words), words.seconds, words.as_json});
+  }
   return write_report(words.output.empty() ? default_report_name() : words.output, *choice);
 }
 

@@ -4,16 +4,12 @@
 
 #include <fcntl.h>
 #include <gnu/libc-version.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
@@ -27,6 +23,7 @@
 #include "base/unique_fd.h"
 #include "protocol/auth/secret_text.h"
 #include "protocol/control/version_line.h"
+#include "tools/gpuctl/child.h"
 #include "tools/gpuctl/complain.h"
 #include "tools/gpurun/lease.h"
 #include "tools/gpurun/options.h"
@@ -49,44 +46,16 @@ std::string read_file(const char* path) {
   return text.ok() ? *text : text.status().message() + "\n";
 }
 
-// What a command prints on either output until the deadline: the last kPieceBytesMax bytes.
-std::string output_of(std::vector<const char*> command) {
-  std::string name = command[0];
-  command.push_back(nullptr);
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return name + ": " + std::strerror(errno) + "\n";
-  const UniqueFd reading(ends[0]);
-  UniqueFd writing(ends[1]);
-  const pid_t child = fork();
-  if (child < 0) return name + ": " + std::strerror(errno) + "\n";
-  if (child == 0) {
-    dup2(writing.get(), 1);
-    dup2(writing.get(), 2);
-    execvp(command[0], const_cast<char* const*>(command.data()));
-    std::perror(command[0]);
-    _exit(127);
-  }
-  writing.reset();
-  const Deadline deadline = Deadline::in(kCommandDeadline);
-  std::string text;
-  while (true) {
-    pollfd ready = {reading.get(), POLLIN, 0};
-    const int count = poll(&ready, 1, deadline.poll_timeout_ms());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) {
-      text += "(does not end)\n";
-      break;
-    }
-    char piece[4096];
-    const ssize_t got = read(reading.get(), piece, sizeof piece);
-    if (got <= 0) break;
-    text.append(piece, static_cast<std::size_t>(got));
-    if (text.size() > 2 * kPieceBytesMax) text.erase(0, text.size() - kPieceBytesMax);
-  }
-  kill(child, SIGKILL);
-  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  return text;
+// What a command prints on either output until the deadline: the last kChildTextMax bytes.
+std::string output_of(std::vector<std::string> command) {
+  const std::string name = command[0];
+  ChildOrder order;
+  order.command = std::move(command);
+  order.joined = true;
+  order.deadline = Deadline::in(kCommandDeadline);
+  const Result<ChildEnd> end = run_child(order);
+  if (!end.ok()) return name + ": " + end.status().message() + "\n";
+  return end->output + (end->timed_out ? "(does not end)\n" : "");
 }
 
 void add_versions(std::string* report, const Places& places) {
@@ -101,7 +70,7 @@ void add_versions(std::string* report, const Places& places) {
              kernel.release + " " + kernel.machine + ", glibc " + gnu_get_libc_version() + "\n";
   // These may be of another build than this program.
   for (const std::string& program : {places.command, places.daemon}) {
-    if (access(program.c_str(), X_OK) == 0) *report += output_of({program.c_str(), "--version"});
+    if (access(program.c_str(), X_OK) == 0) *report += output_of({program, "--version"});
   }
   *report += read_file("/etc/os-release");
 }

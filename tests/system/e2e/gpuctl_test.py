@@ -127,6 +127,44 @@ class List(unittest.TestCase):
                 self.assertIn(f"refused the secret of {path}", report.stdout)
 
 
+class Machine(unittest.TestCase):
+    def test_info_names_transport_of_each_server(self):
+        with world.Gpurund() as server:
+            done = gpuctl("info", "--json", server.address, "-s", "/dev/null")
+            self.assertEqual(done.returncode, 2)  # One of the two names the servers.
+            done = gpuctl("info", "--json", server.address)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        info = json.loads(done.stdout)
+        self.assertEqual([each["transport"] for each in info["transports"]], ["shm", "rdma", "tcp", "tls"])
+        self.assertIn("lo", [each["name"] for each in info["network_devices"]])
+        (shown,) = info["servers"]
+        self.assertEqual((shown["server"], shown["network_device"]), (server.address, "lo"))
+        self.assertEqual([each["transport"] for each in shown["transports"] if each["used"]], ["shm", "tcp"])
+        by_tls = json.loads(gpuctl("info", "--json", "--tls", server.address).stdout)["servers"][0]["transports"]
+        self.assertEqual([each["transport"] for each in by_tls if each["first"]], ["tls"])
+
+    def test_info_prints_reasons(self):
+        done = gpuctl("info", "127.0.0.1", env=environment(GPURUN_TRANSPORTS="tcp"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"(?m)^  shm +shared memory +no: GPURUN_TRANSPORTS leaves it out$")
+        self.assertRegex(done.stdout, r"(?m)^  tcp +TCP +yes: a session tries it first$")
+        done = gpuctl("info", "no-such-host.invalid")
+        self.assertEqual(done.returncode, 125)
+        self.assertRegex(done.stderr, r"^gpuctl: cannot find host 'no-such-host.invalid'[^\n]*\n$")
+        self.assertIn("network devices\n", done.stdout)
+
+    def test_topo_shows_devices_of_this_machine(self):
+        shown = json.loads(gpuctl("topo", "--json").stdout)["devices"]
+        done = gpuctl("topo")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for device in shown:
+            self.assertIn(device["address"], os.listdir("/sys/bus/pci/devices"))
+            self.assertEqual(device["distances"][device["device"]], "X")
+            self.assertIn(f"  {device['device']}: {device['address']}", done.stdout)
+        if not shown:
+            self.assertIn("no NVIDIA GPU", done.stdout)
+
+
 class Report(unittest.TestCase):
     def test_report_has_needed_facts_and_no_secret(self):
         env = environment(GPURUN_SECRET="dont-tell", NVIDIA_API_KEY="dont-tell",

@@ -1,0 +1,314 @@
+// gpuctl health: checks on invented machines and invented answers of servers. They protect that
+// each fault is found, that it has a remedy, and that a machine without the hardware has no fault.
+#include <gtest/gtest.h>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "protocol/control/version.h"
+#include "tests/unit/tools/gpuctl/invented_machine.h"
+#include "tools/gpuctl/health/fabric_checks.h"
+#include "tools/gpuctl/health/health.h"
+#include "tools/gpuctl/health/machine_checks.h"
+#include "tools/gpuctl/health/server_checks.h"
+
+namespace gpurun::tools {
+namespace {
+
+constexpr const char* kRoot = "pci0000:3a/0000:3a:00.0";
+
+// The check of that name, which must exist once.
+Check find(const Checks& checks, const std::string& name) {
+  Check found;
+  int count = 0;
+  for (const Check& each : checks) {
+    if (each.name != name) continue;
+    found = each;
+    ++count;
+  }
+  EXPECT_EQ(count, 1) << name;
+  return found;
+}
+
+Verdict verdict(const Checks& checks, const std::string& name) {
+  const Check found = find(checks, name);
+  const bool fault = found.verdict == Verdict::kWarning || found.verdict == Verdict::kFailed;
+  EXPECT_EQ(fault, !found.fix.empty()) << name << ": " << found.text;
+  return found.verdict;
+}
+
+Checks fabric(const InventedMachine& machine) {
+  return fabric_checks(machine.files(), {"/lib/libibverbs.so.1.14", "/lib/librdmacm.so.1.3"});
+}
+
+MachineLimits wide_limits() {
+  MachineLimits limits;
+  limits.shared_memory_bytes = limits.shared_memory_free = std::uint64_t{8} << 30;
+  return limits;
+}
+
+TEST(FabricChecks, MachineWithoutHardwareHasNoFault) {
+  const InventedMachine machine;
+  for (const Check& each : fabric_checks(machine.files(), {})) {
+    EXPECT_EQ(each.verdict, Verdict::kNotApplicable) << each.name << ": " << each.text;
+  }
+}
+
+TEST(FabricChecks, HealthyMachineIsOk) {
+  InventedMachine machine;
+  const std::string nic =
+      machine.pci(std::string(kRoot) + "/0000:3b:00.0/0000:3c:00.0/0000:3d:00.0", "0x15b3",
+                  "0x1017", "0x020000");
+  machine.gpu(std::string(kRoot) + "/0000:3b:00.0/0000:3c:04.0/0000:3e:00.0");
+  machine.verbs("mlx5_0", nic, "4: ACTIVE");
+  machine.write("/proc/modules", "nvidia_peermem 16384 0 - Live 0x0\nmlx5_ib 1 0 - Live 0x0\n");
+  const Checks checks = fabric(machine);
+  for (const char* name :
+       {"verbs-library", "verbs-port", "mtu", "peer-memory", "iommu", "nic-distance"}) {
+    EXPECT_EQ(verdict(checks, name), Verdict::kOk) << name;
+  }
+  const std::string port = find(checks, "verbs-port").text;
+  EXPECT_NE(port.find("mlx5_0:1 ACTIVE, Ethernet, 100 Gb/sec (4X EDR), 2 GIDs, RoCE v2"),
+            std::string::npos)
+      << port;
+  EXPECT_NE(port.find("ens3np0 has MTU 9000"), std::string::npos) << port;
+  EXPECT_NE(find(checks, "nic-distance").text.find("PIX"), std::string::npos);
+  EXPECT_EQ(verdict(checks, "pvrdma-module"), Verdict::kNotApplicable);
+  // Without the rights of root the configuration of PCI devices ends after 64 bytes.
+  EXPECT_EQ(verdict(checks, "acs-ats"), Verdict::kNotApplicable);
+}
+
+TEST(FabricChecks, PortsWithFaultsAreNamed) {
+  InventedMachine machine;
+  machine.verbs("mlx5_0", "", "1: DOWN");
+  const Check down = find(fabric(machine), "verbs-port");
+  EXPECT_EQ(down.verdict, Verdict::kWarning);  // No transport of this build uses the port.
+  EXPECT_NE(down.text.find("mlx5_0:1 DOWN"), std::string::npos);
+  EXPECT_FALSE(down.fix.empty());
+  machine.verbs("mlx5_0", "", "4: ACTIVE", "Ethernet", 1500);
+  EXPECT_NE(find(fabric(machine), "mtu").fix.find("ip link set ens3np0 mtu 9000"),
+            std::string::npos);
+  for (const char* gid : {"0", "1"}) {
+    machine.write(std::string("/sys/class/infiniband/mlx5_0/ports/1/gids/") + gid,
+                  "0000:0000:0000:0000:0000:0000:0000:0000\n");
+  }
+  EXPECT_NE(find(fabric(machine), "verbs-port").text.find("without a GID"), std::string::npos);
+  EXPECT_NE(find(fabric_checks(machine.files(), {}), "verbs-library").fix.find("libibverbs1"),
+            std::string::npos);
+}
+
+TEST(FabricChecks, DeviceWithoutDriverIsNamed) {
+  InventedMachine machine;
+  machine.pci("pci0000:00/0000:00:05.0", "0x15ad", "0x0820", "0x020000");
+  EXPECT_EQ(find(fabric(machine), "verbs-port").fix, "modprobe vmw_pvrdma");
+}
+
+TEST(FabricChecks, OrderOfPvrdmaModules) {
+  InventedMachine machine;
+  // The module that started last comes first.
+  machine.write("/proc/modules",
+                "vmw_pvrdma 1 0 - Live 0x0\nib_uverbs 1 0 - Live 0x0\n"
+                "vmxnet3 1 0 - Live 0x0\n");
+  EXPECT_EQ(verdict(fabric(machine), "pvrdma-module"), Verdict::kOk);
+  machine.write("/proc/modules",
+                "vmxnet3 1 0 - Live 0x0\nvmw_pvrdma 1 0 - Live 0x0\n"
+                "ib_uverbs 1 0 - Live 0x0\n");
+  const Check late = find(fabric(machine), "pvrdma-module");
+  EXPECT_EQ(late.verdict, Verdict::kWarning);
+  EXPECT_NE(late.text.find("started before vmxnet3"), std::string::npos);
+  EXPECT_NE(late.fix.find("softdep vmw_pvrdma pre: vmxnet3"), std::string::npos);
+  machine.write("/proc/modules", "vmw_pvrdma 1 0 - Live 0x0\nvmxnet3 1 0 - Live 0x0\n");
+  EXPECT_NE(find(fabric(machine), "pvrdma-module").text.find("needs ib_uverbs"), std::string::npos);
+}
+
+TEST(FabricChecks, GpuPeersAreChecked) {
+  InventedMachine machine;
+  const std::string gpu = machine.gpu(std::string(kRoot) + "/0000:3b:00.0", 0);
+  const std::string nic =
+      machine.pci("pci0000:ae/0000:ae:00.0/0000:af:00.0", "0x15b3", "0x1017", "0x020000", 1);
+  machine.verbs("mlx5_0", nic, "4: ACTIVE");
+  machine.write(gpu + "/iommu_group/type", "DMA-FQ\n");
+  machine.write(nic + "/iommu_group/type", "identity\n");
+  machine.write("/sys/devices/system/node/node0/distance", "10 21\n");
+  const Checks checks = fabric(machine);
+  const Check iommu = find(checks, "iommu");
+  EXPECT_EQ(iommu.verdict, Verdict::kWarning);
+  EXPECT_NE(iommu.text.find("0000:3b:00.0"), std::string::npos);
+  EXPECT_EQ(iommu.text.find("0000:af:00.0"), std::string::npos);
+  EXPECT_EQ(verdict(checks, "peer-memory"), Verdict::kWarning);
+  const Check far = find(checks, "nic-distance");
+  EXPECT_EQ(far.verdict, Verdict::kWarning);
+  EXPECT_NE(far.text.find("SYS, NUMA distance 21"), std::string::npos) << far.text;
+}
+
+// A configuration space with one extended capability, and `control` behind its header's 6 bytes.
+std::string config_space(unsigned capability, unsigned control) {
+  std::string space(4096, '\0');
+  space[0x100] = static_cast<char>(0x01);  // An unknown one first, which leads to 0x140.
+  space[0x102] = static_cast<char>(0x01);
+  space[0x103] = static_cast<char>(0x14);
+  space[0x140] = static_cast<char>(capability);
+  space[0x142] = static_cast<char>(0x01);
+  space[0x146] = static_cast<char>(control & 0xff);
+  space[0x147] = static_cast<char>(control >> 8);
+  return space;
+}
+
+TEST(FabricChecks, AcsOfBridgesAndAtsOfDevices) {
+  InventedMachine machine;
+  const std::string bridge = machine.pci(kRoot, "0x8086", "0x2030", "0x060400");
+  const std::string gpu = machine.gpu(std::string(kRoot) + "/0000:3b:00.0");
+  machine.write(bridge + "/config", config_space(0x0d, 0x1d));
+  machine.write(gpu + "/config", config_space(0x0f, 0x8000));
+  const Check found = find(fabric(machine), "acs-ats");
+  EXPECT_EQ(found.verdict, Verdict::kWarning);
+  EXPECT_NE(found.text.find("0000:3a:00.0. ATS is on for 0000:3b:00.0"), std::string::npos)
+      << found.text;
+  machine.write(bridge + "/config", config_space(0x0d, 0x01));
+  EXPECT_EQ(verdict(fabric(machine), "acs-ats"), Verdict::kOk);
+  // A list of capabilities that leads to itself, or beyond the end.
+  for (const char step : {'\x10', '\xff'}) {
+    std::string broken(4096, '\0');
+    broken[0x100] = '\x01';
+    broken[0x103] = step;
+    machine.write(bridge + "/config", broken);
+    EXPECT_EQ(verdict(fabric(machine), "acs-ats"), Verdict::kOk);
+  }
+}
+
+TEST(MachineChecks, WideLimitsAreOk) {
+  const InventedMachine machine;
+  const Checks checks = machine_checks(machine.files(), wide_limits());
+  for (const char* name : {"memlock", "descriptors", "file-size", "shared-memory"}) {
+    EXPECT_EQ(verdict(checks, name), Verdict::kOk) << name;
+  }
+  EXPECT_EQ(verdict(checks, "container"), Verdict::kNotApplicable);
+  EXPECT_EQ(verdict(checks, "driver"), Verdict::kNotApplicable);
+}
+
+TEST(MachineChecks, NarrowLimitsHaveRemedies) {
+  InventedMachine machine;
+  MachineLimits limits = wide_limits();
+  limits.locked_bytes = 64 << 10;
+  EXPECT_EQ(verdict(machine_checks(machine.files(), limits), "memlock"), Verdict::kOk);
+  machine.verbs("mlx5_0", "", "4: ACTIVE");
+  limits.descriptors_soft = limits.descriptors_hard = 256;
+  limits.file_bytes_hard = 64 << 10;
+  limits.shared_memory_bytes = std::uint64_t{64} << 20;
+  const Checks checks = machine_checks(machine.files(), limits);
+  EXPECT_EQ(verdict(checks, "memlock"), Verdict::kWarning);
+  EXPECT_EQ(verdict(checks, "descriptors"), Verdict::kWarning);
+  EXPECT_EQ(verdict(checks, "file-size"), Verdict::kFailed);
+  EXPECT_EQ(verdict(checks, "shared-memory"), Verdict::kWarning);
+  limits.shared_memory_bytes = 0;
+  EXPECT_NE(find(machine_checks(machine.files(), limits), "shared-memory").text.find("missing"),
+            std::string::npos);
+  limits.no_memory_file = "Function not implemented";
+  EXPECT_EQ(verdict(machine_checks(machine.files(), limits), "shared-memory"), Verdict::kFailed);
+}
+
+TEST(MachineChecks, ContainerNamesItsDevices) {
+  InventedMachine machine;
+  machine.write("/.dockerenv", "");
+  EXPECT_EQ(verdict(machine_checks(machine.files(), wide_limits()), "container"), Verdict::kOk);
+  machine.verbs("mlx5_0", "", "4: ACTIVE");
+  const Check hidden = find(machine_checks(machine.files(), wide_limits()), "container");
+  EXPECT_EQ(hidden.verdict, Verdict::kWarning);
+  EXPECT_NE(hidden.fix.find("--device /dev/infiniband"), std::string::npos);
+  machine.write("/dev/infiniband/uverbs0", "");
+  machine.write("/proc/driver/nvidia/version",
+                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  "
+                "580.65.06  Sun Jul 27\n");
+  EXPECT_NE(
+      find(machine_checks(machine.files(), wide_limits()), "container").fix.find("--gpus all"),
+      std::string::npos);
+  machine.write("/dev/nvidia0", "");
+  machine.write("/dev/nvidiactl", "");
+  const Checks whole = machine_checks(machine.files(), wide_limits());
+  EXPECT_EQ(find(whole, "container").text,
+            "in a container (docker), with /dev/nvidia0, /dev/nvidiactl, /dev/infiniband/uverbs0");
+  EXPECT_EQ(find(whole, "driver").text, "NVIDIA's driver 580.65.06");
+  EXPECT_EQ(container_kind(machine.files(), "lxc"), "lxc");
+}
+
+TEST(MachineChecks, GpuWithoutDriverIsNamed) {
+  InventedMachine machine;
+  const std::string gpu = machine.gpu(std::string(kRoot) + "/0000:3b:00.0");
+  machine.link(gpu + "/driver", "/sys/bus/pci/drivers/nouveau");
+  const Check found = find(machine_checks(machine.files(), wide_limits()), "driver");
+  EXPECT_EQ(found.verdict, Verdict::kWarning);
+  EXPECT_NE(found.text.find("0000:3b:00.0"), std::string::npos);
+  EXPECT_NE(found.fix.find("nouveau"), std::string::npos);
+}
+
+protocol::Listing listing_with(std::int64_t since, std::uint64_t held) {
+  protocol::Listing listing;
+  listing.release = protocol::kRelease;
+  listing.confinement = "user network";
+  protocol::ListedGpu gpu;
+  gpu.name = "Card";
+  if (since != 0) gpu.holder = "10.0.0.2:1";
+  gpu.since = since;
+  gpu.held_seconds = held;
+  listing.gpus = {gpu};
+  return listing;
+}
+
+TEST(ServerChecks, ClockIsThatOfALease) {
+  EXPECT_EQ(verdict(listing_checks("h:1", listing_with(0, 0), 5000), "clock"),
+            Verdict::kNotApplicable);
+  EXPECT_EQ(verdict(listing_checks("h:1", listing_with(4000, 990), 5000), "clock"), Verdict::kOk);
+  const Check late = find(listing_checks("h:1", listing_with(4000, 100), 5000), "clock");
+  EXPECT_EQ(late.verdict, Verdict::kWarning);
+  EXPECT_NE(late.text.find("900 s behind"), std::string::npos) << late.text;
+  // Numbers that no clock has.
+  EXPECT_EQ(verdict(listing_checks("h:1", listing_with(INT64_MAX, UINT64_MAX), 5000), "clock"),
+            Verdict::kNotApplicable);
+}
+
+TEST(ServerChecks, ListingShowsReleaseGpusAndConfinement) {
+  protocol::Listing listing = listing_with(0, 0);
+  Checks checks = listing_checks("h:1", listing, 5000);
+  EXPECT_EQ(verdict(checks, "versions"), Verdict::kOk);
+  EXPECT_EQ(verdict(checks, "gpus"), Verdict::kOk);
+  EXPECT_EQ(verdict(checks, "confinement"), Verdict::kOk);
+  listing.release = "0.0.1\x1b[2J";
+  listing.gpus[0].holder = "10.0.0.2:1";
+  listing.confinement = "";
+  checks = listing_checks("h:1", listing, 5000);
+  EXPECT_EQ(verdict(checks, "versions"), Verdict::kWarning);
+  EXPECT_EQ(verdict(checks, "gpus"), Verdict::kWarning);
+  EXPECT_EQ(verdict(checks, "confinement"), Verdict::kWarning);
+  EXPECT_EQ(health_text(checks).find('\x1b'), std::string::npos);
+  listing.gpus.clear();
+  EXPECT_EQ(verdict(listing_checks("h:1", listing, 5000), "gpus"), Verdict::kFailed);
+}
+
+TEST(ServerChecks, MessagesHaveTheirRemedy) {
+  EXPECT_EQ(remedy_of("no server at a:1: cannot find host a").check, "name");
+  EXPECT_EQ(remedy_of("no server at a:1: Connection refused").check, "port");
+  EXPECT_EQ(remedy_of("server a wants a token, and none was found").check, "token");
+  EXPECT_EQ(remedy_of("the server a shows another key than it did before").check, "tls");
+  EXPECT_EQ(remedy_of("the server speaks protocol 2").check, "versions");
+  EXPECT_FALSE(remedy_of("something new").fix.empty());
+}
+
+TEST(HealthOutput, BothFormsHaveEveryCheck) {
+  const std::string token = "gpurun1_0123456789ab_" + std::string(64, '5');
+  const Checks checks = {ok("port", "fine"), warning("mtu", "small", "larger"),
+                         failed("token", "wrong " + token, "ask"), not_applicable("iommu", "none")};
+  const std::string text = health_text(checks);
+  EXPECT_NE(text.find("ok       port           fine\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("         fix: larger (docs/network.md#mtu)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("1 ok, 1 warnings, 1 failed, 1 not applicable\n"), std::string::npos) << text;
+  const auto parsed = nlohmann::json::parse(health_json(checks));
+  EXPECT_EQ(parsed["failed"], 1);
+  EXPECT_EQ(parsed["checks"][1]["section"], "docs/network.md#mtu");
+  EXPECT_TRUE(parsed["checks"][0]["fix"].is_null());
+  for (const std::string& each : {text, health_json(checks)}) {
+    EXPECT_EQ(each.find(std::string(64, '5')), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace gpurun::tools

@@ -1,0 +1,174 @@
+// gpuctl topo and info: distances and devices of invented machines.
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/unit/tools/gpuctl/invented_machine.h"
+#include "tools/gpuctl/info/info.h"
+#include "tools/gpuctl/topo/topo.h"
+
+namespace gpurun::tools {
+namespace {
+
+// Two processors. The first has a switch with two GPUs and a NIC, a GPU behind a second switch, and
+// a GPU at a root port of another host bridge. The second has a GPU.
+class TwoProcessors : public ::testing::Test {
+ protected:
+  TwoProcessors() {
+    const std::string root = "pci0000:3a/0000:3a:00.0";
+    const std::string first = root + "/0000:3b:00.0";
+    machine_.gpu(first + "/0000:3c:00.0/0000:3d:00.0");
+    machine_.gpu(first + "/0000:3c:04.0/0000:3e:00.0");
+    machine_.gpu(first + "/0000:3c:08.0/0000:40:00.0/0000:41:00.0/0000:42:00.0");
+    machine_.gpu("pci0000:5d/0000:5d:00.0/0000:5e:00.0");
+    machine_.gpu("pci0000:ae/0000:ae:00.0/0000:af:00.0", 1);
+    const std::string nic =
+        machine_.pci(first + "/0000:3c:0c.0/0000:3f:00.0", "0x15b3", "0x1017", "0x020000");
+    machine_.pci(first + "/0000:3c:0c.0/0000:3f:00.1", "0x15b3", "0x1017", "0x020000");
+    machine_.verbs("mlx5_0", nic, "4: ACTIVE");
+    machine_.link("/sys/class/net/ens3np0/device", nic);
+    const std::string ethernet =
+        machine_.pci("pci0000:3a/0000:3a:1f.0", "0x8086", "0x1", "0x020000");
+    machine_.link("/sys/class/net/eth1/device", ethernet);
+    machine_.write("/sys/class/net/eth1/mtu", "1500\n");
+    machine_.write("/sys/class/net/eth1/speed", "25000\n");
+    machine_.write("/sys/class/net/lo/mtu", "65536\n");
+    machine_.write("/sys/class/net/lo/speed", "-1\n");
+    machine_.write("/sys/class/net/bonding_masters", "\n");
+  }
+
+  InventedMachine machine_;
+};
+
+TEST_F(TwoProcessors, DistancesAreThoseOfTheBridges) {
+  const auto parsed = nlohmann::json::parse(topo_json(topo_devices(machine_.files())));
+  ASSERT_EQ(parsed["devices"].size(), 7U);
+  const auto& first = parsed["devices"][0]["distances"];
+  EXPECT_EQ(first["GPU0"], "X");
+  EXPECT_EQ(first["GPU1"], "PIX");
+  EXPECT_EQ(first["GPU2"], "PXB");
+  EXPECT_EQ(first["GPU3"], "NODE");
+  EXPECT_EQ(first["GPU4"], "SYS");
+  EXPECT_EQ(first["NIC0"], "PIX");
+  EXPECT_EQ(first["NIC1"], "PHB");
+  for (const auto& row : parsed["devices"]) {  // The same both ways.
+    for (const auto& column : parsed["devices"]) {
+      EXPECT_EQ(row["distances"][column["device"].get<std::string>()],
+                column["distances"][row["device"].get<std::string>()]);
+    }
+  }
+  EXPECT_EQ(parsed["devices"][4]["numa_node"], 1);
+  EXPECT_EQ(parsed["devices"][5]["name"], "mlx5_0");
+  EXPECT_EQ(parsed["devices"][6]["name"], "eth1");
+}
+
+TEST_F(TwoProcessors, TableHasAffinityAndLegend) {
+  const std::string text = topo_text(topo_devices(machine_.files()));
+  EXPECT_NE(
+      text.find("        GPU0    GPU1    GPU2    GPU3    GPU4    NIC0    NIC1    CPU Affinity  "
+                "NUMA Affinity\n"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(
+      text.find("GPU4    SYS     SYS     SYS     SYS     X       SYS     SYS     16-31         "
+                "1\n"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("Legend:"), std::string::npos);
+  EXPECT_NE(text.find("  NIC0: 0000:3f:00.0, mlx5_0\n"), std::string::npos);
+}
+
+TEST(Topo, UnknownNodesAreFarFromEachOther) {
+  InventedMachine machine;
+  machine.gpu("pci0000:00/0000:00:05.0", -1);
+  machine.gpu("pci0001:00/0001:00:05.0", -1);
+  const auto parsed = nlohmann::json::parse(topo_json(topo_devices(machine.files())));
+  EXPECT_EQ(parsed["devices"][0]["distances"]["GPU1"], "SYS");
+  EXPECT_TRUE(parsed["devices"][0]["numa_node"].is_null());
+}
+
+TEST(Topo, FunctionsOfOneDeviceAreOneDevice) {
+  InventedMachine machine;
+  machine.gpu("pci0000:00/0000:00:05.0");
+  machine.gpu("pci0000:00/0000:00:05.1");
+  const auto parsed = nlohmann::json::parse(topo_json(topo_devices(machine.files())));
+  EXPECT_EQ(parsed["devices"][0]["distances"]["GPU1"], "X");
+}
+
+TEST(Topo, MachineWithoutDevices) {
+  const InventedMachine machine;
+  EXPECT_NE(topo_text(topo_devices(machine.files())).find("no NVIDIA GPU"), std::string::npos);
+  EXPECT_TRUE(nlohmann::json::parse(topo_json({}))["devices"].empty());
+}
+
+// As a virtual machine shows a network device: a child of its PCI device.
+TEST(Pci, NetworkDeviceOfVirtioHasItsPciDevice) {
+  InventedMachine machine;
+  const std::string parent = machine.pci("pci0000:00/0000:00:03.0", "0x1af4", "0x1041", "0x020000");
+  machine.write("/sys/class/net/eth0/mtu", "1500\n");
+  machine.link("/sys/class/net/eth0/device", parent + "/virtio1");
+  const auto device = pci_device_at(machine.files(), "/sys/class/net/eth0/device");
+  ASSERT_TRUE(device.has_value());
+  EXPECT_EQ(device->address, "0000:00:03.0");
+  EXPECT_EQ(device->vendor, 0x1af4U);
+  EXPECT_FALSE(pci_device_at(machine.files(), "/sys/class/net/eth1/device").has_value());
+}
+
+TEST(SystemFiles, NumbersAndBounds) {
+  InventedMachine machine;
+  machine.write("/sys/a", "0x10de\n");
+  machine.write("/sys/b", "-1\n");
+  machine.write("/sys/c", "words\n");
+  machine.write("/sys/d", std::string(100'000, '1'));
+  const SystemFiles files = machine.files();
+  EXPECT_EQ(files.number("/sys/a"), 0x10de);
+  EXPECT_EQ(files.number("/sys/b"), -1);
+  EXPECT_FALSE(files.number("/sys/c").has_value());
+  EXPECT_FALSE(files.text("/sys/d").has_value());
+  EXPECT_FALSE(files.text("/sys/e").has_value());
+  machine.link("/sys/out", "/sys/inside");
+  EXPECT_EQ(files.target("/sys/out"), "/sys/inside");
+  EXPECT_EQ(SystemFiles("/nonexistent-root").entries("/sys").size(), 0U);
+  EXPECT_FALSE(SystemFiles("/nonexistent-root").exists("/proc"));
+}
+
+TEST_F(TwoProcessors, InfoListsDevices) {
+  MachineLimits limits;
+  limits.descriptors_soft = 1024;
+  const MachineInfo info = machine_info(machine_.files(), limits);
+  const auto parsed = nlohmann::json::parse(info_json(info));
+  EXPECT_EQ(parsed["gpus"].size(), 5U);
+  EXPECT_EQ(parsed["rdma_ports"][0]["port"], "mlx5_0:1");
+  ASSERT_EQ(parsed["network_devices"].size(), 3U);
+  EXPECT_EQ(parsed["network_devices"][1]["name"], "eth1");
+  EXPECT_EQ(parsed["network_devices"][1]["mbit"], 25000);
+  EXPECT_TRUE(parsed["network_devices"][2]["mbit"].is_null());
+  EXPECT_EQ(parsed["limits"]["locked_bytes"], "unlimited");
+  EXPECT_EQ(parsed["limits"]["descriptors"], 1024);
+  const std::string text = info_text(info);
+  EXPECT_NE(text.find("rdma: RDMA (this build has no verbs transport yet)"), std::string::npos);
+  EXPECT_NE(text.find("25000 Mbit/s"), std::string::npos);
+}
+
+TEST(Info, ServerShowsTheFirstTransportAndReasons) {
+  client::LinkSecurity security;
+  security.known_servers = "/nonexistent/known_servers";
+  MachineInfo info;
+  info.servers = {server_info("127.0.0.1:1", security)};
+  const auto local = nlohmann::json::parse(info_json(info))["servers"][0];
+  EXPECT_EQ(local["network_device"], "lo");
+  EXPECT_EQ(local["transports"][0]["transport"], "shm");
+  EXPECT_TRUE(local["transports"][0]["first"]);
+  EXPECT_FALSE(local["transports"][1]["used"]);
+  EXPECT_TRUE(local["transports"][2]["used"]);
+  EXPECT_FALSE(local["transports"][2]["first"]);
+  EXPECT_FALSE(local["transports"][3]["used"]);
+  const ServerInfo elsewhere = server_info("192.0.2.1:1", security);
+  EXPECT_TRUE(elsewhere.transports[3].first);
+  EXPECT_FALSE(elsewhere.transports[0].why_not.empty());
+  EXPECT_NE(server_info("no-such-host.invalid:1", security).failure, "");
+}
+
+}  // namespace
+}  // namespace gpurun::tools

@@ -1,0 +1,207 @@
+// Server checks: the link is made by the functions that gpurun itself uses.
+#include "tools/gpuctl/health/server_checks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+#include <optional>
+
+#include "base/printable.h"
+#include "client/control/known_servers.h"
+#include "protocol/auth/token.h"
+#include "protocol/control/version.h"
+#include "protocol/limits.h"
+#include "tools/gpurun/lease.h"
+#include "transport/sockets/address.h"
+#include "transport/tls/certificate.h"
+#include "transport/transport.h"
+
+namespace gpurun::tools {
+namespace {
+
+namespace sockets = transport::sockets;
+
+constexpr std::chrono::seconds kConnectPatience{5};
+// Tokens expire by the server's clock. A lease's age is known to a second.
+constexpr std::int64_t kClockSecondsMax = 60;
+
+Check failure_of(const Status& status, const char* otherwise = nullptr) {
+  const Remedy remedy = remedy_of(status.message());
+  return failed(otherwise != nullptr ? otherwise : remedy.check, status.message(), remedy.fix);
+}
+
+// The name, and the port behind it. False: the server cannot be reached.
+bool add_reach_checks(const std::string& server, Checks* checks) {
+  const Result<sockets::HostPort> address = sockets::parse_host_port(server, limits::kDefaultPort);
+  if (!address.ok()) {
+    checks->push_back(failure_of(address.status(), "name"));
+    return false;
+  }
+  const Result<std::vector<sockets::SocketAddress>> found = sockets::resolve(*address, false);
+  if (!found.ok()) {
+    checks->push_back(
+        failure_of(advised(Status(Code::kUnavailable, found.status().message()), server), "name"));
+    return false;
+  }
+  std::string addresses;
+  for (const sockets::SocketAddress& each : *found) {
+    const std::string text = each.to_string();
+    if (addresses.find(text) == std::string::npos)
+      addresses += (addresses.empty() ? "" : ", ") + text;
+  }
+  checks->push_back(ok("name", server + " is " + addresses));
+  const auto connected = transport::connect("tcp://" + server, Deadline::in(kConnectPatience), {});
+  if (!connected.ok()) {
+    checks->push_back(failure_of(advised(connected.status(), server), "port"));
+    return false;
+  }
+  checks->push_back(ok("port", server + " accepts connections"));
+  return true;
+}
+
+// Which key the encrypted link has shown.
+Check key_check(const std::string& server, const ServerChoice& choice, bool is_new) {
+  const std::string known = choice.security.known_servers.empty() ? client::default_known_servers()
+                                                                  : choice.security.known_servers;
+  const auto pinned = client::pinned_key(known, server);
+  if (pinned.ok() && pinned->has_value()) {
+    return ok("tls", server + " shows the key that gpurun login pinned, " +
+                         transport::tls::to_string((*pinned)->key));
+  }
+  if (!choice.security.authorities_file.empty()) {
+    return ok("tls",
+              server + " has a certificate of an authority in " + choice.security.authorities_file);
+  }
+  const Result<Credential> shown =
+      choice.credential.empty() ? found_credential(server) : Result<Credential>(choice.credential);
+  if (choice.security.fingerprint || (shown.ok() && shown->token && shown->token->server)) {
+    return ok("tls", server + " shows the key that its fingerprint names");
+  }
+  return warning("tls",
+                 server + (is_new ? " was met for the first time, and nobody has compared its key"
+                                  : " shows the key of the first connection, which nobody has "
+                                    "compared"),
+                 "gpurun login " + server + ", and compare the fingerprint with the operator's");
+}
+
+Check clock_check(const std::string& server, const protocol::Listing& listing, std::int64_t now) {
+  for (const protocol::ListedGpu& gpu : listing.gpus) {
+    if (gpu.holder.empty() || gpu.since <= 0) continue;
+    // A peer sends these numbers.
+    if (gpu.held_seconds > std::uint64_t{1} << 40 || gpu.since > std::int64_t{1} << 40) continue;
+    const std::int64_t theirs = gpu.since + static_cast<std::int64_t>(gpu.held_seconds);
+    const std::int64_t ahead = theirs - now;
+    const std::string text = "the clock of " + server + " is " + std::to_string(std::abs(ahead)) +
+                             " s " + (ahead < 0 ? "behind" : "ahead") + ", to a second";
+    if (std::abs(ahead) <= kClockSecondsMax) return ok("clock", text);
+    return warning("clock", text + ". Tokens expire by the server's clock",
+                   "timedatectl set-ntp true, on both machines");
+  }
+  return not_applicable("clock", server + " shows its clock only while a GPU is leased");
+}
+
+}  // namespace
+
+Remedy remedy_of(const std::string& message) {
+  struct Known {
+    const char *part, *check, *fix;
+  };
+  static constexpr Known kAll[] = {
+      {"cannot find host", "name", "correct the server's name, or this machine's name service"},
+      {"no server at ", "port",
+       "start gpurund --listen 0.0.0.0 on that machine, and open its TCP port (4790)"},
+      {"does not answer in time", "port",
+       "open the port in the firewalls, and check that it is gpurund's"},
+      {"wants a token", "token", "ask the server's operator for a token, then: gpurun login HOST"},
+      {"shows another key", "tls",
+       "ask the operator for the key. If it is the new one, remove the line of the old one, and "
+       "log in"},
+      {"not the expected key", "tls",
+       "ask the operator for the key. If it is the new one, remove the line of the old one, and "
+       "log in"},
+      {"others may read", "token", "chmod 600 that file"},
+      {"revoked", "token", "ask the operator for a new token, then: gpurun login HOST"},
+      {"expired", "token", "ask the operator for a new token, then: gpurun login HOST"},
+      {"does not know token", "token", "ask the operator for a new token, then: gpurun login HOST"},
+      {"cut or damaged", "token",
+       "copy the whole token, from gpurun1_ on, then: gpurun login HOST"},
+      {"speaks protocol", "versions", "install one release of gpurun on both machines"},
+      {"hung up", "tls",
+       "check that the port is gpurund's. A Bitfusion server does not speak gpurun's protocol"},
+      {"speak TLS", "tls",
+       "check that the port is gpurund's. A Bitfusion server does not speak gpurun's protocol"},
+      {"secret", "token",
+       "name the file with your token by GPURUN_TOKEN_FILE, or log in: gpurun login HOST"},
+  };
+  for (const Known& each : kAll) {
+    if (message.find(each.part) != std::string::npos) return {each.check, each.fix};
+  }
+  return {"tls", "docs/troubleshooting.md explains gpurun's messages"};
+}
+
+Checks listing_checks(const std::string& server, const protocol::Listing& listing,
+                      std::int64_t now) {
+  Checks checks;
+  const std::string release = printable(listing.release);
+  if (release == protocol::kRelease) {
+    checks.push_back(ok("versions", server + " has this machine's release, " + release));
+  } else {
+    checks.push_back(warning("versions",
+                             server + " has release " + release + ", and this machine " +
+                                 protocol::kRelease +
+                                 ". Both fit if their protocol and calls are the same",
+                             "install one release of gpurun on both machines"));
+  }
+  const auto free =
+      std::count_if(listing.gpus.begin(), listing.gpus.end(),
+                    [](const protocol::ListedGpu& gpu) { return gpu.holder.empty(); });
+  const std::string gpus = server + " has GPUs: " + std::to_string(listing.gpus.size()) +
+                           ", of them free: " + std::to_string(free);
+  if (listing.gpus.empty()) {
+    checks.push_back(failed("gpus", server + " has no GPU",
+                            "its operator reads the log of gpurund, and runs nvidia-smi there"));
+  } else if (free == 0) {
+    checks.push_back(warning("gpus", gpus,
+                             "gpuctl list shows the holders, and gpurun --timeout 1h waits for a "
+                             "GPU"));
+  } else {
+    checks.push_back(ok("gpus", gpus));
+  }
+  if (listing.confinement.find("user") == std::string::npos) {
+    checks.push_back(warning("confinement", server + ": workers run as the daemon's user",
+                             "start gpurund as root, with --worker-uids (docs/operations.md)"));
+  } else {
+    checks.push_back(ok("confinement", server + ": workers have users of their own"));
+  }
+  checks.push_back(clock_check(server, listing, now));
+  return checks;
+}
+
+Checks server_checks(const std::string& server, const ServerChoice& choice) {
+  Checks checks;
+  if (!add_reach_checks(server, &checks)) return checks;
+  bool is_new = false;
+  ServerChoice one = choice;
+  one.security.say = [&](const std::string& text) {
+    if (text.find("for the first time") != std::string::npos) is_new = true;
+  };
+  const auto link = connect_to_server(server, one.credential, one.security, nullptr);
+  if (!link.ok()) {
+    checks.push_back(failure_of(link.status()));
+    return checks;
+  }
+  checks.push_back((*link)->encrypted() ? key_check(server, one, is_new)
+                                        : ok("tls", "the link to " + server + " is not encrypted"));
+  const Result<protocol::Listing> listing = (*link)->list();
+  if (!listing.ok()) {
+    checks.push_back(failure_of(advised(listing.status(), server, one.credential)));
+    return checks;
+  }
+  checks.push_back(ok("token", server + " answers, and accepts this user"));
+  append(&checks, listing_checks(server, *listing, std::int64_t{std::time(nullptr)}));
+  return checks;
+}
+
+}  // namespace gpurun::tools

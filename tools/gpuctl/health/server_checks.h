@@ -1,0 +1,27 @@
+// Server checks: the way to one server, step by step, and what it reports.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "protocol/control/control.h"
+#include "tools/gpuctl/health/check.h"
+#include "tools/gpuctl/list.h"
+
+namespace gpurun::tools {
+
+// Looks the name up, connects, secures the link, shows the credential and asks for the listing. A
+// failed step ends the checks of that server. Blocks up to 20 s for a server that is silent.
+Checks server_checks(const std::string& server, const ServerChoice& choice);
+
+// What to do about a failure of gpuctl's link to a server, and the check that it belongs to.
+struct Remedy {
+  std::string check, fix;
+};
+Remedy remedy_of(const std::string& message);
+
+// The checks of what the server reports. `now` is this machine's time, in seconds since 1970.
+Checks listing_checks(const std::string& server, const protocol::Listing& listing,
+                      std::int64_t now);
+
+}  // namespace gpurun::tools

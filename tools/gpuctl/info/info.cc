@@ -1,0 +1,216 @@
+// gpuctl info: both forms of the output have the same facts.
+#include "tools/gpuctl/info/info.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/printable.h"
+#include "protocol/control/version.h"
+#include "tools/gpuctl/complain.h"
+#include "tools/gpurun/options.h"
+
+namespace gpurun::tools {
+namespace {
+
+using nlohmann::json;
+
+std::string whole(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f", value);
+  return text;
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  if (bytes == kUnlimited) return "unlimited";
+  return std::to_string(bytes >> 10) + " KiB";
+}
+
+std::string count_text(std::uint64_t value) {
+  return value == kUnlimited ? "unlimited" : std::to_string(value);
+}
+
+json count_json(std::uint64_t value) {
+  return value == kUnlimited ? json("unlimited") : json(value);
+}
+
+std::string place_of(const std::optional<PciDevice>& pci) {
+  if (!pci) return "virtual";
+  return pci->address + (pci->node < 0 ? "" : ", NUMA node " + std::to_string(pci->node));
+}
+
+json pci_json(const std::optional<PciDevice>& pci) {
+  if (!pci) return nullptr;
+  return {{"address", pci->address},
+          {"numa_node", pci->node < 0 ? json() : json(pci->node)},
+          {"cpus", pci->cpus.empty() ? json() : json(pci->cpus)}};
+}
+
+std::string server_text(const ServerInfo& one) {
+  std::string text = "\nserver " + printable(one.server) + "\n";
+  if (!one.failure.empty()) return text + "  " + printable(one.failure) + "\n";
+  text += "  network device: " + (one.route.device.empty() ? "unknown" : one.route.device) +
+          (one.route.mbit > 0 ? ", " + whole(one.route.mbit) + " Mbit/s" : ", speed unknown") +
+          "\n";
+  for (const TransportInfo& each : one.transports) {
+    char head[64];
+    std::snprintf(head, sizeof head, "  %-6s %-14s ", each.name.c_str(), each.what.c_str());
+    text += head;
+    if (!each.why_not.empty()) {
+      text += "no: " + printable(each.why_not);
+    } else {
+      text += each.first ? "yes: a session tries it first" : "yes: if the ones above fail";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+json server_json(const ServerInfo& one) {
+  json transports = json::array();
+  for (const TransportInfo& each : one.transports) {
+    transports.push_back({{"transport", each.name},
+                          {"used", each.why_not.empty()},
+                          {"first", each.first},
+                          {"reason", each.why_not.empty() ? json() : json(each.why_not)}});
+  }
+  return {{"server", one.server},
+          {"failure", one.failure.empty() ? json() : json(one.failure)},
+          {"network_device", one.route.device.empty() ? json() : json(one.route.device)},
+          {"network_device_mbit", one.route.mbit > 0 ? json(one.route.mbit) : json()},
+          {"transports", transports}};
+}
+
+std::string devices_text(const MachineInfo& info) {
+  std::string text = "\nnetwork devices\n";
+  for (const NetDevice& each : info.net) {
+    char line[256];
+    std::snprintf(line, sizeof line, "  %-15s %-8s MTU %-6d %-16s ", each.name.c_str(),
+                  each.state.c_str(), each.mtu,
+                  each.mbit > 0 ? (whole(each.mbit) + " Mbit/s").c_str() : "speed unknown");
+    text += line + place_of(each.pci) + "\n";
+  }
+  text += "\nRDMA devices\n";
+  for (const VerbsDevice& each : info.verbs)
+    text += "  " + each.name + ": " + place_of(each.pci) + "\n";
+  for (const VerbsPort& each : info.ports) {
+    text += "  " + each.name() + ": " + each.state + ", " + each.link_layer + ", " + each.rate +
+            ", GIDs: " + std::to_string(each.gids) + "\n";
+  }
+  if (info.verbs.empty()) text += "  none\n";
+  text += "\nGPUs of this machine\n";
+  for (const PciDevice& each : info.gpus) text += "  NVIDIA, " + place_of(each) + "\n";
+  if (info.gpus.empty()) text += "  none\n";
+  return text;
+}
+
+}  // namespace
+
+ServerInfo server_info(const std::string& server, const client::LinkSecurity& security) {
+  ServerInfo info;
+  info.server = server;
+  const Result<SessionFacts> facts = session_facts(server, security);
+  if (!facts.ok()) {
+    info.failure = facts.status().message();
+    return info;
+  }
+  info.route = facts->route;
+  bool first = true;
+  for (const KnownTransport& each : known_transports()) {
+    TransportInfo one = {each.name, each.what, why_not(each, *facts, false)};
+    one.first = one.why_not.empty() && first;
+    if (one.first) first = false;
+    info.transports.push_back(std::move(one));
+  }
+  return info;
+}
+
+MachineInfo machine_info(const SystemFiles& files, const MachineLimits& limits) {
+  MachineInfo info;
+  info.release = protocol::kRelease;
+  info.net = net_devices(files);
+  info.verbs = verbs_devices(files);
+  info.ports = verbs_ports(files);
+  const std::vector<PciDevice> all = pci_devices(files);
+  std::copy_if(all.begin(), all.end(), std::back_inserter(info.gpus), is_nvidia_gpu);
+  info.limits = limits;
+  return info;
+}
+
+std::string info_text(const MachineInfo& info) {
+  std::string text = "gpurun " + info.release + "\n\ntransports of this build\n";
+  for (const KnownTransport& each : known_transports()) {
+    text += std::string("  ") + each.name + ": " + each.what +
+            (*each.missing == '\0' ? "" : std::string(" (") + each.missing + ")") + "\n";
+  }
+  text += devices_text(info);
+  text += "\nlimits\n  locked memory: " + bytes_text(info.limits.locked_bytes) +
+          "\n  open files: " + count_text(info.limits.descriptors_soft) + ", at most " +
+          count_text(info.limits.descriptors_hard) +
+          "\n  file size: " + bytes_text(info.limits.file_bytes_hard) +
+          "\n  /dev/shm: " + bytes_text(info.limits.shared_memory_free) + " free\n";
+  for (const ServerInfo& each : info.servers) text += server_text(each);
+  return text;
+}
+
+std::string info_json(const MachineInfo& info) {
+  json transports = json::array(), net = json::array(), verbs = json::array(),
+       ports = json::array(), gpus = json::array(), servers = json::array();
+  for (const KnownTransport& each : known_transports()) {
+    transports.push_back({{"transport", each.name},
+                          {"name", each.what},
+                          {"missing", *each.missing == '\0' ? json() : json(each.missing)}});
+  }
+  for (const NetDevice& each : info.net) {
+    net.push_back({{"name", each.name},
+                   {"state", each.state},
+                   {"mtu", each.mtu},
+                   {"mbit", each.mbit > 0 ? json(each.mbit) : json()},
+                   {"pci", pci_json(each.pci)}});
+  }
+  for (const VerbsDevice& each : info.verbs) {
+    verbs.push_back({{"name", each.name}, {"pci", pci_json(each.pci)}});
+  }
+  for (const VerbsPort& each : info.ports) {
+    ports.push_back({{"port", each.name()},
+                     {"state", each.state},
+                     {"link_layer", each.link_layer},
+                     {"rate", each.rate},
+                     {"gids", each.gids},
+                     {"network_device", each.net_device.empty() ? json() : json(each.net_device)},
+                     {"mtu", each.mtu > 0 ? json(each.mtu) : json()}});
+  }
+  for (const PciDevice& each : info.gpus) gpus.push_back(pci_json(each));
+  for (const ServerInfo& each : info.servers) servers.push_back(server_json(each));
+  const json all = {{"release", info.release},
+                    {"transports", transports},
+                    {"network_devices", net},
+                    {"rdma_devices", verbs},
+                    {"rdma_ports", ports},
+                    {"gpus", gpus},
+                    {"limits",
+                     {{"locked_bytes", count_json(info.limits.locked_bytes)},
+                      {"descriptors", count_json(info.limits.descriptors_soft)},
+                      {"descriptors_most", count_json(info.limits.descriptors_hard)},
+                      {"file_bytes", count_json(info.limits.file_bytes_hard)},
+                      {"shared_memory_free_bytes", info.limits.shared_memory_free}}},
+                    {"servers", servers}};
+  return all.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
+}
+
+int show_info(const ServerChoice& choice, bool as_json) {
+  MachineInfo info = machine_info(SystemFiles(), this_machine());
+  bool failed = false;
+  for (const std::string& server : choice.servers) {
+    info.servers.push_back(server_info(server, choice.security));
+    const std::string& failure = info.servers.back().failure;
+    if (failure.empty()) continue;
+    complain(failure);
+    failed = true;
+  }
+  std::fputs((as_json ? info_json(info) : info_text(info)).c_str(), stdout);
+  return failed ? kExitOwnFailure : 0;
+}
+
+}  // namespace gpurun::tools

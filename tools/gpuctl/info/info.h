@@ -1,0 +1,50 @@
+// gpuctl info: the transports, devices and limits of this machine, and which transport a session
+// would use. It is to gpurun what `ucx_info -d` is to UCX.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/gpuctl/health/machine_checks.h"
+#include "tools/gpuctl/list.h"
+#include "tools/gpuctl/machine/known_transports.h"
+#include "tools/gpuctl/machine/net_devices.h"
+#include "tools/gpuctl/machine/verbs.h"
+
+namespace gpurun::tools {
+
+struct TransportInfo {
+  std::string name, what;
+  std::string why_not;  // Why a session does not use it. Empty: it may.
+  bool first = false;   // A session tries this one first.
+};
+
+struct ServerInfo {
+  std::string server;
+  std::string failure;  // Its address is unknown. Empty: it is known.
+  Route route;
+  std::vector<TransportInfo> transports;
+};
+
+struct MachineInfo {
+  std::string release;  // Of this gpuctl.
+  std::vector<NetDevice> net;
+  std::vector<VerbsDevice> verbs;
+  std::vector<VerbsPort> ports;
+  std::vector<PciDevice> gpus;
+  MachineLimits limits;
+  std::vector<ServerInfo> servers;
+};
+
+// Looks names up, and opens no connection.
+ServerInfo server_info(const std::string& server, const client::LinkSecurity& security);
+MachineInfo machine_info(const SystemFiles& files, const MachineLimits& limits);
+
+std::string info_text(const MachineInfo& info);
+std::string info_json(const MachineInfo& info);
+
+// Prints this machine and each server of the choice. Returns the exit status: 0, or 125 when a
+// server's name has no address.
+int show_info(const ServerChoice& choice, bool as_json);
+
+}  // namespace gpurun::tools

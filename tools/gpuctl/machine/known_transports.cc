@@ -1,0 +1,83 @@
+// KnownTransports: decisions by the same functions that gpurun's own links use.
+#include "tools/gpuctl/machine/known_transports.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "protocol/limits.h"
+#include "transport/sockets/address.h"
+
+namespace gpurun::tools {
+namespace {
+
+namespace sockets = transport::sockets;
+
+bool is_allowed(const KnownTransport& transport, const SessionFacts& facts) {
+  const auto kinds = client::parse_transports(transport.setting);
+  if (!kinds.ok() || kinds->size() != 1) return true;
+  return std::find(facts.allowed.begin(), facts.allowed.end(), kinds->front()) !=
+         facts.allowed.end();
+}
+
+// Why sessions with the server are encrypted.
+std::string why_encrypted(const SessionFacts& facts) {
+  if (facts.security.always_tls) return "--tls asks for an encrypted session";
+  if (!facts.same_host && !facts.security.insecure_plaintext) {
+    return "sessions beyond this machine are encrypted, unless both sides use "
+           "--insecure-plaintext";
+  }
+  return "the server's key is pinned or named, so the session is encrypted";
+}
+
+}  // namespace
+
+const std::vector<KnownTransport>& known_transports() {
+  static const std::vector<KnownTransport> all = {
+      {"shm", "shared memory", "shm", false, true, "shared memory", ""},
+      {"rdma", "RDMA", "", false, false, "RDMA", "this build has no verbs transport yet"},
+      {"tcp", "TCP", "tcp", false, false, "TCP, not encrypted", ""},
+      {"tls", "TCP with TLS", "tcp", true, false, "TCP, encrypted by TLS", ""},
+  };
+  return all;
+}
+
+Result<SessionFacts> session_facts(const std::string& server,
+                                   const client::LinkSecurity& security) {
+  SessionFacts facts;
+  facts.server = server;
+  facts.security = security;
+  const Result<sockets::HostPort> address = sockets::parse_host_port(server, limits::kDefaultPort);
+  if (!address.ok()) return address.status();
+  const Result<std::vector<sockets::SocketAddress>> resolved = sockets::resolve(*address, false);
+  if (!resolved.ok()) return resolved.status();
+  if (!resolved->empty()) {
+    facts.same_host = resolved->front().is_loopback();
+    facts.route = route_to(resolved->front());
+  }
+  const char* setting = getenv(client::kTransportsVariable);
+  Result<std::vector<client::TransportKind>> allowed =
+      client::parse_transports(setting == nullptr ? "" : setting);
+  if (!allowed.ok()) return allowed.status();
+  facts.allowed = *std::move(allowed);
+  return facts;
+}
+
+std::string why_not(const KnownTransport& transport, const SessionFacts& facts,
+                    bool may_ask_for_tls) {
+  if (*transport.missing != '\0') return transport.missing;
+  if (!is_allowed(transport, facts)) {
+    return std::string(client::kTransportsVariable) + " leaves it out";
+  }
+  if (transport.within_machine && !facts.same_host) return "the server is not on this machine";
+  const Result<client::LinkDecision> decision =
+      client::decide_link(facts.security, facts.server, facts.same_host);
+  if (!decision.ok()) return decision.status().message();
+  if (transport.encrypts == decision->tls) return "";
+  if (!transport.encrypts) return why_encrypted(facts);
+  if (may_ask_for_tls) return "";
+  return facts.security.insecure_plaintext
+             ? "--insecure-plaintext turns encryption off"
+             : "sessions within this machine are not encrypted, unless --tls asks for it";
+}
+
+}  // namespace gpurun::tools

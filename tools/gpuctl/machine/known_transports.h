@@ -1,0 +1,46 @@
+// KnownTransports: the transports of sessions as data, and which of them a session to a server may
+// use. `gpuctl netperf` and `gpuctl info` read this list.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "client/attach/transports.h"
+#include "client/control/link_security.h"
+#include "tools/gpuctl/machine/route.h"
+
+namespace gpurun::tools {
+
+struct KnownTransport {
+  const char* name;     // "tls".
+  const char* what;     // "TCP with TLS".
+  const char* setting;  // Its word in GPURUN_TRANSPORTS. "": it has none.
+  bool encrypts;        // It needs an encrypted session. The others need one without encryption.
+  bool within_machine;  // It works with a server of the same machine only.
+  const char* session;  // How a session's description begins that uses it.
+  const char* missing;  // Why this build lacks it. "": it has it.
+};
+
+// In the order in which a session tries them.
+const std::vector<KnownTransport>& known_transports();
+
+// What decides about a session to one server.
+struct SessionFacts {
+  std::string server;      // HOST:PORT.
+  bool same_host = false;  // Its address is one of this machine's own (loopback).
+  client::LinkSecurity security = {};
+  std::vector<client::TransportKind> allowed = {};  // By GPURUN_TRANSPORTS.
+  Route route = {};
+};
+
+// Looks the server up, and reads GPURUN_TRANSPORTS. Errors are those of parse_host_port(),
+// resolve() and parse_transports().
+Result<SessionFacts> session_facts(const std::string& server, const client::LinkSecurity& security);
+
+// Why a session cannot use `transport`. Empty: it can, as far as this machine knows.
+// `may_ask_for_tls`: the caller is ready to add --tls.
+std::string why_not(const KnownTransport& transport, const SessionFacts& facts,
+                    bool may_ask_for_tls);
+
+}  // namespace gpurun::tools

@@ -1,0 +1,23 @@
+// Route: the network device that leads to a server, and its speed.
+#pragma once
+
+#include <string>
+
+#include "tools/gpuctl/machine/system_files.h"
+#include "transport/sockets/address.h"
+
+namespace gpurun::tools {
+
+struct Route {
+  std::string device;  // "eth0". Empty: unknown.
+  double mbit = 0;     // 0: unknown, as for loopback and most virtual devices.
+};
+
+// Asks the kernel for the way to `address`. It sends nothing.
+Route route_to(const transport::sockets::SocketAddress& address,
+               const SystemFiles& files = SystemFiles());
+
+// The speed that /sys/class/net/DEVICE/speed has, in Mbit/s. 0: unknown.
+double device_mbit(const SystemFiles& files, const std::string& device);
+
+}  // namespace gpurun::tools

@@ -1,0 +1,201 @@
+// Report of netperf: figures are rounded for the table only.
+#include "tools/gpuctl/netperf/report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/printable.h"
+
+namespace gpurun::tools {
+namespace {
+
+using nlohmann::json;
+
+std::string number(const std::optional<double>& value, int digits) {
+  if (!value) return "-";
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, *value);
+  return text;
+}
+
+std::string thousands(const std::optional<double>& value) {
+  if (!value) return "-";
+  std::string text = number(value, 0);
+  for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) {
+    text.insert(static_cast<std::size_t>(at), ",");
+  }
+  return text;
+}
+
+json or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
+json or_null(const std::string& text) { return text.empty() ? json() : json(text); }
+
+json json_of(const std::optional<Percentiles>& found) {
+  if (!found) return nullptr;
+  return {{"p50", found->p50},
+          {"p90", found->p90},
+          {"p99", found->p99},
+          {"max", found->max},
+          {"count", found->count}};
+}
+
+json json_of(const TransportReport& one, const Route& route) {
+  const Figures& figures = one.figures;
+  return {{"transport", one.name},
+          {"available", one.unavailable.empty()},
+          {"reason", or_null(one.unavailable)},
+          {"session", or_null(one.session)},
+          {"round_trip_us", json_of(figures.round_trip)},
+          {"result_us", json_of(figures.result)},
+          {"calls_per_second", or_null(figures.calls_per_second)},
+          {"to_device_gb_per_second",
+           {{"pinned", or_null(figures.to_device_pinned)},
+            {"pageable", or_null(figures.to_device_pageable)}}},
+          {"from_device_gb_per_second",
+           {{"pinned", or_null(figures.from_device_pinned)},
+            {"pageable", or_null(figures.from_device_pageable)}}},
+          {"verdict",
+           {{"round_trip", or_null(round_trip_verdict(figures))},
+            {"link", or_null(link_verdict(one, route))}}}};
+}
+
+constexpr const char* kRow = "%-14s %8s %8s %8s %9s %10s %12s  %7s %8s  %7s %8s\n";
+
+std::string table_row(const TransportReport& one) {
+  const Figures& figures = one.figures;
+  const auto part = [&](double Percentiles::*which) -> std::optional<double> {
+    if (!figures.round_trip) return std::nullopt;
+    return (*figures.round_trip).*which;
+  };
+  std::optional<double> result;
+  if (figures.result) result = figures.result->p50;
+  char line[256];
+  std::snprintf(
+      line, sizeof line, kRow, one.what.c_str(), number(part(&Percentiles::p50), 1).c_str(),
+      number(part(&Percentiles::p90), 1).c_str(), number(part(&Percentiles::p99), 1).c_str(),
+      number(part(&Percentiles::max), 1).c_str(), number(result, 1).c_str(),
+      thousands(figures.calls_per_second).c_str(), number(figures.to_device_pinned, 2).c_str(),
+      number(figures.to_device_pageable, 2).c_str(), number(figures.from_device_pinned, 2).c_str(),
+      number(figures.from_device_pageable, 2).c_str());
+  return line;
+}
+
+std::string link_text(const Route& route) {
+  if (route.device.empty()) return "an unknown network device";
+  if (route.mbit <= 0) return route.device + ", of unknown speed";
+  return route.device + ", " + number(route.mbit, 0) + " Mbit/s";
+}
+
+// The share of the link's speed that the best copy to the device reaches.
+std::optional<double> link_share(const TransportReport& one, const Route& route) {
+  if (!one.over_link || route.mbit <= 0 || !one.figures.to_device_pinned) return std::nullopt;
+  const double best =
+      std::max(*one.figures.to_device_pinned, one.figures.to_device_pageable.value_or(0));
+  return best / (route.mbit / 8000);
+}
+
+std::string verdict_lines(const TransportReport& one, const Route& route) {
+  if (!one.unavailable.empty()) {
+    return one.what + ": not measured: " + printable(one.unavailable) + "\n";
+  }
+  std::string text;
+  const std::string quick = round_trip_verdict(one.figures);
+  if (!quick.empty()) {
+    text += one.what + ": " + quick + ": half of the round trips take at most " +
+            number(one.figures.round_trip->p50, 1) + " us, and the goal is " +
+            number(kRoundTripGoalUs, 0) + " us\n";
+  }
+  const std::string link = link_verdict(one, route);
+  if (link == "unknown") {
+    text += one.what + ": unknown share of the link: " + link_text(route) + "\n";
+  } else if (!link.empty()) {
+    text += one.what + ": " + link + ": copies reach " +
+            number(100 * link_share(one, route).value_or(0), 0) + " % of " + link_text(route) +
+            ", and the goal is " + number(100 * kLinkShareGoal, 0) + " %\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+bool take_line(std::string_view line, Figures* figures) {
+  const json parsed = json::parse(line, nullptr, false);
+  if (!parsed.is_object() || !parsed.contains("what") || !parsed["what"].is_string()) return false;
+  const auto value = [&](const char* name) -> std::optional<double> {
+    const auto found = parsed.find(name);
+    if (found == parsed.end() || !found->is_number()) return std::nullopt;
+    return found->get<double>();
+  };
+  const std::string what = parsed["what"];
+  if (what == "round_trip" || what == "result") {
+    if (!value("p50") || !value("p90") || !value("p99") || !value("max")) return false;
+    (what == "result" ? figures->result : figures->round_trip) =
+        Percentiles{*value("p50"), *value("p90"), *value("p99"), *value("max"),
+                    static_cast<std::size_t>(value("count").value_or(0))};
+    return true;
+  }
+  if (what == "calls") {
+    figures->calls_per_second = value("per_second");
+    return figures->calls_per_second.has_value();
+  }
+  const std::pair<const char*, std::optional<double> Figures::*> kCopies[] = {
+      {"to_device_pinned", &Figures::to_device_pinned},
+      {"to_device_pageable", &Figures::to_device_pageable},
+      {"from_device_pinned", &Figures::from_device_pinned},
+      {"from_device_pageable", &Figures::from_device_pageable}};
+  for (const auto& [name, member] : kCopies) {
+    if (what != name) continue;
+    figures->*member = value("gb_per_second");
+    return (figures->*member).has_value();
+  }
+  return false;
+}
+
+std::string round_trip_verdict(const Figures& figures) {
+  if (!figures.round_trip) return "";
+  return figures.round_trip->p50 <= kRoundTripGoalUs ? "ok" : "slow";
+}
+
+std::string link_verdict(const TransportReport& transport, const Route& route) {
+  if (!transport.over_link || !transport.figures.to_device_pinned) return "";
+  const std::optional<double> share = link_share(transport, route);
+  if (!share) return "unknown";
+  return *share >= kLinkShareGoal ? "ok" : "below";
+}
+
+std::string netperf_table(const NetperfReport& report) {
+  std::string text = printable(report.server) + ", gpurun " + printable(report.release) + ", by " +
+                     link_text(report.route) + "\n\n";
+  char line[256];
+  std::snprintf(line, sizeof line, kRow, "", "ROUND", "TRIP us", "", "", "RESULT us", "CALLS",
+                "TO GPU", "GB/s", "FROM", "GPU GB/s");
+  text += line;
+  std::snprintf(line, sizeof line, kRow, "TRANSPORT", "p50", "p90", "p99", "max", "p50", "each s",
+                "pinned", "pageable", "pinned", "pageable");
+  text += line;
+  for (const TransportReport& one : report.transports) {
+    if (one.unavailable.empty()) text += table_row(one);
+  }
+  text += "\n";
+  for (const TransportReport& one : report.transports) text += verdict_lines(one, report.route);
+  return text;
+}
+
+std::string netperf_json(const NetperfReport& report) {
+  json transports = json::array();
+  for (const TransportReport& one : report.transports) {
+    transports.push_back(json_of(one, report.route));
+  }
+  const json all = {
+      {"server", report.server},
+      {"release", report.release},
+      {"network_device", or_null(report.route.device)},
+      {"network_device_mbit", report.route.mbit > 0 ? json(report.route.mbit) : json()},
+      {"seconds", report.seconds},
+      {"round_trip_goal_us", kRoundTripGoalUs},
+      {"transports", transports}};
+  return all.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace gpurun::tools
