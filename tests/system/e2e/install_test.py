@@ -65,7 +65,7 @@ class Install(unittest.TestCase):
             done = subprocess.run([f"{second}/bin/gpurun-bitfusion", "localhealth"], env=env, capture_output=True,
                                   text=True, timeout=world.SECONDS)
             self.assertEqual(done.returncode, 0, done.stdout)
-            self.assertIn(f"PASS  {second}/lib/gpurun/client/libcuda.so.1 loads\n", done.stdout)
+            self.assertRegex(done.stdout, rf"(?m)^ok +libraries +{second}/lib/gpurun/client/libcuda.so.1 loads$")
             for library in ("libgpurun-nvjitlink.so", "libnvidia-ml.so.1"):
                 os.unlink(f"{second}/lib/gpurun/client/{library}")
                 done = subprocess.run([f"{second}/bin/gpurun", "--device", "emulated", "--", "true"], env=env,
