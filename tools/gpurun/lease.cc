@@ -128,16 +128,23 @@ Status advised(const Status& status, const std::string& server, const Credential
   return Status(status.code(), advice);
 }
 
+Result<Credential> shown_credential(const std::string& server, const Credential& named) {
+  return named.empty() ? found_credential(server) : Result<Credential>(named);
+}
+
+client::LinkSecurity security_for(const Credential& shown, const client::LinkSecurity& security) {
+  client::LinkSecurity trusted = security;
+  if (shown.token && !trusted.fingerprint) trusted.fingerprint = shown.token->server;
+  return trusted;
+}
+
 Result<std::unique_ptr<client::ControlLink>> connect_to_server(
     const std::string& server, const Credential& credential, const client::LinkSecurity& security,
     const std::function<void(const std::string&)>& say_slow) {
   // Without a credential, advised() explains the server's refusal.
-  const Result<Credential> shown =
-      credential.empty() ? found_credential(server) : Result<Credential>(credential);
+  const Result<Credential> shown = shown_credential(server, credential);
   if (!shown.ok()) return shown.status();
-  client::LinkSecurity trusted = security;
-  // A token that names its server must not go to another one.
-  if (shown->token && !trusted.fingerprint) trusted.fingerprint = shown->token->server;
+  const client::LinkSecurity trusted = security_for(*shown, security);
   const Deadline deadline = Deadline::in(kConnectDeadline);
   const SlowNotice notice(say_slow, "still connecting to " + server);
   auto link = shown->token ? client::ControlLink::connect_with_token(server, *shown->token,

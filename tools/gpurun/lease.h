@@ -30,6 +30,13 @@ struct HeldLease {
   client::SessionData session;
 };
 
+// The credential that a link to `server` shows: the named one, or else the stored one. Empty: no
+// credential is stored. Errors are those of found_credential().
+Result<Credential> shown_credential(const std::string& server, const Credential& named);
+// The security of a link that shows `shown`. A token that names its server must not go to another
+// one, so the link is encrypted.
+client::LinkSecurity security_for(const Credential& shown, const client::LinkSecurity& security);
+
 // Opens a control link to one server, without a request yet, with the security that `security` asks
 // for. Without a credential, uses found_credential(). A failure's message has advice. Calls
 // `say_slow` when it takes over 2 s.

@@ -23,6 +23,8 @@ constexpr std::uint64_t kFileBytesWanted = 128 << 10;
 constexpr std::uint64_t kLockedWanted = 64 * kMiB;
 // Docker's default. PyTorch's loaders fail with it.
 constexpr std::uint64_t kSharedMemorySmall = 64 * kMiB;
+// The first one for CUDA 12.4, which gpurund needs (NVIDIA's release notes of CUDA 12.4).
+constexpr int kDriverMajorMin = 550;
 
 std::uint64_t limit_of(int kind, bool hard) {
   rlimit limit = {};
@@ -150,7 +152,13 @@ Check check_driver(const SystemFiles& files) {
   const std::vector<PciDevice> all = pci_devices(files);
   const auto gpu = std::find_if(all.begin(), all.end(), is_nvidia_gpu);
   if (const auto version = files.text("/proc/driver/nvidia/version")) {
-    if (files.exists("/dev/nvidiactl")) return ok(name, "NVIDIA's driver " + version_in(*version));
+    const std::string release = version_in(*version);
+    const int major = std::atoi(release.c_str());
+    if (major != 0 && major < kDriverMajorMin) {
+      return warning(name, "NVIDIA's driver " + release + " is too old for gpurund",
+                     "install driver " + std::to_string(kDriverMajorMin) + " or later");
+    }
+    if (files.exists("/dev/nvidiactl")) return ok(name, "NVIDIA's driver " + release);
     return warning(
         name,
         "NVIDIA's driver " + version_in(*version) + " is loaded, and /dev/nvidiactl is missing",

@@ -74,9 +74,8 @@ Check key_check(const std::string& server, const ServerChoice& choice, bool is_n
     return ok("tls",
               server + " has a certificate of an authority in " + choice.security.authorities_file);
   }
-  const Result<Credential> shown =
-      choice.credential.empty() ? found_credential(server) : Result<Credential>(choice.credential);
-  if (choice.security.fingerprint || (shown.ok() && shown->token && shown->token->server)) {
+  const Result<Credential> shown = shown_credential(server, choice.credential);
+  if (shown.ok() && security_for(*shown, choice.security).fingerprint) {
     return ok("tls", server + " shows the key that its fingerprint names");
   }
   return warning("tls",

@@ -107,10 +107,11 @@ std::string devices_text(const MachineInfo& info) {
 
 }  // namespace
 
-ServerInfo server_info(const std::string& server, const client::LinkSecurity& security) {
+ServerInfo server_info(const std::string& server, const Credential& named,
+                       const client::LinkSecurity& security) {
   ServerInfo info;
   info.server = server;
-  const Result<SessionFacts> facts = session_facts(server, security);
+  const Result<SessionFacts> facts = session_facts(server, named, security);
   if (!facts.ok()) {
     info.failure = facts.status().message();
     return info;
@@ -203,7 +204,7 @@ int show_info(const ServerChoice& choice, bool as_json) {
   MachineInfo info = machine_info(SystemFiles(), this_machine());
   bool failed = false;
   for (const std::string& server : choice.servers) {
-    info.servers.push_back(server_info(server, choice.security));
+    info.servers.push_back(server_info(server, choice.credential, choice.security));
     const std::string& failure = info.servers.back().failure;
     if (failure.empty()) continue;
     complain(failure);

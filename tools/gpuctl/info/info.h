@@ -21,7 +21,7 @@ struct TransportInfo {
 
 struct ServerInfo {
   std::string server;
-  std::string failure;  // Its address is unknown. Empty: it is known.
+  std::string failure;  // Its address is unknown, or the credential is broken. Empty: neither.
   Route route;
   std::vector<TransportInfo> transports;
 };
@@ -36,15 +36,16 @@ struct MachineInfo {
   std::vector<ServerInfo> servers;
 };
 
-// Looks names up, and opens no connection.
-ServerInfo server_info(const std::string& server, const client::LinkSecurity& security);
+// Looks names and stored credentials up, and opens no connection.
+ServerInfo server_info(const std::string& server, const Credential& named,
+                       const client::LinkSecurity& security);
 MachineInfo machine_info(const SystemFiles& files, const MachineLimits& limits);
 
 std::string info_text(const MachineInfo& info);
 std::string info_json(const MachineInfo& info);
 
 // Prints this machine and each server of the choice. Returns the exit status: 0, or 125 when a
-// server's name has no address.
+// server has a failure.
 int show_info(const ServerChoice& choice, bool as_json);
 
 }  // namespace gpurun::tools

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "protocol/limits.h"
+#include "tools/gpurun/lease.h"
 #include "transport/sockets/address.h"
 
 namespace gpurun::tools {
@@ -41,11 +42,13 @@ const std::vector<KnownTransport>& known_transports() {
   return all;
 }
 
-Result<SessionFacts> session_facts(const std::string& server,
+Result<SessionFacts> session_facts(const std::string& server, const Credential& named,
                                    const client::LinkSecurity& security) {
   SessionFacts facts;
   facts.server = server;
-  facts.security = security;
+  const Result<Credential> shown = shown_credential(server, named);
+  if (!shown.ok()) return shown.status();
+  facts.security = security_for(*shown, security);
   const Result<sockets::HostPort> address = sockets::parse_host_port(server, limits::kDefaultPort);
   if (!address.ok()) return address.status();
   const Result<std::vector<sockets::SocketAddress>> resolved = sockets::resolve(*address, false);

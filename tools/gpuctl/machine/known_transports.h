@@ -9,6 +9,7 @@
 #include "client/attach/transports.h"
 #include "client/control/link_security.h"
 #include "tools/gpuctl/machine/route.h"
+#include "tools/gpurun/credential.h"
 
 namespace gpurun::tools {
 
@@ -34,9 +35,11 @@ struct SessionFacts {
   Route route = {};
 };
 
-// Looks the server up, and reads GPURUN_TRANSPORTS. Errors are those of parse_host_port(),
-// resolve() and parse_transports().
-Result<SessionFacts> session_facts(const std::string& server, const client::LinkSecurity& security);
+// Looks the server up, and reads GPURUN_TRANSPORTS. `named` is the credential that the user named,
+// if any. Errors are those of parse_host_port(), resolve(), parse_transports() and
+// found_credential().
+Result<SessionFacts> session_facts(const std::string& server, const Credential& named,
+                                   const client::LinkSecurity& security);
 
 // Why a session cannot use `transport`. Empty: it can, as far as this machine knows.
 // `may_ask_for_tls`: the caller is ready to add --tls.

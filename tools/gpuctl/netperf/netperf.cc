@@ -170,7 +170,7 @@ Result<NetperfReport> measure_server(const std::string& server, const ServerChoi
   const Result<protocol::Listing> listing = ask_for_listing(server, choice);
   if (!listing.ok()) return listing.status();
   GPURUN_RETURN_IF_ERROR(check_free_gpu(server, *listing));
-  const Result<SessionFacts> facts = session_facts(server, choice.security);
+  const Result<SessionFacts> facts = session_facts(server, choice.credential, choice.security);
   if (!facts.ok()) return facts.status();
   NetperfReport report;
   report.server = server;

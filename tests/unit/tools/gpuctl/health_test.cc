@@ -229,6 +229,11 @@ TEST(MachineChecks, ContainerNamesItsDevices) {
             "in a container (docker), with /dev/nvidia0, /dev/nvidiactl, /dev/infiniband/uverbs0");
   EXPECT_EQ(find(whole, "driver").text, "NVIDIA's driver 580.65.06");
   EXPECT_EQ(container_kind(machine.files(), "lxc"), "lxc");
+  machine.write("/proc/driver/nvidia/version",
+                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\n");
+  const Check old = find(machine_checks(machine.files(), wide_limits()), "driver");
+  EXPECT_EQ(old.verdict, Verdict::kWarning);
+  EXPECT_NE(old.fix.find("driver 550"), std::string::npos);
 }
 
 TEST(MachineChecks, GpuWithoutDriverIsNamed) {

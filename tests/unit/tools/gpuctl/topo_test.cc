@@ -155,7 +155,7 @@ TEST(Info, ServerShowsTheFirstTransportAndReasons) {
   client::LinkSecurity security;
   security.known_servers = "/nonexistent/known_servers";
   MachineInfo info;
-  info.servers = {server_info("127.0.0.1:1", security)};
+  info.servers = {server_info("127.0.0.1:1", {}, security)};
   const auto local = nlohmann::json::parse(info_json(info))["servers"][0];
   EXPECT_EQ(local["network_device"], "lo");
   EXPECT_EQ(local["transports"][0]["transport"], "shm");
@@ -164,10 +164,17 @@ TEST(Info, ServerShowsTheFirstTransportAndReasons) {
   EXPECT_TRUE(local["transports"][2]["used"]);
   EXPECT_FALSE(local["transports"][2]["first"]);
   EXPECT_FALSE(local["transports"][3]["used"]);
-  const ServerInfo elsewhere = server_info("192.0.2.1:1", security);
+  const ServerInfo elsewhere = server_info("192.0.2.1:1", {}, security);
   EXPECT_TRUE(elsewhere.transports[3].first);
   EXPECT_FALSE(elsewhere.transports[0].why_not.empty());
-  EXPECT_NE(server_info("no-such-host.invalid:1", security).failure, "");
+  // A token that names the server's key goes over TLS only.
+  Credential named;
+  named.token.emplace();
+  named.token->server.emplace();
+  const ServerInfo by_token = server_info("127.0.0.1:1", named, security);
+  EXPECT_NE(by_token.transports[0].why_not.find("named"), std::string::npos);
+  EXPECT_TRUE(by_token.transports[3].first);
+  EXPECT_NE(server_info("no-such-host.invalid:1", {}, security).failure, "");
 }
 
 }  // namespace
