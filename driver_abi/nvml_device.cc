@@ -314,6 +314,24 @@ GPURUN_NVML_EXPORT int nvmlDeviceGetP2PStatus(NvmlHandle from, NvmlHandle to, in
   return kNvmlSuccess;
 }
 
+// nvmlGpuTopologyLevel_t of two devices. -1: unknown.
+static int topology_level(unsigned from, unsigned to) noexcept {
+  return nvml_source().topology_level == nullptr ? -1 : nvml_source().topology_level(from, to);
+}
+
+GPURUN_NVML_EXPORT int nvmlDeviceGetTopologyCommonAncestor(NvmlHandle from, NvmlHandle to,
+                                                           int* level) {
+  unsigned a = 0;
+  unsigned b = 0;
+  GPURUN_NVML_TRY(index_of(from, &a));
+  GPURUN_NVML_TRY(index_of(to, &b));
+  if (level == nullptr) return kNvmlInvalidArgument;
+  const int found = topology_level(a, b);
+  if (found < 0) return kNvmlNotSupported;
+  *level = found;
+  return kNvmlSuccess;
+}
+
 GPURUN_NVML_EXPORT int nvmlDeviceGetFieldValues(NvmlHandle handle, int count,
                                                 NvmlFieldValue* values) {
   unsigned index = 0;

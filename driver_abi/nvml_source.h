@@ -63,6 +63,8 @@ struct NvmlSource {
   NvmlReturn (*processes)(unsigned index, NvmlProcess* processes, unsigned capacity,
                           unsigned* count);
   bool (*peer_access)(unsigned from, unsigned to);
+  // nvmlGpuTopologyLevel_t of two devices. -1: unknown.
+  int (*topology_level)(unsigned from, unsigned to);
 };
 
 // The code that builds the library defines it.

@@ -17,6 +17,7 @@ namespace gpurun::client {
 namespace {
 
 constexpr unsigned kDevicesMax = 64;
+constexpr int kTopologyLevelMax = 50;  // NVML_TOPOLOGY_SYSTEM.
 
 Uuid uuid_from(capnp::Data::Reader data) {
   Uuid uuid{};
@@ -92,7 +93,7 @@ Result<DeviceSnapshot> DeviceSnapshot::parse(ByteView message, const char* visib
       result.devices_.push_back(all[static_cast<std::size_t>(ordinal)]);
     }
     for (const auto in : snapshot.getPeers()) {
-      Peer peer{in.getDevice(), in.getOther(), in.getCanAccess(), {}};
+      Peer peer{in.getDevice(), in.getOther(), in.getCanAccess(), {}, in.getTopology()};
       for (const auto attribute : in.getAttributes()) {
         peer.attributes.emplace_back(attribute.getId(), attribute.getValue());
       }
@@ -140,6 +141,15 @@ std::optional<int> DeviceSnapshot::peer_attribute(int ordinal, int other, int id
     if (attribute == id) return value;
   }
   return std::nullopt;
+}
+
+std::optional<int> DeviceSnapshot::topology_level(int ordinal, int other) const {
+  if (ordinal == other && device(ordinal) != nullptr) return 0;
+  const Peer* found = peer(ordinal, other);
+  // A level that NVML does not define is unknown.
+  const int level = found == nullptr ? -1 : found->topology - 1;
+  return level >= 0 && level <= kTopologyLevelMax && level % 10 == 0 ? std::optional<int>(level)
+                                                                     : std::nullopt;
 }
 
 }  // namespace gpurun::client

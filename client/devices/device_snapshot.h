@@ -60,6 +60,9 @@ class DeviceSnapshot {
   int ordinal_of_server(int server_ordinal) const;
   bool can_access_peer(int ordinal, int other) const;
   std::optional<int> peer_attribute(int ordinal, int other, int id) const;
+  // How far two devices are apart on the server, as nvmlGpuTopologyLevel_t. A device is 0 from
+  // itself. Nothing: unknown, or no such device.
+  std::optional<int> topology_level(int ordinal, int other) const;
 
  private:
   struct Peer {
@@ -67,6 +70,7 @@ class DeviceSnapshot {
     int other;
     bool can_access;
     std::vector<std::pair<int, int>> attributes;
+    std::uint8_t topology;  // As on the wire.
   };
   const Peer* peer(int ordinal, int other) const;
 

@@ -80,6 +80,7 @@ constexpr NvmlSource kSource = {
     .readings = nullptr,
     .processes = nullptr,
     .peer_access = [](unsigned from, unsigned to) { return from != to; },
+    .topology_level = nullptr,
 };
 
 }  // namespace

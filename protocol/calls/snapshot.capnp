@@ -50,4 +50,7 @@ struct Peer {
   canAccess @2 :Bool;
   attributes @3 :List(Attribute);
   # CUdevice_P2PAttribute.
+
+  topology @4 :UInt8;
+  # How far the two are apart on the server, as nvmlGpuTopologyLevel_t, plus 1. 0: unknown.
 }

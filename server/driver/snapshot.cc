@@ -5,12 +5,15 @@
 #include <capnp/serialize.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/pci_devices.h"
 #include "driver_abi/driver_release.h"
 #include "driver_abi/emulated_view.h"
 #include "protocol/calls/snapshot.capnp.h"
@@ -58,6 +61,20 @@ void store_device(const CudaDriver& driver, CUdevice device, protocol::wire::Dev
     }
   }
   store(out.initAttributes(static_cast<unsigned>(values.size())), values);
+}
+
+// The PCI device of a GPU on this machine. Nothing: the driver or the kernel does not show it.
+std::optional<PciDevice> pci_device_of(const CudaDriver& driver, CUdevice device) {
+  char bus_id[32] = "";
+  if (GPURUN_DRIVER(driver, cuDeviceGetPCIBusId, bus_id, static_cast<int>(sizeof bus_id - 1),
+                    device) != CUDA_SUCCESS) {
+    return std::nullopt;
+  }
+  std::string name = bus_id;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char each) { return static_cast<char>(std::tolower(each)); });
+  if (name.find('/') != std::string::npos) return std::nullopt;
+  return pci_device_at(SystemFiles(), "/sys/bus/pci/devices/" + name);
 }
 
 void store_peer(const CudaDriver& driver, CUdevice device, CUdevice other,
@@ -117,6 +134,11 @@ Result<Bytes> take_snapshot(const CudaDriver& driver) {
   auto peers =
       snapshot.initPeers(static_cast<unsigned>(device_count * std::max(0, device_count - 1)));
   unsigned peer = 0;
+  // Emulated devices have invented addresses.
+  std::vector<std::optional<PciDevice>> places;
+  for (int ordinal = 0; ordinal < device_count; ++ordinal) {
+    places.push_back(emulated != nullptr ? std::nullopt : pci_device_of(driver, ordinal));
+  }
   for (int ordinal = 0; ordinal < device_count; ++ordinal) {
     CUdevice device = 0;
     if (GPURUN_DRIVER(driver, cuDeviceGet, &device, ordinal) != CUDA_SUCCESS) device = ordinal;
@@ -124,7 +146,14 @@ Result<Bytes> take_snapshot(const CudaDriver& driver) {
     store_device(driver, device, out);
     if (emulated != nullptr) out.setLibraryCapability(emulated->library_capability());
     for (int other = 0; other < device_count; ++other) {
-      if (other != ordinal) store_peer(driver, device, other, peers[peer++]);
+      if (other == ordinal) continue;
+      const auto& near = places[static_cast<std::size_t>(ordinal)];
+      const auto& far = places[static_cast<std::size_t>(other)];
+      if (near && far) {
+        peers[peer].setTopology(
+            static_cast<std::uint8_t>(1 + nvml_level(distance_between(*near, *far))));
+      }
+      store_peer(driver, device, other, peers[peer++]);
     }
   }
   const auto flat = capnp::messageToFlatArray(builder);

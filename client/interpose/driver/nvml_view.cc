@@ -118,6 +118,13 @@ bool peer_access(unsigned from, unsigned to) {
          process->all_devices->can_access_peer(static_cast<int>(from), static_cast<int>(to));
 }
 
+int topology_level(unsigned from, unsigned to) {
+  const Process* process = attached();
+  if (process == nullptr) return -1;
+  return process->all_devices->topology_level(static_cast<int>(from), static_cast<int>(to))
+      .value_or(-1);
+}
+
 constexpr driver_abi::NvmlSource kSource = {
     .open =
         [] {
@@ -132,6 +139,7 @@ constexpr driver_abi::NvmlSource kSource = {
     .readings = nullptr,
     .processes = processes,
     .peer_access = peer_access,
+    .topology_level = topology_level,
 };
 
 }  // namespace

@@ -53,6 +53,8 @@ constexpr NvmlSource kSource = {
           return session()->processes(index, processes, capacity, count);
         },
     .peer_access = [](unsigned from, unsigned to) { return session()->peer_access(from, to); },
+    .topology_level = [](unsigned from,
+                         unsigned to) { return session()->topology_level(from, to); },
 };
 
 }  // namespace

@@ -168,6 +168,12 @@ TEST_F(NvmlTest, UnknownFactsReturnNotSupported) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(call("nvmlDeviceGetP2PStatus", device_, second, 0, &status), 0);
   EXPECT_EQ(status, 5);
+  int level = -1;
+  EXPECT_EQ(call("nvmlDeviceGetTopologyCommonAncestor", device_, second, &level), 0);
+  EXPECT_EQ(level, 20);
+  EXPECT_EQ(call("nvmlDeviceGetTopologyCommonAncestor", device_, device_, &level), 0);
+  EXPECT_EQ(level, 0);
+  EXPECT_EQ(call("nvmlDeviceGetTopologyCommonAncestor", device_, second, nullptr), 2);
   int major = 0;
   int minor = 0;
   EXPECT_EQ(call("nvmlDeviceGetCudaComputeCapability", device_, &major, &minor), 0);

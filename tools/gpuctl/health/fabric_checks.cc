@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/pci_devices.h"
 #include "tools/gpuctl/machine/known_transports.h"
-#include "tools/gpuctl/machine/pci.h"
 #include "tools/gpuctl/machine/verbs.h"
 
 namespace gpurun::tools {

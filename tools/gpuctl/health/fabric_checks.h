@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "base/system_files.h"
 #include "tools/gpuctl/health/check.h"
-#include "tools/gpuctl/machine/system_files.h"
 
 namespace gpurun::tools {
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/system_files.h"
 #include "tools/gpuctl/child.h"
-#include "tools/gpuctl/machine/system_files.h"
 #include "tools/gpurun/credential.h"
 
 namespace gpurun::tools {

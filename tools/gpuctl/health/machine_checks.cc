@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/memory_file.h"
-#include "tools/gpuctl/machine/pci.h"
+#include "base/pci_devices.h"
 
 namespace gpurun::tools {
 namespace {

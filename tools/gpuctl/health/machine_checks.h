@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/system_files.h"
 #include "tools/gpuctl/health/check.h"
-#include "tools/gpuctl/machine/system_files.h"
 
 namespace gpurun::tools {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/gpuctl/machine/pci.h"
-#include "tools/gpuctl/machine/system_files.h"
+#include "base/pci_devices.h"
+#include "base/system_files.h"
 
 namespace gpurun::tools {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tools/gpuctl/machine/system_files.h"
+#include "base/system_files.h"
 #include "transport/sockets/address.h"
 
 namespace gpurun::tools {

@@ -122,6 +122,34 @@ TEST(DeviceSnapshot, InvalidDriverReleaseFallsBackToDefault) {
   }
 }
 
+TEST(DeviceSnapshot, TopologyIsTheServersForVisibleDevices) {
+  capnp::MallocMessageBuilder builder;
+  auto snapshot = builder.initRoot<protocol::wire::Snapshot>();
+  auto devices = snapshot.initDevices(3);
+  for (unsigned i = 0; i < 3; ++i) devices[i].initUuid(16)[0] = static_cast<kj::byte>(i);
+  auto peers = snapshot.initPeers(6);
+  // 0 and 1 share a switch, 0 and 2 a host bridge, and 1 and 2 are not known.
+  const int kPairs[][3] = {{0, 1, 11}, {1, 0, 11}, {0, 2, 31}, {2, 0, 31}, {1, 2, 0}, {2, 1, 7}};
+  for (unsigned i = 0; i < 6; ++i) {
+    peers[i].setDevice(kPairs[i][0]);
+    peers[i].setOther(kPairs[i][1]);
+    peers[i].setTopology(static_cast<std::uint8_t>(kPairs[i][2]));
+  }
+  const Bytes message = encoded(builder);
+  const auto all = DeviceSnapshot::parse(message, nullptr);
+  ASSERT_TRUE(all.ok());
+  EXPECT_EQ(all->topology_level(0, 0), 0);
+  EXPECT_EQ(all->topology_level(0, 1), 10);
+  EXPECT_EQ(all->topology_level(2, 0), 30);
+  EXPECT_EQ(all->topology_level(1, 2), std::nullopt);
+  EXPECT_EQ(all->topology_level(2, 1), std::nullopt);  // A level that NVML does not have.
+  EXPECT_EQ(all->topology_level(0, 3), std::nullopt);
+  EXPECT_EQ(all->topology_level(3, 3), std::nullopt);
+  const auto two = DeviceSnapshot::parse(message, "2,0");
+  ASSERT_TRUE(two.ok());
+  EXPECT_EQ(two->topology_level(0, 1), 30);
+}
+
 // The bounds against a hostile server must leave room for the largest honest one.
 TEST(DeviceSnapshot, ParsesServerWithManyDevices) {
   constexpr unsigned kDevices = 64;

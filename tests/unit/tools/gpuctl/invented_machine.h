@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "tools/gpuctl/machine/system_files.h"
+#include "base/system_files.h"
 
 namespace gpurun::tools {
 

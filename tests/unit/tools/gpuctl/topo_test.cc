@@ -79,6 +79,14 @@ TEST_F(TwoProcessors, TableHasAffinityAndLegend) {
   EXPECT_NE(text.find("  NIC0: 0000:3f:00.0, mlx5_0\n"), std::string::npos);
 }
 
+// NVML API Reference, nvmlGpuTopologyLevel_t.
+TEST(Topo, DistancesHaveTheLevelsOfNvml) {
+  const std::pair<Distance, int> kLevels[] = {
+      {Distance::kSame, 0},        {Distance::kSwitch, 10}, {Distance::kSwitches, 20},
+      {Distance::kHostBridge, 30}, {Distance::kNode, 40},   {Distance::kSystem, 50}};
+  for (const auto& [distance, level] : kLevels) EXPECT_EQ(nvml_level(distance), level);
+}
+
 TEST(Topo, UnknownNodesAreFarFromEachOther) {
   InventedMachine machine;
   machine.gpu("pci0000:00/0000:00:05.0", -1);

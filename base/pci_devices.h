@@ -1,4 +1,4 @@
-// Pci: the PCI devices of this machine, and how far two of them are from each other.
+// PCI devices: the PCI devices of this machine, and how far two of them are from each other.
 //
 // Facts are those of sysfs-bus-pci and sysfs-devices-node of the kernel's ABI documentation.
 // Distances have the names of `nvidia-smi topo -m`.
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/gpuctl/machine/system_files.h"
+#include "base/system_files.h"
 
-namespace gpurun::tools {
+namespace gpurun {
 
 struct PciDevice {
   std::string address;             // "0000:3b:00.0".
@@ -40,6 +40,8 @@ enum class Distance {
   kSystem,      // SYS: NUMA nodes, or the machine knows no node.
 };
 const char* distance_word(Distance distance);
+// The same as nvmlGpuTopologyLevel_t (NVML API Reference): 0, 10, 20, 30, 40 or 50.
+int nvml_level(Distance distance);
 Distance distance_between(const PciDevice& one, const PciDevice& other);
 
-}  // namespace gpurun::tools
+}  // namespace gpurun

@@ -1,10 +1,10 @@
-// Pci: a device's place in the tree of bridges is the path that its link in sysfs leads to.
-#include "tools/gpuctl/machine/pci.h"
+// PCI devices: a device's place in the tree of bridges is the path that its link in sysfs leads to.
+#include "base/pci_devices.h"
 
 #include <algorithm>
 #include <sstream>
 
-namespace gpurun::tools {
+namespace gpurun {
 namespace {
 
 constexpr unsigned kNvidia = 0x10de;
@@ -92,6 +92,8 @@ const char* distance_word(Distance distance) {
   }
 }
 
+int nvml_level(Distance distance) { return 10 * static_cast<int>(distance); }
+
 Distance distance_between(const PciDevice& one, const PciDevice& other) {
   if (slot_of(one) == slot_of(other)) return Distance::kSame;
   const auto ends =
@@ -107,4 +109,4 @@ Distance distance_between(const PciDevice& one, const PciDevice& other) {
   return ours <= 1 && theirs <= 1 ? Distance::kSwitch : Distance::kSwitches;
 }
 
-}  // namespace gpurun::tools
+}  // namespace gpurun

@@ -1,5 +1,5 @@
 // SystemFiles: small files that the kernel makes as they are read.
-#include "tools/gpuctl/machine/system_files.h"
+#include "base/system_files.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 #include "base/file_io.h"
 
-namespace gpurun::tools {
+namespace gpurun {
 namespace {
 
 constexpr std::size_t kShownBytesMax = std::size_t{64} << 10;
@@ -89,4 +89,4 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-}  // namespace gpurun::tools
+}  // namespace gpurun

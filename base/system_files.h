@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace gpurun::tools {
+namespace gpurun {
 
 class SystemFiles {
  public:
@@ -34,4 +34,4 @@ class SystemFiles {
 // The lines of a text.
 std::vector<std::string> lines_of(const std::string& text);
 
-}  // namespace gpurun::tools
+}  // namespace gpurun
