@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
@@ -21,6 +23,51 @@ SHORT = ("--seconds", "0.3")
 def netperf(*words, env=None, **options):
     return subprocess.run([world.GPUCTL, "netperf", *words], env=env or environment(), capture_output=True, text=True,
                           timeout=6 * world.SECONDS, stdin=subprocess.DEVNULL, **options)
+
+
+class AsymmetricLink:
+    """A TCP relay with a limit for each direction, which holds for all connections together."""
+
+    def __init__(self, port, bytes_per_s_to, bytes_per_s_from):
+        self.port = port
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.limits = [[threading.Lock(), 0.0, speed] for speed in (bytes_per_s_to, bytes_per_s_from)]
+
+    def __enter__(self):
+        threading.Thread(target=self.accept, daemon=True).start()
+        return "127.0.0.1:%d" % self.listener.getsockname()[1]
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def accept(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return  # The link has ended.
+            threading.Thread(target=self.join, args=(client,), daemon=True).start()
+
+    def join(self, client):
+        with client, socket.create_connection(("127.0.0.1", self.port)) as server:
+            for end in (client, server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            back = threading.Thread(target=self.relay, args=(server, client, self.limits[1]), daemon=True)
+            back.start()
+            self.relay(client, server, self.limits[0])
+            back.join()
+
+    def relay(self, source, target, limit):
+        try:
+            while piece := source.recv(1 << 14):
+                with limit[0]:
+                    limit[1] = max(limit[1], time.monotonic()) + len(piece) / limit[2]
+                    time.sleep(max(0, limit[1] - time.monotonic()))
+                target.sendall(piece)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # The other direction has ended both.
 
 
 class Netperf(unittest.TestCase):
@@ -84,6 +131,17 @@ class Netperf(unittest.TestCase):
         trip = found["tcp"]["round_trip_us"]
         self.assertTrue(5_000 < trip["p50"] < 1_000_000, trip)
         self.assertEqual(found["tcp"]["verdict"]["round_trip"], "slow")
+
+    def test_each_direction_of_a_link_is_measured_by_itself(self):
+        slow, quick = 1 << 20, 16 << 20  # Bytes a second, to the server and from it.
+        with world.Gpurund() as server, AsymmetricLink(server.port(), slow, quick) as address:
+            done = netperf("--json", "--seconds", "2", "--secret-file", server.secret_file, "-l", address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        tcp = {each["transport"]: each for each in json.loads(done.stdout)["transports"]}["tcp"]
+        for way, speed in (("to_device_gb_per_second", slow), ("from_device_gb_per_second", quick)):
+            for kind in ("pinned", "pageable"):
+                self.assertLess(tcp[way][kind], 1.2 * speed / 1e9, tcp)
+        self.assertGreater(tcp["from_device_gb_per_second"]["pinned"], 2 * tcp["to_device_gb_per_second"]["pinned"], tcp)
 
     def test_table_names_transports_and_verdicts(self):
         with world.Gpurund() as server:

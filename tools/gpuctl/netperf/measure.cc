@@ -27,7 +27,8 @@ constexpr std::size_t kCopyBytesMax = std::size_t{64} << 20;
 constexpr std::size_t kSamplesMax = 1'000'000;
 constexpr int kWarmUpCalls = 20;
 constexpr int kCallsAtOnce = 1000;
-constexpr int kCopiesAtOnce = 4;
+constexpr int kCopiesAtOnceMax = 256;
+constexpr double kBatchSecondsMax = 1;
 
 // The functions of the driver, by their exported names. The client library has them all.
 struct Driver {
@@ -107,7 +108,8 @@ class Session {
 
   Status measure_latency(const char* what, Seconds time, const Call& call);
   Status measure_calls(Seconds time);
-  Status measure_copies(const char* what, Seconds time, bool to_device, char* host);
+  // Prints two lines. `time` is that of both.
+  Status measure_copies(const std::string& way, Seconds time, bool to_device);
   // The seconds that `count` copies take, with their wait.
   Result<double> copy(bool to_device, char* host, std::size_t bytes, int count);
 
@@ -115,6 +117,8 @@ class Session {
   CUstream stream_ = nullptr;
   CUevent before_ = nullptr, after_ = nullptr;
   CUdeviceptr memory_ = 0;
+  std::size_t written_ = 0;  // Bytes at `memory_` that have come from the host.
+  Seconds round_trip_{0};    // Median. Known after its measurement.
   char* pinned_ = nullptr;
   std::unique_ptr<char, decltype(&std::free)> pageable_{nullptr, &std::free};
 };
@@ -157,15 +161,16 @@ Status Session::measure(std::chrono::milliseconds time) {
   GPURUN_RETURN_IF_ERROR(measure_latency(
       "result", 0.15 * all, [this, &word] { return driver_.read(&word, memory_, sizeof word); }));
   GPURUN_RETURN_IF_ERROR(measure_calls(0.15 * all));
-  GPURUN_RETURN_IF_ERROR(measure_copies("to_device_pinned", 0.125 * all, true, pinned_));
-  GPURUN_RETURN_IF_ERROR(measure_copies("to_device_pageable", 0.125 * all, true, pageable_.get()));
-  GPURUN_RETURN_IF_ERROR(measure_copies("from_device_pinned", 0.125 * all, false, pinned_));
-  return measure_copies("from_device_pageable", 0.125 * all, false, pageable_.get());
+  GPURUN_RETURN_IF_ERROR(measure_copies("to_device", 0.25 * all, true));
+  return measure_copies("from_device", 0.25 * all, false);
 }
 
 Status Session::measure_latency(const char* what, Seconds time, const Call& call) {
   for (int i = 0; i < kWarmUpCalls; ++i) GPURUN_RETURN_IF_ERROR(checked(call(), what));
   std::vector<double> samples;
+  // Growth between two calls would be part of a sample. These pages are touched here.
+  samples.resize(kSamplesMax);
+  samples.clear();
   const auto begin = Clock::now();
   for (auto last = begin; last - begin < time && samples.size() < kSamplesMax;) {
     const CUresult result = call();
@@ -175,6 +180,7 @@ Status Session::measure_latency(const char* what, Seconds time, const Call& call
     last = now;
   }
   const Percentiles found = percentiles(std::move(samples));
+  if (round_trip_.count() == 0) round_trip_ = Seconds(found.p50 / 1e6);
   print_line({{"what", what},
               {"p50", found.p50},
               {"p90", found.p90},
@@ -185,13 +191,17 @@ Status Session::measure_latency(const char* what, Seconds time, const Call& call
 }
 
 Status Session::measure_calls(Seconds time) {
-  std::size_t count = 0;
-  const auto begin = Clock::now();
-  while (Clock::now() - begin < time) {
+  const auto batch = [this]() -> Status {
     for (int i = 0; i < kCallsAtOnce; ++i) {
       GPURUN_RETURN_IF_ERROR(checked(driver_.fill(memory_, 1, 1, stream_), "cuMemsetD32Async"));
     }
-    GPURUN_RETURN_IF_ERROR(checked(driver_.stream_synchronize(stream_), "cuStreamSynchronize"));
+    return checked(driver_.stream_synchronize(stream_), "cuStreamSynchronize");
+  };
+  GPURUN_RETURN_IF_ERROR(batch());  // The first one warms up, and is not counted.
+  std::size_t count = 0;
+  const auto begin = Clock::now();
+  while (Clock::now() - begin < time) {
+    GPURUN_RETURN_IF_ERROR(batch());
     count += kCallsAtOnce;
   }
   const double seconds = Seconds(Clock::now() - begin).count();
@@ -210,24 +220,46 @@ Result<double> Session::copy(bool to_device, char* host, std::size_t bytes, int 
   return Seconds(Clock::now() - begin).count();
 }
 
-// Copies grow until one takes a tenth of the time, so that a slow link does not exceed it by much.
-Status Session::measure_copies(const char* what, Seconds time, bool to_device, char* host) {
+// A batch of copies grows until it takes a tenth of the time, or ten round trips on a long link. So
+// a slow link does not exceed the time by much, and the wait for a batch is a small part of it.
+// Copies from the device read only what was written there. Other memory is zero, and zeros are not
+// sent. The two kinds of memory take turns, because the number of connections adapts meanwhile.
+Status Session::measure_copies(const std::string& way, Seconds time, bool to_device) {
+  const std::size_t largest = to_device ? kCopyBytesMax : written_;
+  const double enough =
+      std::max(0.05 * time.count(), std::min(10 * round_trip_.count(), kBatchSecondsMax));
   std::size_t bytes = kCopyBytesMin;
+  int count = 1;
   while (true) {
-    const Result<double> took = copy(to_device, host, bytes, 1);
+    const Result<double> took = copy(to_device, pinned_, bytes, count);
     if (!took.ok()) return took.status();
-    if (bytes == kCopyBytesMax || *took > 0.1 * time.count()) break;
-    bytes *= 2;
+    if (*took > enough) break;
+    if (2 * bytes <= largest) {
+      bytes *= 2;
+    } else if (count < kCopiesAtOnceMax) {
+      count *= 2;
+    } else {
+      break;
+    }
   }
-  double seconds = 0;
-  double copied = 0;
-  while (seconds < time.count()) {
-    const Result<double> took = copy(to_device, host, bytes, kCopiesAtOnce);
-    if (!took.ok()) return took.status();
-    seconds += *took;
-    copied += static_cast<double>(bytes) * kCopiesAtOnce;
+  if (to_device) written_ = bytes;
+  struct Kind {
+    const char* name;
+    char* host;
+    double seconds, copied;
+  };
+  Kind kinds[] = {{"_pinned", pinned_, 0, 0}, {"_pageable", pageable_.get(), 0, 0}};
+  while (kinds[0].seconds + kinds[1].seconds < time.count()) {
+    for (Kind& kind : kinds) {
+      const Result<double> took = copy(to_device, kind.host, bytes, count);
+      if (!took.ok()) return took.status();
+      kind.seconds += *took;
+      kind.copied += static_cast<double>(bytes) * count;
+    }
   }
-  print_line({{"what", what}, {"gb_per_second", copied / seconds / 1e9}});
+  for (const Kind& kind : kinds) {
+    print_line({{"what", way + kind.name}, {"gb_per_second", kind.copied / kind.seconds / 1e9}});
+  }
   return {};
 }
 
