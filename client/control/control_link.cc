@@ -74,6 +74,7 @@ Result<std::unique_ptr<ControlLink>> ControlLink::open(std::string_view address,
       secure_link(*std::move(connection), place->host, name, security, deadline);
   if (!secured.ok()) return secured.status();
   std::unique_ptr<ControlLink> link(new ControlLink(std::move(secured->connection), name));
+  link->server_key_ = secured->key;
   GPURUN_RETURN_IF_ERROR(link->greet(secret, token, secured->exporter, deadline));
   return link;
 }

@@ -91,6 +91,10 @@ class ControlLink {
   // After a refusal: waiting or asking again changes nothing.
   bool refused_for_good() const noexcept { return refused_for_good_; }
   const std::string& server_release() const noexcept { return server_release_; }
+  // The key that the server has shown, and why it was accepted.
+  const ServerKey& server_key() const noexcept { return server_key_; }
+  // The server has an address of this machine.
+  bool same_host() const noexcept { return connection_->capabilities().same_host; }
   bool encrypted() const noexcept { return connection_->capabilities().encrypted; }
 
  private:
@@ -107,6 +111,7 @@ class ControlLink {
 
   const std::unique_ptr<transport::Connection> connection_;
   const std::string address_;  // "host:port".
+  ServerKey server_key_;
   bool server_is_known_ = false;
   bool refused_for_good_ = false;
   std::string server_release_;

@@ -11,10 +11,14 @@ namespace {
 
 namespace tls = transport::tls;
 
-Status check_key(const tls::Fingerprint& shown, const std::string& server,
-                 const LinkSecurity& security) {
+// Returns the rule by which the key is accepted.
+Result<KeyRule> check_key(const tls::Fingerprint& shown, const std::string& server,
+                          const LinkSecurity& security) {
   if (security.fingerprint) {
-    if (*security.fingerprint == shown) return {};
+    if (*security.fingerprint == shown) {
+      return security.authorities_file.empty() ? KeyRule::kFingerprint
+                                               : KeyRule::kAuthoritiesFingerprint;
+    }
     return Status(Code::kRefused,
                   "the server " + server + " shows the key " + tls::to_string(shown) +
                       ", not the expected key " + tls::to_string(*security.fingerprint) +
@@ -34,7 +38,7 @@ Status check_key(const tls::Fingerprint& shown, const std::string& server,
     security.say("met the server " + server + " for the first time; its key, " +
                  tls::to_string(shown) + ", is remembered in " + path);
   }
-  return {};
+  return *met == Acquaintance::kNew ? KeyRule::kMetNow : KeyRule::kMetBefore;
 }
 
 // Returns whether the user, or the token, has named the server's key.
@@ -120,10 +124,14 @@ Result<SecuredLink> secure_link(std::unique_ptr<transport::Connection> connectio
   if (!channel.ok()) return name_pin(channel.status(), *decision);
   // Authorities and a given fingerprint may both be required. Without either, the first meeting
   // counts.
+  link.key = {KeyRule::kAuthorities, *channel->peer};
   if (decision->pinned) {
+    link.key.rule = KeyRule::kPinned;
     GPURUN_RETURN_IF_ERROR(check_pinned(*channel->peer, server, *decision->pinned));
   } else if (security.authorities_file.empty() || security.fingerprint) {
-    GPURUN_RETURN_IF_ERROR(check_key(*channel->peer, server, security));
+    const Result<KeyRule> rule = check_key(*channel->peer, server, security);
+    if (!rule.ok()) return rule.status();
+    link.key.rule = *rule;
   }
   link.exporter = channel->binding;
   tls::TlsOptions options;

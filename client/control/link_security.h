@@ -33,8 +33,25 @@ struct LinkSecurity {
   std::function<void(const std::string&)> say = {};
 };
 
+// The rule by which a link has accepted its server's key.
+enum class KeyRule {
+  kNotEncrypted,  // The server has shown no key.
+  kFingerprint,   // It is the one that LinkSecurity::fingerprint names.
+  kAuthorities,   // An authority of LinkSecurity::authorities_file signed its certificate.
+  kAuthoritiesFingerprint,  // Both.
+  kPinned,                  // It is the one that the user has pinned.
+  kMetBefore,               // It is the one of the first meeting, and nobody has compared it.
+  kMetNow,                  // This is the first meeting.
+};
+
+struct ServerKey {
+  KeyRule rule = KeyRule::kNotEncrypted;
+  transport::tls::Fingerprint shown = {};  // All zero: it is not encrypted.
+};
+
 struct SecuredLink {
   std::unique_ptr<transport::Connection> connection;
+  ServerKey key = {};
   // The channel's exporter (protocol/auth/proof.h). Empty: nothing is encrypted.
   std::optional<protocol::Nonce> exporter = {};
 };

@@ -9,8 +9,6 @@
 #include <optional>
 
 #include "base/printable.h"
-#include "client/control/known_servers.h"
-#include "protocol/auth/token.h"
 #include "protocol/control/version.h"
 #include "protocol/limits.h"
 #include "tools/gpurun/lease.h"
@@ -61,30 +59,6 @@ bool add_reach_checks(const std::string& server, Checks* checks) {
   return true;
 }
 
-// Which key the encrypted link has shown.
-Check key_check(const std::string& server, const ServerChoice& choice, bool is_new) {
-  const std::string known = choice.security.known_servers.empty() ? client::default_known_servers()
-                                                                  : choice.security.known_servers;
-  const auto pinned = client::pinned_key(known, server);
-  if (pinned.ok() && pinned->has_value()) {
-    return ok("tls", server + " shows the key that gpurun login pinned, " +
-                         transport::tls::to_string((*pinned)->key));
-  }
-  if (!choice.security.authorities_file.empty()) {
-    return ok("tls",
-              server + " has a certificate of an authority in " + choice.security.authorities_file);
-  }
-  const Result<Credential> shown = shown_credential(server, choice.credential);
-  if (shown.ok() && security_for(*shown, choice.security).fingerprint) {
-    return ok("tls", server + " shows the key that its fingerprint names");
-  }
-  return warning("tls",
-                 server + (is_new ? " was met for the first time, and nobody has compared its key"
-                                  : " shows the key of the first connection, which nobody has "
-                                    "compared"),
-                 "gpurun login " + server + ", and compare the fingerprint with the operator's");
-}
-
 Check clock_check(const std::string& server, const protocol::Listing& listing, std::int64_t now) {
   for (const protocol::ListedGpu& gpu : listing.gpus) {
     if (gpu.holder.empty() || gpu.since <= 0) continue;
@@ -102,6 +76,43 @@ Check clock_check(const std::string& server, const protocol::Listing& listing, s
 }
 
 }  // namespace
+
+Check tls_check(const std::string& server, const client::ServerKey& key, bool same_host,
+                const client::LinkSecurity& security) {
+  const std::string shows =
+      server + " shows the key " + transport::tls::to_string(key.shown) + ", which ";
+  const std::string authority =
+      "an authority in " + security.authorities_file + " has signed for this name";
+  const std::string namer =
+      security.fingerprint ? "--server-fingerprint names" : "the token's fingerprint names";
+  const std::string login =
+      "gpurun login " + server + ", and compare the fingerprint with the operator's";
+  switch (key.rule) {
+    case client::KeyRule::kFingerprint:
+      return ok("tls", shows + namer);
+    case client::KeyRule::kAuthorities:
+      return ok("tls", shows + authority);
+    case client::KeyRule::kAuthoritiesFingerprint:
+      return ok("tls", shows + namer + ", and " + authority);
+    case client::KeyRule::kPinned:
+      return ok("tls", shows + "gpurun login pinned");
+    case client::KeyRule::kMetBefore:
+      return warning("tls", shows + "is that of the first connection. Nobody has compared it",
+                     login);
+    case client::KeyRule::kMetNow:
+      return warning("tls", shows + "was met for the first time. Nobody has compared it", login);
+    default:
+      break;
+  }
+  if (same_host) {
+    return not_applicable("tls", "the link to " + server +
+                                     " is not encrypted, because it leads to a loopback address");
+  }
+  return warning("tls",
+                 "the link to " + server +
+                     " is not encrypted, so every machine on the way can read and change it",
+                 "drop --insecure-plaintext and GPURUN_INSECURE_PLAINTEXT");
+}
 
 Remedy remedy_of(const std::string& message) {
   struct Known {
@@ -181,18 +192,14 @@ Checks listing_checks(const std::string& server, const protocol::Listing& listin
 Checks server_checks(const std::string& server, const ServerChoice& choice) {
   Checks checks;
   if (!add_reach_checks(server, &checks)) return checks;
-  bool is_new = false;
   ServerChoice one = choice;
-  one.security.say = [&](const std::string& text) {
-    if (text.find("for the first time") != std::string::npos) is_new = true;
-  };
+  one.security.say = nullptr;  // The check of the key reports a first meeting.
   const auto link = connect_to_server(server, one.credential, one.security, nullptr);
   if (!link.ok()) {
     checks.push_back(failure_of(link.status()));
     return checks;
   }
-  checks.push_back((*link)->encrypted() ? key_check(server, one, is_new)
-                                        : ok("tls", "the link to " + server + " is not encrypted"));
+  checks.push_back(tls_check(server, (*link)->server_key(), (*link)->same_host(), one.security));
   const Result<protocol::Listing> listing = (*link)->list();
   if (!listing.ok()) {
     checks.push_back(failure_of(advised(listing.status(), server, one.credential)));

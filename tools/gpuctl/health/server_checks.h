@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "client/control/link_security.h"
 #include "protocol/control/control.h"
 #include "tools/gpuctl/health/check.h"
 #include "tools/gpuctl/list.h"
@@ -13,6 +14,11 @@ namespace gpurun::tools {
 // Looks the name up, connects, secures the link, shows the credential and asks for the listing. A
 // failed step ends the checks of that server. Blocks up to 20 s for a server that is silent.
 Checks server_checks(const std::string& server, const ServerChoice& choice);
+
+// The link's security. `key` is what the server has shown, and why it was accepted. `security` is
+// that of the command line, without the token's fingerprint.
+Check tls_check(const std::string& server, const client::ServerKey& key, bool same_host,
+                const client::LinkSecurity& security);
 
 // What to do about a failure of gpuctl's link to a server, and the check that it belongs to.
 struct Remedy {

@@ -5,7 +5,10 @@
 #include "client/control/control_link.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <future>
 
@@ -261,6 +264,38 @@ TEST_F(ControlLinkInTls, SendsNothingToServerWithWrongKey) {
   });
   const auto link = ControlLink::connect(listener_->address(), secret(), soon(), security_);
   EXPECT_EQ(link.status().code(), Code::kRefused) << link.status().to_string();
+}
+
+TEST_F(ControlLinkInTls, ReportsRuleThatAcceptedKey) {
+  char folder[] = "/tmp/gpurun-rules-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string known = std::string(folder) + "/known", authority = std::string(folder) + "/ca";
+  identity_ = *tls::Identity::make("localhost");
+  std::ofstream(authority) << *identity_->certificate_pem();
+  const auto named = std::optional(identity_->fingerprint());
+  const std::string bound = listener_->address();
+  const std::string address = "localhost" + bound.substr(bound.rfind(':'));
+  const auto rule = [&](const std::optional<tls::Fingerprint>& fingerprint,
+                        const std::string& authorities) {
+    security_.fingerprint = fingerprint;
+    security_.authorities_file = authorities;
+    security_.known_servers = known;
+    const auto server = play([](Connection&, const auto&) {});
+    const auto link = ControlLink::connect(address, secret(), soon(), security_);
+    EXPECT_TRUE(link.ok()) << link.status().to_string();
+    if (!link.ok()) return KeyRule::kNotEncrypted;
+    EXPECT_EQ((*link)->server_key().shown, *named);
+    return (*link)->server_key().rule;
+  };
+  EXPECT_EQ(rule({}, ""), KeyRule::kMetNow);
+  EXPECT_EQ(rule({}, ""), KeyRule::kMetBefore);
+  // A key that the command line names, or an authority, goes before the pin.
+  ASSERT_TRUE(pin_server(known, address, *named).ok());
+  EXPECT_EQ(rule({}, ""), KeyRule::kPinned);
+  EXPECT_EQ(rule(named, ""), KeyRule::kFingerprint);
+  EXPECT_EQ(rule({}, authority), KeyRule::kAuthorities);
+  EXPECT_EQ(rule(named, authority), KeyRule::kAuthoritiesFingerprint);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -289,6 +289,43 @@ TEST(ServerChecks, ListingShowsReleaseGpusAndConfinement) {
   EXPECT_EQ(verdict(listing_checks("h:1", listing, 5000), "gpus"), Verdict::kFailed);
 }
 
+TEST(ServerChecks, KeyIsTheOneThatTheServerShowed) {
+  using client::KeyRule;
+  client::ServerKey key;
+  key.shown.fill(0x5a);
+  const std::string shown = transport::tls::to_string(key.shown);
+  client::LinkSecurity security;
+  security.authorities_file = "/ca.pem";
+  const auto check = [&](KeyRule rule) {
+    key.rule = rule;
+    const Check found = tls_check("h:1", key, false, security);
+    EXPECT_NE(found.text.find(shown), std::string::npos) << found.text;
+    return found;
+  };
+  const std::vector<std::pair<KeyRule, const char*>> known = {
+      {KeyRule::kPinned, "gpurun login pinned"},
+      {KeyRule::kAuthorities, "/ca.pem"},
+      {KeyRule::kFingerprint, "the token's fingerprint"},
+      {KeyRule::kAuthoritiesFingerprint, "/ca.pem"}};
+  for (const auto& [rule, part] : known) {
+    const Check found = check(rule);
+    EXPECT_EQ(found.verdict, Verdict::kOk);
+    EXPECT_NE(found.text.find(part), std::string::npos) << found.text;
+    EXPECT_EQ(found.text.find("login pinned") != std::string::npos, rule == KeyRule::kPinned);
+  }
+  security.fingerprint = key.shown;
+  EXPECT_NE(check(KeyRule::kFingerprint).text.find("--server-fingerprint"), std::string::npos);
+  EXPECT_EQ(check(KeyRule::kMetBefore).verdict, Verdict::kWarning);
+  EXPECT_EQ(check(KeyRule::kMetNow).verdict, Verdict::kWarning);
+}
+
+TEST(ServerChecks, PlaintextBeyondThisMachineIsAWarning) {
+  EXPECT_EQ(tls_check("h:1", {}, true, {}).verdict, Verdict::kNotApplicable);
+  const Check open = tls_check("h:1", {}, false, {});
+  EXPECT_EQ(open.verdict, Verdict::kWarning);
+  EXPECT_NE(open.fix.find("drop --insecure-plaintext"), std::string::npos);
+}
+
 TEST(ServerChecks, MessagesHaveTheirRemedy) {
   EXPECT_EQ(remedy_of("no server at a:1: cannot find host a").check, "name");
   EXPECT_EQ(remedy_of("no server at a:1: Connection refused").check, "port");
