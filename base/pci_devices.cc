@@ -95,7 +95,8 @@ const char* distance_word(Distance distance) {
 int nvml_level(Distance distance) { return 10 * static_cast<int>(distance); }
 
 Distance distance_between(const PciDevice& one, const PciDevice& other) {
-  if (slot_of(one) == slot_of(other)) return Distance::kSame;
+  if (one.address == other.address) return Distance::kSame;
+  if (slot_of(one) == slot_of(other)) return Distance::kSwitch;
   const auto ends =
       std::mismatch(one.route.begin(), one.route.end(), other.route.begin(), other.route.end());
   const auto shared = ends.first - one.route.begin();

@@ -32,8 +32,8 @@ std::optional<PciDevice> pci_device_at(const SystemFiles& files, const std::stri
 bool is_nvidia_gpu(const PciDevice& device);
 
 enum class Distance {
-  kSame,        // X: one device, or functions of one device.
-  kSwitch,      // PIX: at most one PCIe bridge on each side.
+  kSame,        // X: one device.
+  kSwitch,      // PIX: at most one PCIe bridge on each side, or functions of one card.
   kSwitches,    // PXB: more bridges, and no host bridge.
   kHostBridge,  // PHB: a host bridge.
   kNode,        // NODE: host bridges of one NUMA node.

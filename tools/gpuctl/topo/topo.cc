@@ -15,12 +15,12 @@ using nlohmann::json;
 
 constexpr const char* kLegend =
     "\nLegend:\n\n"
-    "  X    = the device itself, or another function of it\n"
+    "  X    = the device itself\n"
     "  SYS  = across the link between NUMA nodes, or the machine shows no node\n"
     "  NODE = across PCIe host bridges within a NUMA node\n"
     "  PHB  = across one PCIe host bridge\n"
     "  PXB  = across several PCIe bridges, and no host bridge\n"
-    "  PIX  = across at most one PCIe bridge on each side\n\n"
+    "  PIX  = across at most one PCIe bridge on each side, or functions of one card\n\n"
     "NVLink is not shown. nvidia-smi topo -m shows it.\n";
 
 bool is_listed(const std::vector<TopoDevice>& devices, const PciDevice& pci) {

@@ -96,12 +96,13 @@ TEST(Topo, UnknownNodesAreFarFromEachOther) {
   EXPECT_TRUE(parsed["devices"][0]["numa_node"].is_null());
 }
 
-TEST(Topo, FunctionsOfOneDeviceAreOneDevice) {
+TEST(Topo, FunctionsOfOneCardAreTwoDevices) {
   InventedMachine machine;
   machine.gpu("pci0000:00/0000:00:05.0");
   machine.gpu("pci0000:00/0000:00:05.1");
   const auto parsed = nlohmann::json::parse(topo_json(topo_devices(machine.files())));
-  EXPECT_EQ(parsed["devices"][0]["distances"]["GPU1"], "X");
+  EXPECT_EQ(parsed["devices"][0]["distances"]["GPU1"], "PIX");
+  EXPECT_EQ(parsed["devices"][0]["distances"]["GPU0"], "X");
 }
 
 TEST(Topo, MachineWithoutDevices) {
