@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """gpuctl health: a healthy machine and server pass, each fault fails with its remedy, and the docs explain every
 check. bitfusion_test.py has more faults of a client's installation."""
+import contextlib
+import errno
 import json
 import os
 import re
@@ -9,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
@@ -22,6 +25,12 @@ SOURCES = os.path.join(os.path.dirname(__file__), "../../../tools/gpuctl/health"
 def health(*words, env=None):
     return subprocess.run([world.GPUCTL, "health", *words], env=env or environment(), capture_output=True, text=True,
                           timeout=2 * world.SECONDS, stdin=subprocess.DEVNULL)
+
+
+def close_each(listener):
+    with contextlib.suppress(OSError):  # At the end of the listener.
+        while True:
+            listener.accept()[0].close()
 
 
 class Health(unittest.TestCase):
@@ -93,6 +102,12 @@ class Health(unittest.TestCase):
             self.assertIn(said, found["tls"][0]["text"])
             self.assertIn("gpurun login", found["tls"][0]["fix"])
 
+    def test_server_that_wants_tls_has_a_remedy(self):
+        with world.Gpurund("--tls") as server:
+            found = self.checked("-l", server.address, "--secret-file", server.secret_file, failing=["tls"])
+        self.assertIn("speaks TLS only", found["tls"][0]["text"])
+        self.assertEqual(found["tls"][0]["fix"], "add --tls")
+
     def test_wrong_credential_and_servers_fail_beside_other_checks(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "token")
@@ -117,6 +132,27 @@ class Health(unittest.TestCase):
             found = self.checked("--local", "--need-server", failing=["servers"], env=env)
             self.assertIn("gpurun login HOST", found["servers"][0]["fix"])
             self.assertEqual(self.checked("--local", env=env)["servers"][0]["verdict"], "warning")
+
+    def test_gpurund_of_this_machine_is_no_named_server(self):
+        if os.path.exists("/etc/gpurun/servers"):
+            self.skipTest("this machine has /etc/gpurun/servers")
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            try:
+                own = stack.enter_context(socket.create_server(("127.0.0.1", 4790)))
+                threading.Thread(target=close_each, args=(own,), daemon=True).start()
+                stack.callback(own.shutdown, socket.SHUT_RDWR)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise  # Else a gpurund of another test listens there.
+            env = environment(GPURUN_SERVERS=None, XDG_CONFIG_HOME=folder)
+            for words, verdict in (((), "n/a"), (("--need-server",), "failed")):
+                done = health("--json", *words, env=env)
+                checks = json.loads(done.stdout)["checks"]
+                found = {check["check"]: check["verdict"] for check in checks}
+                self.assertEqual(found["servers"], verdict, checks)
+                self.assertIn("port", found)  # It is checked in both cases.
+        found = self.checked("--local", "--need-server", "-l", "none", failing=["servers"])
+        self.assertIn("by the command line", found["servers"][0]["text"])
 
     def test_text_has_same_checks_and_counts(self):
         done = health("--local")

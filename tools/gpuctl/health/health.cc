@@ -60,14 +60,15 @@ void add_server_checks(ServerChoice choice, const HealthOrder& order, Checks* ch
   }
   const bool named = !order.origin.empty();
   if (!named && !order.local && own_server_listens()) choice.servers.emplace_back(kOwnServer);
-  if (named || choice.servers.empty()) {
-    checks->push_back(servers_check(order.origin, choice.servers.size(), order.need_servers));
+  if (named || choice.servers.empty() || order.need_servers) {
+    const std::size_t count = named ? choice.servers.size() : 0;
+    checks->push_back(servers_check(order.origin, count, order.need_servers));
   } else {
     checks->push_back(not_applicable("servers", "no server is named, and gpurund runs here"));
   }
   if (!order.credential_fault.ok()) {
     checks->push_back(failed("token", order.credential_fault.message(),
-                             remedy_of(order.credential_fault.message()).fix));
+                             remedy_of(order.credential_fault, "token").fix));
     return;
   }
   if (order.local) return;

@@ -25,9 +25,9 @@ constexpr std::chrono::seconds kConnectPatience{5};
 // Tokens expire by the server's clock. A lease's age is known to a second.
 constexpr std::int64_t kClockSecondsMax = 60;
 
-Check failure_of(const Status& status, const char* otherwise = nullptr) {
-  const Remedy remedy = remedy_of(status.message());
-  return failed(otherwise != nullptr ? otherwise : remedy.check, status.message(), remedy.fix);
+Check failure_of(const Status& status, const std::string& step) {
+  const Remedy remedy = remedy_of(status, step);
+  return failed(remedy.check, status.message(), remedy.fix);
 }
 
 // The name, and the port behind it. False: the server cannot be reached.
@@ -114,41 +114,58 @@ Check tls_check(const std::string& server, const client::ServerKey& key, bool sa
                  "drop --insecure-plaintext and GPURUN_INSECURE_PLAINTEXT");
 }
 
-Remedy remedy_of(const std::string& message) {
+Remedy remedy_of(const Status& status, const std::string& step) {
   struct Known {
     const char *part, *check, *fix;
   };
+  constexpr const char* kAskAgain =
+      "ask the server's operator for a token, then: gpurun login HOST";
+  constexpr const char* kCompare =
+      "ask the operator for the key. If it is the new one, remove the line of the old one, and "
+      "log in";
+  constexpr const char* kOneRelease = "install one release of gpurun on both machines";
+  constexpr const char* kNotOurs =
+      "check that the port is gpurund's. A Bitfusion server does not speak gpurun's protocol";
   static constexpr Known kAll[] = {
       {"cannot find host", "name", "correct the server's name, or this machine's name service"},
-      {"no server at ", "port",
-       "start gpurund --listen 0.0.0.0 on that machine, and open its TCP port (4790)"},
-      {"does not answer in time", "port",
-       "open the port in the firewalls, and check that it is gpurund's"},
-      {"wants a token", "token", "ask the server's operator for a token, then: gpurun login HOST"},
-      {"shows another key", "tls",
-       "ask the operator for the key. If it is the new one, remove the line of the old one, and "
-       "log in"},
-      {"not the expected key", "tls",
-       "ask the operator for the key. If it is the new one, remove the line of the old one, and "
-       "log in"},
+      {"speaks TLS only", "tls", "add --tls"},
+      {"speaks TLS beyond its machine", "tls", "drop --insecure-plaintext"},
+      {"does not speak TLS", "tls", kNotOurs},
+      {"refuses TLS", "tls", "leave out --tls, or start gpurund with --tls"},
+      {"wants a token", "token", kAskAgain},
+      {"shows another key", "tls", kCompare},
+      {"not the expected key", "tls", kCompare},
+      {"is not trusted", "tls", "name the file of the authority by --tls-ca"},
       {"others may read", "token", "chmod 600 that file"},
-      {"revoked", "token", "ask the operator for a new token, then: gpurun login HOST"},
-      {"expired", "token", "ask the operator for a new token, then: gpurun login HOST"},
-      {"does not know token", "token", "ask the operator for a new token, then: gpurun login HOST"},
+      {"revoked", "token", kAskAgain},
+      {"expired", "token", kAskAgain},
+      {"does not know token", "token", kAskAgain},
       {"cut or damaged", "token",
        "copy the whole token, from gpurun1_ on, then: gpurun login HOST"},
-      {"speaks protocol", "versions", "install one release of gpurun on both machines"},
-      {"hung up", "tls",
-       "check that the port is gpurund's. A Bitfusion server does not speak gpurun's protocol"},
-      {"speak TLS", "tls",
-       "check that the port is gpurund's. A Bitfusion server does not speak gpurun's protocol"},
+      {"speaks protocol", "versions", kOneRelease},
+      {"does not offer", "versions", kOneRelease},
+      {"means something else", "versions", kOneRelease},
+      {"hung up", "tls", kNotOurs},
       {"secret", "token",
        "name the file with your token by GPURUN_TOKEN_FILE, or log in: gpurun login HOST"},
   };
   for (const Known& each : kAll) {
-    if (message.find(each.part) != std::string::npos) return {each.check, each.fix};
+    if (status.message().find(each.part) == std::string::npos) continue;
+    // A peer that hangs up fails the step that it was in.
+    return {status.code() == Code::kPeerGone ? step : each.check, each.fix};
   }
-  return {"tls", "docs/troubleshooting.md explains gpurun's messages"};
+  switch (status.code()) {
+    case Code::kUnavailable:
+      return {"port",
+              "start gpurund --listen 0.0.0.0 on that machine, and open its TCP port (4790)"};
+    case Code::kDeadline:
+      return {step, "open the port in the firewalls, and check that it is gpurund's"};
+    case Code::kProtocol:
+    case Code::kPeerGone:
+      return {step, kNotOurs};
+    default:
+      return {step, "read the log of gpurund on that machine, and docs/troubleshooting.md"};
+  }
 }
 
 Checks listing_checks(const std::string& server, const protocol::Listing& listing,
@@ -196,13 +213,13 @@ Checks server_checks(const std::string& server, const ServerChoice& choice) {
   one.security.say = nullptr;  // The check of the key reports a first meeting.
   const auto link = connect_to_server(server, one.credential, one.security, nullptr);
   if (!link.ok()) {
-    checks.push_back(failure_of(link.status()));
+    checks.push_back(failure_of(link.status(), "tls"));
     return checks;
   }
   checks.push_back(tls_check(server, (*link)->server_key(), (*link)->same_host(), one.security));
   const Result<protocol::Listing> listing = (*link)->list();
   if (!listing.ok()) {
-    checks.push_back(failure_of(advised(listing.status(), server, one.credential)));
+    checks.push_back(failure_of(advised(listing.status(), server, one.credential), "token"));
     return checks;
   }
   checks.push_back(ok("token", server + " answers, and accepts this user"));

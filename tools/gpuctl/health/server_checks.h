@@ -24,7 +24,8 @@ Check tls_check(const std::string& server, const client::ServerKey& key, bool sa
 struct Remedy {
   std::string check, fix;
 };
-Remedy remedy_of(const std::string& message);
+// `step` is the check that failed, unless the message shows another cause.
+Remedy remedy_of(const Status& status, const std::string& step);
 
 // The checks of what the server reports. `now` is this machine's time, in seconds since 1970.
 Checks listing_checks(const std::string& server, const protocol::Listing& listing,

@@ -327,12 +327,32 @@ TEST(ServerChecks, PlaintextBeyondThisMachineIsAWarning) {
 }
 
 TEST(ServerChecks, MessagesHaveTheirRemedy) {
-  EXPECT_EQ(remedy_of("no server at a:1: cannot find host a").check, "name");
-  EXPECT_EQ(remedy_of("no server at a:1: Connection refused").check, "port");
-  EXPECT_EQ(remedy_of("server a wants a token, and none was found").check, "token");
-  EXPECT_EQ(remedy_of("the server a shows another key than it did before").check, "tls");
-  EXPECT_EQ(remedy_of("the server speaks protocol 2").check, "versions");
-  EXPECT_FALSE(remedy_of("something new").fix.empty());
+  const struct {
+    Code code;
+    const char *message, *check, *fix;
+  } kAll[] = {
+      {Code::kUnavailable, "no server at a:1: cannot find host a", "name", "name service"},
+      {Code::kUnavailable, "no server at a:1: Connection refused", "port", "gpurund --listen"},
+      {Code::kDeadline, "server a:1 does not answer in time; is it", "step", "firewalls"},
+      {Code::kPeerGone, "server a:1 hung up: end of stream", "step", "Bitfusion"},
+      {Code::kProtocol, "server a:1: a frame of 9 bytes", "step", "Bitfusion"},
+      {Code::kProtocol, "server a:1: the server does not speak TLS", "tls", "Bitfusion"},
+      {Code::kRefused, "server a:1: this server speaks TLS only; use --tls", "tls", "add --tls"},
+      {Code::kRefused, "server a:1: this server speaks TLS beyond its machine; without it", "tls",
+       "drop --insecure-plaintext"},
+      {Code::kRefused, "the server's certificate is not trusted: unknown", "tls", "--tls-ca"},
+      {Code::kRefused, "the server a shows another key than it did before", "tls", "operator"},
+      {Code::kRefused, "server a wants a token, and none was found", "token", "gpurun login"},
+      {Code::kRefused, "server a:1: the token has been revoked", "token", "gpurun login"},
+      {Code::kRefused, "/t: others may read this token; chmod 600 /t", "token", "chmod 600"},
+      {Code::kRefused, "the server speaks protocol 2", "versions", "one release"},
+      {Code::kRefused, "something new", "step", "log of gpurund"},
+  };
+  for (const auto& each : kAll) {
+    const Remedy remedy = remedy_of(Status(each.code, each.message), "step");
+    EXPECT_EQ(remedy.check, each.check) << each.message;
+    EXPECT_NE(remedy.fix.find(each.fix), std::string::npos) << each.message << ": " << remedy.fix;
+  }
 }
 
 TEST(HealthOutput, BothFormsHaveEveryCheck) {
