@@ -22,6 +22,7 @@ namespace gpurun::tools {
 namespace {
 
 constexpr std::chrono::seconds kTermPatience{5};
+constexpr std::chrono::seconds kKillPatience{5};
 
 struct Pipe {
   UniqueFd reading, writing;
@@ -154,7 +155,8 @@ Result<ChildEnd> run_child(const ChildOrder& order) {
     static_cast<void>(read_to_end(readings, order, patience));
     if (!reap(child, &end.status, patience)) {
       kill(child, SIGKILL);
-      static_cast<void>(reap(child, &end.status, Deadline::never()));
+      // A child in an uninterruptible call of a driver ends with that call. It stays a zombie then.
+      static_cast<void>(reap(child, &end.status, Deadline::in(kKillPatience)));
     }
   }
   for (std::string* text : {&end.output, &end.errors}) {

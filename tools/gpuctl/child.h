@@ -16,7 +16,7 @@ struct ChildOrder {
   std::vector<std::string> environment;  // "NAME=value" on top of this process's variables.
   bool joined = false;                   // Its stderr goes to the same text as its stdout.
   Deadline deadline = Deadline::never();
-  // Gets each whole line of stdout as it comes, without its end. Null: no one waits for lines.
+  // Gets each whole line of stdout as it comes, without its end. Null: lines are not reported.
   std::function<void(std::string_view)> on_line = {};
 };
 

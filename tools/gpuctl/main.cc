@@ -141,6 +141,10 @@ Result<ServerChoice> choose(const Words& words) {
   ServerChoice choice;
   std::string origin;
   GPURUN_RETURN_IF_ERROR(choose_servers(words, &choice, &origin));
+  if (choice.servers.empty() && (words.servers || words.servers_file)) {
+    return Status(Code::kInvalidArgument,
+                  origin + " names no server, by the word none; name one, or leave the option out");
+  }
   if (choice.servers.empty()) choice.servers.push_back(kOwnServer);
   GPURUN_RETURN_IF_ERROR(choose_security(words, &choice));
   return choice;
@@ -199,7 +203,9 @@ std::vector<std::pair<CLI::App*, TokenCommand>> add_token_commands(CLI::App* tok
                                                                    TokenWords* words) {
   token->require_subcommand(1);
   CLI::App* create = add_token_command(token, "create", "makes one, and prints it once", words);
-  create->add_option("user", words->user, "whose it is")->type_name("USER")->required();
+  create->add_option("user", words->user, "the user that it belongs to")
+      ->type_name("USER")
+      ->required();
   create->add_option("--expires", words->expires, "how long it opens anything: 12h, 90d, 2w")
       ->type_name("DURATION");
   create->add_option("--note", words->note, "a line about it, for the list")->type_name("TEXT");

@@ -184,6 +184,7 @@ class Netperf(unittest.TestCase):
         self.refused(125, "cannot find host", "no-such-host.invalid")
         self.refused(2, "a:b", "a:b")
         self.refused(2, "--seconds", "--seconds", "0", gone)
+        self.refused(2, "names no server", "-l", "none")
         self.refused(2, "excludes", "-l", gone, gone)
         with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
             self.refused(125, "wants a token", server.address, env=environment(XDG_RUNTIME_DIR=folder))

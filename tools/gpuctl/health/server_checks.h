@@ -12,7 +12,8 @@
 namespace gpurun::tools {
 
 // Looks the name up, connects, secures the link, shows the credential and asks for the listing. A
-// failed step ends the checks of that server. Blocks up to 20 s for a server that is silent.
+// failed step ends the checks of that server. Blocks up to 25 s for a server that is silent, and as
+// long as the name service takes.
 Checks server_checks(const std::string& server, const ServerChoice& choice);
 
 // The link's security. `key` is what the server has shown, and why it was accepted. `security` is

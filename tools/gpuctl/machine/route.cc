@@ -6,13 +6,19 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <optional>
 
+#include "base/pci_devices.h"
 #include "base/unique_fd.h"
 
 namespace gpurun::tools {
 namespace {
 
 using transport::sockets::SocketAddress;
+
+constexpr unsigned kVirtioVendor = 0x1af4, kVmwareVendor = 0x15ad;
+// A VLAN of a bridge of a bond of devices.
+constexpr int kLowerDevicesMax = 3;
 
 // True when both are the same address, whatever their ports.
 bool same_host(const sockaddr* one, const SocketAddress& other) {
@@ -39,11 +45,35 @@ std::string device_of(const SocketAddress& own) {
   return name;
 }
 
+// Drivers of virtual devices invent a speed: veth 10000, vmxnet3 10000, virtio what its host says.
+bool has_real_speed(const SystemFiles& files, const std::string& folder) {
+  const std::optional<PciDevice> pci = pci_device_at(files, folder + "/device");
+  return pci && pci->vendor != kVirtioVendor && pci->vendor != kVmwareVendor;
+}
+
+double mbit_below(const SystemFiles& files, const std::string& device, int depth) {
+  const std::string folder = "/sys/class/net/" + device;
+  if (has_real_speed(files, folder)) {
+    const auto mbit = files.number(folder + "/speed");
+    return mbit && *mbit > 0 ? static_cast<double>(*mbit) : 0;  // -1: no carrier, or no speed.
+  }
+  double found = 0;
+  if (depth == 0) return found;
+  const std::string prefix = "lower_";
+  for (const std::string& name : files.entries(folder)) {
+    if (name.rfind(prefix, 0) != 0) continue;
+    const double mbit = mbit_below(files, name.substr(prefix.size()), depth - 1);
+    if (mbit <= 0) continue;
+    if (found > 0) return 0;  // A bond's rule decides how much of each a connection gets.
+    found = mbit;
+  }
+  return found;
+}
+
 }  // namespace
 
 double device_mbit(const SystemFiles& files, const std::string& device) {
-  const auto mbit = files.number("/sys/class/net/" + device + "/speed");
-  return mbit && *mbit > 0 ? static_cast<double>(*mbit) : 0;  // -1: no carrier, or no speed.
+  return mbit_below(files, device, kLowerDevicesMax);
 }
 
 Route route_to(const SocketAddress& address, const SystemFiles& files) {

@@ -10,14 +10,16 @@ namespace gpurun::tools {
 
 struct Route {
   std::string device;  // "eth0". Empty: unknown.
-  double mbit = 0;     // 0: unknown, as for loopback and most virtual devices.
+  double mbit = 0;     // 0: unknown, as for loopback and virtual devices.
 };
 
 // Asks the kernel for the way to `address`. It sends nothing.
 Route route_to(const transport::sockets::SocketAddress& address,
                const SystemFiles& files = SystemFiles());
 
-// The speed that /sys/class/net/DEVICE/speed has, in Mbit/s. 0: unknown.
+// The speed of a PCI device, or of the only one below a VLAN, bridge or bond, in Mbit/s. 0:
+// unknown. Other devices report an invented speed. An emulated PCI device of another vendor than
+// VirtIO and VMware cannot be told from hardware.
 double device_mbit(const SystemFiles& files, const std::string& device);
 
 }  // namespace gpurun::tools

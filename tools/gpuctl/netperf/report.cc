@@ -87,12 +87,23 @@ std::string link_text(const Route& route) {
   return route.device + ", " + number(route.mbit, 0) + " Mbit/s";
 }
 
-// The share of the link's speed that the best copy to the device reaches.
-std::optional<double> link_share(const TransportReport& one, const Route& route) {
-  if (!one.over_link || route.mbit <= 0 || !one.figures.to_device_pinned) return std::nullopt;
-  const double best =
-      std::max(*one.figures.to_device_pinned, one.figures.to_device_pageable.value_or(0));
-  return best / (route.mbit / 8000);
+// The share of the link's speed that the best copy of one direction reaches.
+std::optional<double> link_share(const std::optional<double>& pinned,
+                                 const std::optional<double>& pageable, const Route& route) {
+  if (route.mbit <= 0 || !pinned) return std::nullopt;
+  return std::max(*pinned, pageable.value_or(0)) / (route.mbit / 8000);
+}
+
+struct LinkShares {
+  std::optional<double> to_device, from_device;
+};
+LinkShares link_shares(const Figures& figures, const Route& route) {
+  return {link_share(figures.to_device_pinned, figures.to_device_pageable, route),
+          link_share(figures.from_device_pinned, figures.from_device_pageable, route)};
+}
+
+std::string percent(const std::optional<double>& share) {
+  return share ? number(100 * *share, 0) + " %" : "an unknown part";
 }
 
 std::string verdict_lines(const TransportReport& one, const Route& route) {
@@ -110,9 +121,10 @@ std::string verdict_lines(const TransportReport& one, const Route& route) {
   if (link == "unknown") {
     text += one.what + ": unknown share of the link: " + link_text(route) + "\n";
   } else if (!link.empty()) {
-    text += one.what + ": " + link + ": copies reach " +
-            number(100 * link_share(one, route).value_or(0), 0) + " % of " + link_text(route) +
-            ", and the goal is " + number(100 * kLinkShareGoal, 0) + " %\n";
+    const LinkShares shares = link_shares(one.figures, route);
+    text += one.what + ": " + link + ": copies to the GPU reach " + percent(shares.to_device) +
+            ", and those from it " + percent(shares.from_device) + ", of " + link_text(route) +
+            ". The goal of both is " + number(100 * kLinkShareGoal, 0) + " %\n";
   }
   return text;
 }
@@ -159,9 +171,10 @@ std::string round_trip_verdict(const Figures& figures) {
 
 std::string link_verdict(const TransportReport& transport, const Route& route) {
   if (!transport.over_link || !transport.figures.to_device_pinned) return "";
-  const std::optional<double> share = link_share(transport, route);
-  if (!share) return "unknown";
-  return *share >= kLinkShareGoal ? "ok" : "below";
+  const LinkShares shares = link_shares(transport.figures, route);
+  if (!shares.to_device && !shares.from_device) return "unknown";
+  const double least = std::min(shares.to_device.value_or(1), shares.from_device.value_or(1));
+  return least >= kLinkShareGoal ? "ok" : "below";
 }
 
 std::string netperf_table(const NetperfReport& report) {

@@ -47,8 +47,8 @@ struct NetperfReport {
 
 // "ok", "slow", or "" without a figure.
 std::string round_trip_verdict(const Figures& figures);
-// "ok", "below", "unknown" where the device has no known speed, or "" where the transport does not
-// use the link or there is no figure.
+// "ok", "below" where a direction misses the goal, "unknown" where the device has no known speed,
+// or "" where the transport does not use the link or there is no figure.
 std::string link_verdict(const TransportReport& transport, const Route& route);
 
 std::string netperf_table(const NetperfReport& report);

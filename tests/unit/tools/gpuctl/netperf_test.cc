@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/tools/gpuctl/invented_machine.h"
 #include "tools/gpuctl/machine/known_transports.h"
 #include "tools/gpuctl/netperf/measure.h"
 #include "tools/gpuctl/netperf/report.h"
@@ -73,6 +74,12 @@ TEST(NetperfVerdict, ComparesCopiesWithTheLink) {
   EXPECT_EQ(link_verdict(report_of(1, 0.101), gigabit), "ok");
   EXPECT_EQ(link_verdict(report_of(1, 0.099), gigabit), "below");
   EXPECT_EQ(link_verdict(report_of(1, 0.1), Route{"lo", 0}), "unknown");
+  // Each direction counts.
+  TransportReport both = report_of(1, 0.12);
+  both.figures.from_device_pinned = 0.05;
+  EXPECT_EQ(link_verdict(both, gigabit), "below");
+  both.figures.from_device_pageable = 0.11;
+  EXPECT_EQ(link_verdict(both, gigabit), "ok");
   TransportReport memory = report_of(1, 9);
   memory.over_link = false;
   EXPECT_EQ(link_verdict(memory, gigabit), "");
@@ -84,22 +91,51 @@ TEST(NetperfReport, HasTheSameFiguresInBothForms) {
   report.release = "9.9.9";
   report.route = {"eth0", 1000};
   report.transports = {report_of(12.25, 0.11), {}};
+  report.transports[0].figures.from_device_pinned = 0.05;
   report.transports[1].name = "shm";
   report.transports[1].what = "shared memory";
   report.transports[1].unavailable = "the server is not on this machine\x1b[2J";
   const std::string table = netperf_table(report);
   EXPECT_NE(table.find("TCP                12.2"), std::string::npos) << table;
-  EXPECT_NE(table.find("TCP: ok: copies reach 88 % of eth0, 1000 Mbit/s"), std::string::npos)
+  EXPECT_NE(
+      table.find(
+          "TCP: below: copies to the GPU reach 88 %, and those from it 40 %, of eth0, 1000 Mbit/s"),
+      std::string::npos)
       << table;
   EXPECT_NE(table.find("shared memory: not measured: the server is not on"), std::string::npos);
   EXPECT_EQ(table.find('\x1b'), std::string::npos);
   const auto parsed = nlohmann::json::parse(netperf_json(report));
   EXPECT_EQ(parsed["network_device_mbit"], 1000);
   EXPECT_EQ(parsed["transports"][0]["round_trip_us"]["p50"], 12.25);
-  EXPECT_EQ(parsed["transports"][0]["verdict"]["link"], "ok");
+  EXPECT_EQ(parsed["transports"][0]["verdict"]["link"], "below");
   EXPECT_TRUE(parsed["transports"][0]["result_us"].is_null());
   EXPECT_FALSE(parsed["transports"][1]["available"]);
   EXPECT_TRUE(parsed["transports"][1]["verdict"]["round_trip"].is_null());
+}
+
+TEST(NetperfRoute, TrustsSpeedOfHardwareOnly) {
+  InventedMachine machine;
+  const auto add = [&](const std::string& name, const std::string& pci) {
+    machine.write("/sys/class/net/" + name + "/speed", "10000\n");
+    if (!pci.empty()) machine.link("/sys/class/net/" + name + "/device", pci);
+  };
+  add("veth0", "");
+  add("card", machine.pci("pci0000:00/0000:00:05.0", "0x15b3", "0x1017", "0x020000"));
+  add("card1", machine.pci("pci0000:00/0000:00:06.0", "0x15b3", "0x1017", "0x020000"));
+  add("vmxnet", machine.pci("pci0000:00/0000:00:07.0", "0x15ad", "0x07b0", "0x020000"));
+  EXPECT_EQ(device_mbit(machine.files(), "card"), 10000);
+  for (const char* name : {"veth0", "vmxnet", "lo"}) {
+    EXPECT_EQ(device_mbit(machine.files(), name), 0) << name;
+  }
+  // A bridge with a card and a virtual device, a VLAN of it, and a device that is its own lower
+  // one.
+  for (const char* lower : {"br0/lower_card", "br0/lower_veth0", "vlan/lower_br0",
+                            "bond/lower_card", "bond/lower_card1", "loop/lower_loop"}) {
+    machine.write(std::string("/sys/class/net/") + lower + "/mtu", "1500\n");
+  }
+  EXPECT_EQ(device_mbit(machine.files(), "vlan"), 10000);
+  EXPECT_EQ(device_mbit(machine.files(), "bond"), 0);
+  EXPECT_EQ(device_mbit(machine.files(), "loop"), 0);
 }
 
 const KnownTransport& transport(const std::string& name) {
