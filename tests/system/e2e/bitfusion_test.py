@@ -479,7 +479,7 @@ class Health(Fronted):
         subprocess.run([world.GPURUN, "login", server.address, "--tls", "--fingerprint", key], env=env,
                        input=done.stdout, text=True, capture_output=True, timeout=world.SECONDS, check=True)
         shown = self.checked("health", failing=[], env=env)
-        self.assertOk(f"{server.address} shows the key that gpurun login pinned, {key}\n", shown)
+        self.assertOk(f"{server.address} shows the key {key}, which gpurun login pinned\n", shown)
         known = self.write("home/.config/gpurun/known_servers", f"{server.address} sha256:{'0' * 64} pinned\n", 0o600)
         shown = self.checked("health", failing=["shows another key than it did before"], env=env)
         self.assertIn("fix: ask the operator for the key", shown)

@@ -151,8 +151,6 @@ class Health(unittest.TestCase):
                 found = {check["check"]: check["verdict"] for check in checks}
                 self.assertEqual(found["servers"], verdict, checks)
                 self.assertIn("port", found)  # It is checked in both cases.
-        found = self.checked("--local", "--need-server", "-l", "none", failing=["servers"])
-        self.assertIn("by the command line", found["servers"][0]["text"])
 
     def test_text_has_same_checks_and_counts(self):
         done = health("--local")

@@ -130,14 +130,11 @@ Check servers_check(const std::string& origin, std::size_t servers, bool needed)
     return ok(name, std::to_string(servers) + (servers == 1 ? " server" : " servers") +
                         ", named by " + origin);
   }
-  if (!origin.empty() && !needed) {
+  if (!origin.empty()) {
     return ok(name, "none, by " + origin + ": programs use this machine's GPU or its processor");
   }
   const std::string fix = "gpurun login HOST, or a line HOST[:PORT] in /etc/gpurun/servers";
-  if (needed) {
-    return failed(name, origin.empty() ? "no server is named" : "no server is named, by " + origin,
-                  fix);
-  }
+  if (needed) return failed(name, "no server is named", fix);
   return warning(name, "no server is named, so programs use this machine's GPU or its processor",
                  fix);
 }
