@@ -13,6 +13,7 @@ namespace {
 
 constexpr unsigned kVmware = 0x15ad, kPvrdma = 0x0820;
 constexpr unsigned kMellanox = 0x15b3;
+constexpr const char* kNoPeers = "it takes an NVIDIA GPU, and another one or an RDMA device";
 constexpr const char* kNoDevice = "this machine has no RDMA device";
 // An RDMA packet of 4096 bytes, the largest, and its headers.
 constexpr int kMtuForLargestPacket = 4200;
@@ -50,11 +51,14 @@ Check check_libraries(const Fabric& fabric, const VerbsLibraries& libraries) {
   const char* name = "verbs-library";
   const std::string missing = libraries.verbs.empty() ? "libibverbs.so.1" : "librdmacm.so.1";
   if (!libraries.verbs.empty() && !libraries.connection_manager.empty()) {
-    return ok(name, "verbs by " + libraries.verbs + " and " + libraries.connection_manager);
+    return ok(name, "both load, and their providers were not looked for: " + libraries.verbs +
+                        " and " + libraries.connection_manager);
   }
   if (fabric.devices.empty()) return not_applicable(name, std::string(kNoDevice));
-  return fault(name, missing + " is missing, and " + fabric.devices.front().name + " needs it",
-               "apt-get install libibverbs1 ibverbs-providers librdmacm1");
+  return fault(
+      name, missing + " is missing, and " + fabric.devices.front().name + " needs it",
+      "apt-get install libibverbs1 ibverbs-providers librdmacm1, or dnf install libibverbs "
+      "librdmacm");
 }
 
 std::string describe(const VerbsPort& port) {
@@ -81,7 +85,8 @@ void add_port(const VerbsPort& port, Checks* checks) {
   checks->push_back(ok(name, describe(port)));
   if (port.link_layer != "Ethernet" || port.mtu == 0) return;
   if (port.mtu >= kMtuForLargestPacket) {
-    checks->push_back(ok("mtu", port.net_device + " carries RDMA packets of 4096 bytes"));
+    checks->push_back(ok("mtu", "the MTU of " + port.net_device +
+                                    " allows RDMA packets of 4096 bytes. The way was not tried"));
     return;
   }
   checks->push_back(warning(
@@ -136,12 +141,12 @@ Check check_peer_memory(const Fabric& fabric) {
   }
   for (const char* module : {"nvidia_peermem", "nv_peer_mem"}) {
     if (started_as(fabric.files, module) != 0) {
-      return ok(name, std::string(module) + " lets RDMA devices reach GPU memory");
+      return ok(name, std::string(module) + " is loaded. No transfer was tried");
     }
   }
-  return warning(name,
-                 "nvidia_peermem is not loaded, so RDMA devices reach GPU memory by dma-buf only",
-                 "modprobe nvidia-peermem");
+  return not_applicable(name,
+                        "nvidia_peermem is not loaded. NVIDIA's open kernel modules need none, "
+                        "because RDMA devices reach GPU memory by dma-buf");
 }
 
 // The type of the IOMMU group of a device: "identity", "DMA", "DMA-FQ". Empty: it has none.
@@ -161,18 +166,24 @@ std::vector<PciDevice> peers_of(const Fabric& fabric) {
 Check check_iommu(const Fabric& fabric) {
   const char* name = "iommu";
   const std::vector<PciDevice> peers = peers_of(fabric);
-  if (fabric.gpus.empty()) return not_applicable(name, "this machine has no NVIDIA GPU");
+  if (fabric.gpus.empty() || peers.size() < 2) return not_applicable(name, kNoPeers);
   std::string translated;
+  bool readable = false;
   for (const PciDevice& device : peers) {
     const std::string type = iommu_type(fabric.files, device);
+    readable = readable || !type.empty();
     if (type.empty() || type == "identity") continue;
     translated += (translated.empty() ? "" : ", ") + device.address;
+  }
+  if (translated.empty() && !readable) {
+    return not_applicable(name,
+                          "the kernel shows no IOMMU groups. A virtual machine shows its own only");
   }
   if (translated.empty()) return ok(name, "no IOMMU translates for GPUs and RDMA devices");
   return warning(name,
                  "the IOMMU translates for " + translated +
                      ", so copies between devices go through the processor",
-                 "boot the kernel with iommu=pt, or turn the IOMMU off in the firmware");
+                 "boot the kernel with iommu=pt, if its devices need no isolation from each other");
 }
 
 unsigned word_at(const std::string& bytes, std::size_t at, std::size_t size) {
@@ -202,7 +213,7 @@ constexpr unsigned kAtsEnabled = 0x8000;
 
 Check check_acs(const Fabric& fabric) {
   const char* name = "acs-ats";
-  if (fabric.gpus.empty()) return not_applicable(name, "this machine has no NVIDIA GPU");
+  if (fabric.gpus.empty() || peers_of(fabric).size() < 2) return not_applicable(name, kNoPeers);
   std::string redirecting, translating;
   bool readable = false;
   for (const PciDevice& device : peers_of(fabric)) {
@@ -228,8 +239,9 @@ Check check_acs(const Fabric& fabric) {
     return ok(name, "no PCIe bridge redirects traffic between devices" + ats);
   return warning(
       name, "PCIe bridges send traffic between devices through the processor: " + redirecting + ats,
-      "setpci -s BRIDGE ECAP_ACS+6.w=0000 for each of them, or turn ACS off in the "
-      "firmware");
+      "turn ACS off in the firmware, or by setpci -s BRIDGE ECAP_ACS+6.w=0000 until the next "
+      "start. "
+      "Devices are then not isolated from each other, so not with virtual machines");
 }
 
 // The kernel's distance of two nodes, as in "10 21". 0: unknown.
@@ -268,7 +280,12 @@ void add_distances(const Fabric& fabric, Checks* checks) {
         "GPU " + gpu.address + " and " + nearest->name + ": " + distance_word(distance);
     const int nodes = node_distance(fabric.files, gpu.node, nearest->pci->node);
     if (nodes > 0) text += ", NUMA distance " + std::to_string(nodes);
-    checks->push_back(distance < Distance::kNode
+    if (distance == Distance::kSystem && (gpu.node < 0 || nearest->pci->node < 0)) {
+      checks->push_back(
+          not_applicable(name, text + ", but the kernel knows no NUMA nodes for both"));
+      continue;
+    }
+    checks->push_back(distance < Distance::kSystem
                           ? ok(name, text)
                           : warning(name, text + ": copies cross the link between processors",
                                     "move the network device or the GPU to a slot of the same "

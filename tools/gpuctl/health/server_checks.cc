@@ -70,7 +70,7 @@ Check clock_check(const std::string& server, const protocol::Listing& listing, s
                              " s " + (ahead < 0 ? "behind" : "ahead") + ", to a second";
     if (std::abs(ahead) <= kClockSecondsMax) return ok("clock", text);
     return warning("clock", text + ". Tokens expire by the server's clock",
-                   "timedatectl set-ntp true, on both machines");
+                   "synchronize both clocks by NTP, as timedatectl set-ntp true or chronyd do");
   }
   return not_applicable("clock", server + " shows its clock only while a GPU is leased");
 }

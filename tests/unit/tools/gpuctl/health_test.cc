@@ -62,6 +62,7 @@ TEST(FabricChecks, HealthyMachineIsOk) {
   machine.gpu(std::string(kRoot) + "/0000:3b:00.0/0000:3c:04.0/0000:3e:00.0");
   machine.verbs("mlx5_0", nic, "4: ACTIVE");
   machine.write("/proc/modules", "nvidia_peermem 16384 0 - Live 0x0\nmlx5_ib 1 0 - Live 0x0\n");
+  machine.write(nic + "/iommu_group/type", "identity\n");
   const Checks checks = fabric(machine);
   for (const char* name :
        {"verbs-library", "verbs-port", "mtu", "peer-memory", "iommu", "nic-distance"}) {
@@ -135,7 +136,7 @@ TEST(FabricChecks, GpuPeersAreChecked) {
   EXPECT_EQ(iommu.verdict, Verdict::kWarning);
   EXPECT_NE(iommu.text.find("0000:3b:00.0"), std::string::npos);
   EXPECT_EQ(iommu.text.find("0000:af:00.0"), std::string::npos);
-  EXPECT_EQ(verdict(checks, "peer-memory"), Verdict::kWarning);
+  EXPECT_EQ(verdict(checks, "peer-memory"), Verdict::kNotApplicable);  // dma-buf may serve.
   const Check far = find(checks, "nic-distance");
   EXPECT_EQ(far.verdict, Verdict::kWarning);
   EXPECT_NE(far.text.find("SYS, NUMA distance 21"), std::string::npos) << far.text;
@@ -158,6 +159,11 @@ TEST(FabricChecks, AcsOfBridgesAndAtsOfDevices) {
   InventedMachine machine;
   const std::string bridge = machine.pci(kRoot, "0x8086", "0x2030", "0x060400");
   const std::string gpu = machine.gpu(std::string(kRoot) + "/0000:3b:00.0");
+  // A GPU alone has no peer.
+  EXPECT_EQ(verdict(fabric(machine), "acs-ats"), Verdict::kNotApplicable);
+  EXPECT_EQ(verdict(fabric(machine), "iommu"), Verdict::kNotApplicable);
+  machine.gpu(std::string(kRoot) + "/0000:3c:00.0");
+  EXPECT_EQ(verdict(fabric(machine), "iommu"), Verdict::kNotApplicable);  // No group is shown.
   machine.write(bridge + "/config", config_space(0x0d, 0x1d));
   machine.write(gpu + "/config", config_space(0x0f, 0x8000));
   const Check found = find(fabric(machine), "acs-ats");
