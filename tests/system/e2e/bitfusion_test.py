@@ -488,7 +488,7 @@ class Health(Fronted):
         subprocess.run([world.GPUCTL, "token", "revoke", "--user", "anna", "--tokens", server.tokens_file],
                        env=environment(), capture_output=True, timeout=world.SECONDS, check=True)
         shown = self.checked("health", failing=["was revoked"], env=env)
-        self.assertIn("fix: ask the operator for a new token", shown)
+        self.assertIn("fix: ask the server's operator for a token", shown)
 
     def test_each_server_of_a_list_is_checked(self):
         server = self.serve()
