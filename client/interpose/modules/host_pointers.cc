@@ -49,8 +49,8 @@ std::size_t parameter_at(const Kernel& kernel, std::size_t offset) noexcept {
   return kUnknown;
 }
 
-// Whether the 8 bytes at `at` may be a pointer. Those of two parameters are none: a program may
-// pass two numbers of 32 bits that look like one.
+// Whether the 8 bytes at `at` may be a pointer. Bytes of two parameters are no pointer, because a
+// program may pass two numbers of 32 bits that look like one.
 bool may_be_pointer(const Kernel& kernel, std::size_t at) noexcept {
   if (!kernel.layout_known) return true;
   const std::size_t index = parameter_at(kernel, at);

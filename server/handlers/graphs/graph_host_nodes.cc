@@ -20,11 +20,6 @@ using protocol::GraphHostStep;
 using protocol::GraphNodePayload;
 using protocol::GraphTurnPayload;
 
-template <typename T>
-T as(DriverValue value) {
-  return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
-}
-
 int take_turn_answer(Call& call) {
   GraphTurnPayload turn;
   if (call.payload().size() < sizeof turn) return kErrorInvalidValue;
@@ -82,10 +77,11 @@ CallOutcome run_update(Call& call) {
   if (graph.result != 0) return CallOutcome::done(graph.result);
   HandlerState& state = HandlerState::of(call);
   CUgraphExecUpdateResultInfo info{};
-  const int result = GPURUN_DRIVER(state.driver(), cuGraphExecUpdate_v2,
-                                   as<CUgraphExec>(exec.value), as<CUgraph>(graph.value), &info);
+  const int result =
+      GPURUN_DRIVER(state.driver(), cuGraphExecUpdate_v2, driver_object<CUgraphExec>(exec.value),
+                    driver_object<CUgraph>(graph.value), &info);
   // All nodes have the graph's work now.
-  if (result == 0) state.graph_topology().execs().forget(as<CUgraphExec>(exec.value));
+  if (result == 0) state.graph_topology().execs().forget(driver_object<CUgraphExec>(exec.value));
   const auto client_node = [&](CUgraphNode node) {
     const CUgraphNode shown = state.graph_topology().shown(node);
     return call.handles().client_handle_of(reinterpret_cast<std::uintptr_t>(shown),

@@ -10,11 +10,6 @@ namespace {
 using protocol::GraphWork;
 using HostNode = GraphTopology::HostNode;
 
-template <typename T>
-T as(DriverValue value) {
-  return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
-}
-
 int add_host(WantedNode& wanted, CUgraph graph, const std::vector<CUgraphNode>& behind,
              CUgraphNode* made) {
   const CUDA_HOST_NODE_PARAMS host = wanted.host();
@@ -77,7 +72,7 @@ int add_node(WantedNode& wanted) {
       wanted.call.handles().find(wanted.node.graph, HandleKind::kGraph);
   if (graph.result != 0) return graph.result;
   HostNode made;
-  made.graph = as<CUgraph>(graph.value);
+  made.graph = driver_object<CUgraph>(graph.value);
   made.work = wanted.node.work;
   made.copies = wanted.node.width != 0;
   int result = wanted.make_operation();

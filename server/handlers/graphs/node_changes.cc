@@ -13,11 +13,6 @@ namespace {
 using protocol::GraphWork;
 using HostNode = GraphTopology::HostNode;
 
-template <typename T>
-T as(DriverValue value) {
-  return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
-}
-
 // In the graph itself if `exec` is nullptr.
 int set_copy(WantedNode& wanted, CUgraphExec exec, CUgraphNode node) {
   const CUDA_MEMCPY3D copy = wanted.copy();
@@ -107,7 +102,7 @@ int change_node(WantedNode& wanted) {
   const HandleTable::Found node =
       wanted.call.handles().find(wanted.node.node, HandleKind::kGraphNode);
   if (node.result != 0) return node.result;
-  const auto of_driver = as<CUgraphNode>(node.value);
+  const auto of_driver = driver_object<CUgraphNode>(node.value);
   const auto own = wanted.topology.find(of_driver);
   if (!own.has_value()) settle_reached(wanted, of_driver);
   if (own.has_value() ? own->work != wanted.node.work : wanted.has_operation()) {
@@ -123,7 +118,7 @@ int change_node(WantedNode& wanted) {
   const HandleTable::Found exec =
       wanted.call.handles().find(wanted.node.graph, HandleKind::kGraphExec);
   if (exec.result != 0) return exec.result;
-  const auto in_driver = as<CUgraphExec>(exec.value);
+  const auto in_driver = driver_object<CUgraphExec>(exec.value);
   return own.has_value() ? set_in_exec(wanted, in_driver, *own)
                          : set_copy(wanted, in_driver, of_driver);
 }

@@ -13,15 +13,10 @@ using protocol::GraphCopySide;
 using protocol::GraphNodePayload;
 using protocol::GraphWork;
 
-template <typename T>
-T as(DriverValue value) {
-  return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
-}
-
 int find_array(Call& call, const GraphCopySide& side, CUarray* array) {
   if (side.array == 0) return 0;
   const HandleTable::Found found = call.handles().find(side.array, HandleKind::kArray);
-  if (found.result == 0) *array = as<CUarray>(found.value);
+  if (found.result == 0) *array = driver_object<CUarray>(found.value);
   return found.result;
 }
 
@@ -82,7 +77,7 @@ int WantedNode::read() {
     std::memcpy(&handle, payload.data() + sizeof node + i * sizeof handle, sizeof handle);
     const HandleTable::Found found = call.handles().find(handle, HandleKind::kGraphNode);
     if (found.result != 0) return found.result;
-    dependencies.push_back(as<CUgraphNode>(found.value));
+    dependencies.push_back(driver_object<CUgraphNode>(found.value));
   }
   return 0;
 }

@@ -15,6 +15,12 @@
 
 namespace gpurun::server {
 
+// The driver's object that a HandleTable knows by `value`.
+template <typename T>
+T driver_object(DriverValue value) {
+  return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
+}
+
 struct WantedNode {
   // `of` outlives this object.
   explicit WantedNode(Call& of)
