@@ -36,14 +36,14 @@ Status open_pipe(Pipe* pipe) {
   return {};
 }
 
-// This process's variables, with those of the order in the place of equal names.
-std::vector<std::string> variables_of(const ChildOrder& order) {
-  std::vector<std::string> all = order.environment;
+// This process's variables, with those of the options in the place of equal names.
+std::vector<std::string> variables_of(const ChildOptions& options) {
+  std::vector<std::string> all = options.environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string_view name = text.substr(0, text.find('=') + 1);
     const bool replaced = std::any_of(
-        order.environment.begin(), order.environment.end(),
+        options.environment.begin(), options.environment.end(),
         [&](const std::string& each) { return each.compare(0, name.size(), name) == 0; });
     if (!replaced) all.emplace_back(text);
   }
@@ -77,20 +77,20 @@ struct Reading {
   std::string* text = nullptr;
   std::string line;  // Without its end yet.
 
-  void take(const char* bytes, std::size_t count, const ChildOrder& order, bool lines) {
+  void take(const char* bytes, std::size_t count, const ChildOptions& options, bool lines) {
     text->append(bytes, count);
     if (text->size() > 2 * kChildTextMax) text->erase(0, text->size() - kChildTextMax);
-    if (!lines || order.on_line == nullptr) return;
+    if (!lines || options.on_line == nullptr) return;
     line.append(bytes, count);
     for (std::size_t end; (end = line.find('\n')) != std::string::npos; line.erase(0, end + 1)) {
-      order.on_line(std::string_view(line).substr(0, end));
+      options.on_line(std::string_view(line).substr(0, end));
     }
     if (line.size() > kChildTextMax) line.clear();
   }
 };
 
 // False at the deadline.
-bool read_to_end(Reading* readings, const ChildOrder& order, Deadline deadline) {
+bool read_to_end(Reading* readings, const ChildOptions& options, Deadline deadline) {
   while (readings[0].fd.valid() || readings[1].fd.valid()) {
     pollfd ready[2] = {{readings[0].fd.get(), POLLIN, 0}, {readings[1].fd.get(), POLLIN, 0}};
     const int count = poll(ready, 2, deadline.poll_timeout_ms());
@@ -105,7 +105,7 @@ bool read_to_end(Reading* readings, const ChildOrder& order, Deadline deadline) 
         readings[i].fd.reset();
         continue;
       }
-      readings[i].take(piece, static_cast<std::size_t>(got), order, i == 0);
+      readings[i].take(piece, static_cast<std::size_t>(got), options, i == 0);
     }
   }
   return true;
@@ -127,9 +127,9 @@ bool ChildEnd::succeeded() const {
   return !timed_out && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-Result<ChildEnd> run_child(const ChildOrder& order) {
-  std::vector<std::string> words = order.command;
-  std::vector<std::string> variables = variables_of(order);
+Result<ChildEnd> run_child(const ChildOptions& options) {
+  std::vector<std::string> words = options.command;
+  std::vector<std::string> variables = variables_of(options);
   const std::vector<char*> command = pointers_to(&words);
   const std::vector<char*> environment = pointers_to(&variables);
   Pipe output, errors;
@@ -140,19 +140,19 @@ Result<ChildEnd> run_child(const ChildOrder& order) {
   if (child < 0) return Status::from_errno(errno, "fork");
   if (child == 0) {
     become(command.data(), environment.data(), output.writing.get(),
-           order.joined ? output.writing.get() : errors.writing.get(), parent);
+           options.joined ? output.writing.get() : errors.writing.get(), parent);
   }
   output.writing.reset();
   errors.writing.reset();
   ChildEnd end;
   Reading readings[2] = {{std::move(output.reading), &end.output, {}},
                          {std::move(errors.reading), &end.errors, {}}};
-  end.timed_out = !read_to_end(readings, order, order.deadline);
-  if (!end.timed_out) end.timed_out = !reap(child, &end.status, order.deadline);
+  end.timed_out = !read_to_end(readings, options, options.deadline);
+  if (!end.timed_out) end.timed_out = !reap(child, &end.status, options.deadline);
   if (end.timed_out) {
     kill(child, SIGTERM);
     const Deadline patience = Deadline::in(kTermPatience);
-    static_cast<void>(read_to_end(readings, order, patience));
+    static_cast<void>(read_to_end(readings, options, patience));
     if (!reap(child, &end.status, patience)) {
       kill(child, SIGKILL);
       // A child in an uninterruptible call of a driver ends with that call. It stays a zombie then.

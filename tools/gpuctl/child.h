@@ -11,7 +11,7 @@
 
 namespace gpurun::tools {
 
-struct ChildOrder {
+struct ChildOptions {
   std::vector<std::string> command;      // The first word is a path, or a name of PATH.
   std::vector<std::string> environment;  // "NAME=value" on top of this process's variables.
   bool joined = false;                   // Its stderr goes to the same text as its stdout.
@@ -35,6 +35,6 @@ inline constexpr std::size_t kChildTextMax = std::size_t{64} << 10;
 // deadline. At the deadline the child gets SIGTERM, and SIGKILL some seconds later. It gets SIGTERM
 // also if this process dies. One thread. A command that cannot be executed ends with status 127. An
 // error is that of pipe2() or fork().
-Result<ChildEnd> run_child(const ChildOrder& order);
+Result<ChildEnd> run_child(const ChildOptions& options);
 
 }  // namespace gpurun::tools

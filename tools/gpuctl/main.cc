@@ -153,7 +153,7 @@ Result<ServerChoice> choose(const Words& words) {
 // A wrong list of servers or credential is a failed check, and the other checks run.
 int run_health(const Words& words) {
   ServerChoice choice;
-  HealthOrder order;
+  HealthOptions order;
   order.as_json = words.as_json;
   order.local = words.local;
   order.need_servers = words.need_servers;

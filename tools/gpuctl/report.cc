@@ -49,7 +49,7 @@ std::string read_file(const char* path) {
 // What a command prints on either output until the deadline: the last kChildTextMax bytes.
 std::string output_of(std::vector<std::string> command) {
   const std::string name = command[0];
-  ChildOrder order;
+  ChildOptions order;
   order.command = std::move(command);
   order.joined = true;
   order.deadline = Deadline::in(kCommandDeadline);

@@ -388,8 +388,9 @@ class Health(Fronted):
         for line, pattern in zip(failed, failing):
             self.assertRegex(line, pattern)
         counts = [len(re.findall(rf"(?m)^{word} +", done.stdout)) for word in ("ok", "warning", "n/a")]
-        self.assertTrue(done.stdout.endswith("\n%d ok, %d warnings, %d failed, %d not applicable\n" %
-                                             (counts[0], counts[1], len(failing), counts[2])), done.stdout)
+        warnings = "1 warning" if counts[1] == 1 else f"{counts[1]} warnings"
+        self.assertTrue(done.stdout.endswith(f"\n{counts[0]} ok, {warnings}, {len(failing)} failed, "
+                                             f"{counts[2]} not applicable\n"), done.stdout)
         self.assertEqual(done.returncode, 1 if failing else 0, done.stdout)
         return done.stdout
 

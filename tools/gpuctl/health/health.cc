@@ -52,30 +52,30 @@ bool own_server_listens() {
 // Text of peers and files, for a terminal.
 std::string shown(const std::string& text) { return printable(protocol::hide_tokens(text)); }
 
-void add_server_checks(ServerChoice choice, const HealthOrder& order, Checks* checks) {
-  if (!order.servers_fault.ok()) {
-    checks->push_back(failed("servers", order.servers_fault.message(),
+void add_server_checks(ServerChoice choice, const HealthOptions& options, Checks* checks) {
+  if (!options.servers_fault.ok()) {
+    checks->push_back(failed("servers", options.servers_fault.message(),
                              "correct that file or variable, or name the servers by -l"));
     return;
   }
-  const bool named = !order.origin.empty();
-  if (!named && !order.local && own_server_listens()) choice.servers.emplace_back(kOwnServer);
-  if (named || choice.servers.empty() || order.need_servers) {
+  const bool named = !options.origin.empty();
+  if (!named && !options.local && own_server_listens()) choice.servers.emplace_back(kOwnServer);
+  if (named || choice.servers.empty() || options.need_servers) {
     const std::size_t count = named ? choice.servers.size() : 0;
-    checks->push_back(servers_check(order.origin, count, order.need_servers));
+    checks->push_back(servers_check(options.origin, count, options.need_servers));
   } else {
     checks->push_back(not_applicable("servers", "no server is named, and gpurund runs here"));
   }
-  if (!order.credential_fault.ok()) {
-    checks->push_back(failed("token", order.credential_fault.message(),
-                             remedy_of(order.credential_fault, "token").fix));
+  if (!options.credential_fault.ok()) {
+    checks->push_back(failed("token", options.credential_fault.message(),
+                             remedy_of(options.credential_fault, "token").fix));
     return;
   }
-  if (order.local) return;
+  if (options.local) return;
   for (const std::string& server : choice.servers) append(checks, server_checks(server, choice));
 }
 
-Checks all_checks(ServerChoice choice, const HealthOrder& order) {
+Checks all_checks(ServerChoice choice, const HealthOptions& options) {
   Checks checks;
   const Result<Places> places = find_places();
   if (places.ok()) {
@@ -89,7 +89,7 @@ Checks all_checks(ServerChoice choice, const HealthOrder& order) {
   const SystemFiles files;
   append(&checks, machine_checks(files, this_machine()));
   append(&checks, fabric_checks(files, find_verbs_libraries()));
-  add_server_checks(std::move(choice), order, &checks);
+  add_server_checks(std::move(choice), options, &checks);
   return checks;
 }
 
@@ -104,8 +104,9 @@ std::string health_text(const Checks& checks) {
     if (check.fix.empty()) continue;
     text += "         fix: " + shown(check.fix) + " (" + section_of(check) + ")\n";
   }
+  const auto warnings = count(checks, Verdict::kWarning);
   return text + std::to_string(count(checks, Verdict::kOk)) + " ok, " +
-         std::to_string(count(checks, Verdict::kWarning)) + " warnings, " +
+         std::to_string(warnings) + (warnings == 1 ? " warning, " : " warnings, ") +
          std::to_string(count(checks, Verdict::kFailed)) + " failed, " +
          std::to_string(count(checks, Verdict::kNotApplicable)) + " not applicable\n";
 }
@@ -127,9 +128,9 @@ std::string health_json(const Checks& checks) {
   return report.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
 }
 
-int check_health(ServerChoice choice, const HealthOrder& order) {
-  const Checks checks = all_checks(std::move(choice), order);
-  std::fputs((order.as_json ? health_json(checks) : health_text(checks)).c_str(), stdout);
+int check_health(ServerChoice choice, const HealthOptions& options) {
+  const Checks checks = all_checks(std::move(choice), options);
+  std::fputs((options.as_json ? health_json(checks) : health_text(checks)).c_str(), stdout);
   return count(checks, Verdict::kFailed) == 0 ? 0 : kExitFailedCheck;
 }
 

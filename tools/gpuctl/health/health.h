@@ -9,7 +9,7 @@
 
 namespace gpurun::tools {
 
-struct HealthOrder {
+struct HealthOptions {
   bool as_json = false;
   bool local = false;         // Contact no server.
   bool need_servers = false;  // A machine for which no server is named fails.
@@ -21,7 +21,7 @@ struct HealthOrder {
 // Prints a line for each check, or one object of JSON. Where no server is named, it checks the
 // gpurund of this machine if one listens on the default port. Returns 0 when nothing failed,
 // else 1.
-int check_health(ServerChoice choice, const HealthOrder& order);
+int check_health(ServerChoice choice, const HealthOptions& options);
 
 // Both forms of the output.
 std::string health_text(const Checks& checks);

@@ -26,7 +26,7 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 Check check_program(const std::string& path) {
   const char* name = "programs";
-  ChildOrder order;
+  ChildOptions order;
   order.command = {path, "--version"};
   order.joined = true;
   order.deadline = Deadline::in(kCommandPatience);
@@ -54,7 +54,7 @@ std::string complaint_of(const std::string& output) {
 Check check_library(const Places& places, const std::string& path, const std::string& loss) {
   const char* name = "libraries";
   if (access(path.c_str(), R_OK) != 0) return failed(name, path + " is missing: " + loss, kWhole);
-  ChildOrder order;
+  ChildOptions order;
   order.command = {places.command};
   order.environment = {"LD_TRACE_LOADED_OBJECTS=1", "LD_WARN=yes", "LD_BIND_NOW=yes",
                        "LD_PRELOAD=" + path};

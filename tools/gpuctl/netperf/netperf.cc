@@ -82,17 +82,18 @@ std::string session_of(int statistics_file) {
   return parsed["transport"].is_string() ? parsed["transport"].get<std::string>() : "";
 }
 
-ChildOrder order_of(const Parts& parts, const std::string& server, const KnownTransport& transport,
-                    const NetperfOrder& order, int statistics_file) {
-  ChildOrder child;
+ChildOptions order_of(const Parts& parts, const std::string& server,
+                      const KnownTransport& transport, const NetperfOptions& options,
+                      int statistics_file) {
+  ChildOptions child;
   child.command = {parts.gpurun, "-q", "-l", server};
-  for (const std::string& word : order.link_options) {
+  for (const std::string& word : options.link_options) {
     if (!transport.encrypts || word != "--insecure-plaintext") child.command.push_back(word);
   }
-  const auto asks = std::find(order.link_options.begin(), order.link_options.end(), "--tls");
-  if (transport.encrypts && asks == order.link_options.end()) child.command.push_back("--tls");
+  const auto asks = std::find(options.link_options.begin(), options.link_options.end(), "--tls");
+  if (transport.encrypts && asks == options.link_options.end()) child.command.push_back("--tls");
   char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.3f", order.seconds);
+  std::snprintf(seconds, sizeof seconds, "%.3f", options.seconds);
   for (const std::string& word :
        {std::string("--"), parts.self, std::string(kSessionCommand), std::string(seconds)}) {
     child.command.push_back(word);
@@ -102,7 +103,7 @@ ChildOrder order_of(const Parts& parts, const std::string& server, const KnownTr
                        "GPURUN_STATS_FILE=/proc/" + std::to_string(getpid()) + "/fd/" +
                            std::to_string(statistics_file),
                        "CUDA_VISIBLE_DEVICES=0"};
-  const double bound = kStartSeconds + 3 * order.seconds;
+  const double bound = kStartSeconds + 3 * options.seconds;
   child.deadline = Deadline::in(std::chrono::milliseconds(std::lround(1000 * bound)));
   return child;
 }
@@ -123,13 +124,13 @@ std::string fault_of(const ChildEnd& end, const KnownTransport& transport,
 }
 
 void measure(const Parts& parts, const std::string& server, const KnownTransport& transport,
-             const NetperfOrder& order, const Progress& progress, TransportReport* report) {
+             const NetperfOptions& options, const Progress& progress, TransportReport* report) {
   const Result<UniqueFd> statistics = create_memory_file("gpuctl-netperf");
   if (!statistics.ok()) {
     report->unavailable = statistics.status().message();
     return;
   }
-  ChildOrder child = order_of(parts, server, transport, order, statistics->get());
+  ChildOptions child = order_of(parts, server, transport, options, statistics->get());
   int done = 0;
   const auto show = [&] {
     progress.show(report->what + ": measurement " + std::to_string(done + 1) + " of 7");
@@ -161,7 +162,7 @@ Status check_free_gpu(const std::string& server, const protocol::Listing& listin
 }
 
 Result<NetperfReport> measure_server(const std::string& server, const ServerChoice& choice,
-                                     const NetperfOrder& order) {
+                                     const NetperfOptions& options) {
   const Result<Places> places = find_places();
   if (!places.ok()) return places.status();
   Result<std::string> self = own_path();
@@ -175,16 +176,16 @@ Result<NetperfReport> measure_server(const std::string& server, const ServerChoi
   NetperfReport report;
   report.server = server;
   report.release = listing->release;
-  report.seconds = order.seconds;
+  report.seconds = options.seconds;
   report.route = facts->route;
-  const Progress progress(!order.as_json || isatty(STDOUT_FILENO) == 0);
+  const Progress progress(!options.as_json || isatty(STDOUT_FILENO) == 0);
   for (const KnownTransport& transport : known_transports()) {
     TransportReport one;
     one.name = transport.name;
     one.what = transport.what;
     one.over_link = !transport.within_machine;
     one.unavailable = why_not(transport, *facts, true);
-    if (one.unavailable.empty()) measure(parts, server, transport, order, progress, &one);
+    if (one.unavailable.empty()) measure(parts, server, transport, options, progress, &one);
     report.transports.push_back(std::move(one));
   }
   return report;
@@ -197,16 +198,16 @@ bool has_figures(const NetperfReport& report) {
 
 }  // namespace
 
-int netperf(const ServerChoice& choice, const NetperfOrder& order) {
+int netperf(const ServerChoice& choice, const NetperfOptions& options) {
   bool failed = false;
   for (const std::string& server : choice.servers) {
-    const Result<NetperfReport> report = measure_server(server, choice, order);
+    const Result<NetperfReport> report = measure_server(server, choice, options);
     if (!report.ok()) {
       complain(report.status().message());
       failed = true;
       continue;
     }
-    const std::string text = order.as_json ? netperf_json(*report) : netperf_table(*report);
+    const std::string text = options.as_json ? netperf_json(*report) : netperf_table(*report);
     std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
     if (has_figures(*report)) continue;

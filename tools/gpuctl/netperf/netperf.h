@@ -15,7 +15,7 @@ namespace gpurun::tools {
 // The command that gpuctl gives itself.
 inline constexpr const char* kSessionCommand = "netperf-session";
 
-struct NetperfOrder {
+struct NetperfOptions {
   std::vector<std::string> link_options;  // gpurun's words for the credential and the security.
   double seconds = 4;                     // Of measuring, for each transport.
   bool as_json = false;
@@ -23,7 +23,7 @@ struct NetperfOrder {
 
 // Prints a table for each server of the choice, or a line of JSON. Needs a free GPU. Returns the
 // exit status: 0 when at least one transport of every server was measured.
-int netperf(const ServerChoice& choice, const NetperfOrder& order);
+int netperf(const ServerChoice& choice, const NetperfOptions& options);
 
 // The measuring program. Returns its exit status.
 int netperf_session(double seconds);

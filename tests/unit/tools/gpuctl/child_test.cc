@@ -15,7 +15,7 @@ namespace gpurun::tools {
 namespace {
 
 ChildEnd run(const std::string& script, bool joined = false) {
-  ChildOrder order;
+  ChildOptions order;
   order.command = {"sh", "-c", script};
   order.joined = joined;
   order.deadline = Deadline::in(std::chrono::seconds(30));
@@ -35,7 +35,7 @@ TEST(Child, HasItsOutputsAndStatus) {
 }
 
 TEST(Child, GetsVariablesInPlaceOfOthers) {
-  ChildOrder order;
+  ChildOptions order;
   order.command = {"env"};  // A shell would keep one of two equal names.
   order.environment = {"GPUCTL_TEST=word", "PATH=" + std::string(getenv("PATH"))};
   const Result<ChildEnd> end = run_child(order);
@@ -49,7 +49,7 @@ TEST(Child, GetsVariablesInPlaceOfOthers) {
 
 TEST(Child, LinesComeWhole) {
   std::vector<std::string> lines;
-  ChildOrder order;
+  ChildOptions order;
   order.command = {"sh", "-c", "printf 'one\\ntw'; printf 'o\\nrest'"};
   order.on_line = [&](std::string_view line) { lines.emplace_back(line); };
   ASSERT_TRUE(run_child(order).ok());
@@ -65,7 +65,7 @@ TEST(Child, LongOutputKeepsItsEnd) {
 TEST(Child, DeadlineEndsIt) {
   // The second command closes its outputs, and runs on.
   for (const char* script : {"echo ready; exec sleep 1000", "exec sleep 1000 > /dev/null 2>&1"}) {
-    ChildOrder order;
+    ChildOptions order;
     order.command = {"sh", "-c", script};
     order.deadline = Deadline::in(std::chrono::milliseconds(200));
     const Result<ChildEnd> end = run_child(order);
@@ -77,7 +77,7 @@ TEST(Child, DeadlineEndsIt) {
 }
 
 TEST(Child, MissingCommandFails) {
-  ChildOrder order;
+  ChildOptions order;
   order.command = {"/nonexistent/command"};
   const Result<ChildEnd> end = run_child(order);
   ASSERT_TRUE(end.ok());

@@ -368,7 +368,7 @@ TEST(HealthOutput, BothFormsHaveEveryCheck) {
   const std::string text = health_text(checks);
   EXPECT_NE(text.find("ok       port           fine\n"), std::string::npos) << text;
   EXPECT_NE(text.find("         fix: larger (docs/network.md#mtu)\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("1 ok, 1 warnings, 1 failed, 1 not applicable\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("1 ok, 1 warning, 1 failed, 1 not applicable\n"), std::string::npos) << text;
   const auto parsed = nlohmann::json::parse(health_json(checks));
   EXPECT_EQ(parsed["failed"], 1);
   EXPECT_EQ(parsed["checks"][1]["section"], "docs/network.md#mtu");
