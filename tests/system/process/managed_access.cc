@@ -10,16 +10,24 @@
 namespace process_cases {
 namespace {
 
-// Writes 7 to its parameter.
+// Writes 7 to its parameter after a tenth of a second. So it is still under way when the host
+// touches memory behind its launch, also on a busy machine.
 constexpr const char* kImage = R"(.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry put_seven(.param .u64 to)
 {
+ .reg .pred %p<2>;
  .reg .b32 %r<2>;
- .reg .b64 %rd<3>;
+ .reg .b64 %rd<5>;
  ld.param.u64 %rd1, [to];
  cvta.to.global.u64 %rd2, %rd1;
+ mov.u64 %rd3, %globaltimer;
+ add.u64 %rd3, %rd3, 100000000;
+AGAIN:
+ mov.u64 %rd4, %globaltimer;
+ setp.lt.u64 %p1, %rd4, %rd3;
+ @%p1 bra AGAIN;
  mov.u32 %r1, 7;
  st.global.u32 [%rd2], %r1;
  ret;
@@ -67,6 +75,7 @@ void touch_behind_launch() {
 void touch_behind_fill() {
   const CUdeviceptr memory = managed();
   CUstream stream = new_stream();
+  put_seven(memory, stream);  // Holds the fill up.
   MUST(cuMemsetD8Async(memory, 3, 4, stream));
   EXPECT(words_at(memory)[kWord] == 0);
   MUST(cuStreamSynchronize(stream));
