@@ -105,8 +105,8 @@ std::string health_text(const Checks& checks) {
     text += "         fix: " + shown(check.fix) + " (" + section_of(check) + ")\n";
   }
   const auto warnings = count(checks, Verdict::kWarning);
-  return text + std::to_string(count(checks, Verdict::kOk)) + " ok, " +
-         std::to_string(warnings) + (warnings == 1 ? " warning, " : " warnings, ") +
+  return text + std::to_string(count(checks, Verdict::kOk)) + " ok, " + std::to_string(warnings) +
+         (warnings == 1 ? " warning, " : " warnings, ") +
          std::to_string(count(checks, Verdict::kFailed)) + " failed, " +
          std::to_string(count(checks, Verdict::kNotApplicable)) + " not applicable\n";
 }
