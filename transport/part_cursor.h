@@ -17,6 +17,11 @@ class PartCursor {
 
   bool done() const { return part_ == parts_.size(); }
   bool started() const { return started_; }
+  std::size_t bytes_left() const {
+    std::size_t bytes = 0;
+    for (std::size_t part = part_; part < parts_.size(); ++part) bytes += parts_[part].size();
+    return bytes - offset_;
+  }
 
   // Writes the next pieces, none of them empty, to `into`: as many as fit there and have at most
   // `bytes_max` bytes together. Returns how many, and adds their bytes to `*bytes`.

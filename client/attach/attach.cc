@@ -137,8 +137,10 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
 
   Attached attached;
   const bool shares = opened->all[0].memory.is_there();
+  opened->like.may_change =
+      (*features & protocol::feature_bit(protocol::Feature::kCarrierChanges)) != 0;
   for (OpenedConnection& each : opened->all) {
-    auto connection = std::move(each).carry_calls();
+    auto connection = std::move(each).carry_calls(opened->like.may_change);
     if (!connection.ok()) return connection.status();
     if (attached.channels.log == nullptr) {
       attached.channels.log = *std::move(connection);

@@ -90,9 +90,11 @@ Result<OpenedConnection> open_attach_connection(const AttachConnection& one,
   return said;
 }
 
-Result<std::unique_ptr<transport::Connection>> OpenedConnection::carry_calls() && {
+Result<std::unique_ptr<transport::Connection>> OpenedConnection::carry_calls(bool may_change) && {
+  transport::carrier::CarrierOptions options;
+  options.may_change = may_change;
   return transport::shm::share(std::move(connection), std::move(memory),
-                               transport::shm::Side::kOffered);
+                               transport::shm::Side::kOffered, options);
 }
 
 void let_go(transport::DescriptorKeeper& keeper,

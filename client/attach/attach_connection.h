@@ -30,6 +30,8 @@ struct AttachConnection {
   Deadline connected;
   Deadline deadline;
   std::chrono::milliseconds patience;  // The span of `deadline`, for messages.
+  // The worker knows changes of the carrier (transport/carrier/connection.h).
+  bool may_change = false;
 };
 
 // An opened connection. The server's answer or refusal comes over `connection`. Later bytes pass
@@ -39,8 +41,8 @@ struct OpenedConnection {
   transport::shm::SharedMemory memory = {};
   std::string why_no_memory = {};  // Of a local connection.
 
-  // Call it after the answer, or where no answer comes.
-  Result<std::unique_ptr<transport::Connection>> carry_calls() &&;
+  // Call it after the answer, or where no answer comes. `may_change`: as in AttachConnection.
+  Result<std::unique_ptr<transport::Connection>> carry_calls(bool may_change) &&;
 };
 
 // Connects, shakes hands if the session is encrypted, and sends the words. Then offers memory if it

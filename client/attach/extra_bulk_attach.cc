@@ -8,7 +8,7 @@ namespace gpurun::client {
 Result<ExtraBulkConnections::Joined> ExtraBulkAttach::open(transport::DescriptorKeeper& keeper) {
   Result<LateAttach::Answered> answered = late_->open(keeper);
   if (!answered.ok()) return answered.status();
-  auto connection = std::move(answered->opened).carry_calls();
+  auto connection = std::move(answered->opened).carry_calls(late_->may_change());
   if (!connection.ok()) return connection.status();
   return Joined{*std::move(connection), answered->cores};
 }

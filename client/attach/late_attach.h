@@ -32,6 +32,7 @@ class LateAttach {
   // Whether the session's connections are local, so that files can be offered.
   bool is_local() const { return !like_.local.empty(); }
   int fd_min() const { return like_.fd_min; }
+  bool may_change() const { return like_.may_change; }
 
  private:
   const AttachConnection like_;

@@ -47,6 +47,8 @@ std::string feature_name(unsigned bit) {
       return "host memory with a copy at the worker";
     case static_cast<unsigned>(Feature::kShareableHandles):
       return "shareable handles of device memory";
+    case static_cast<unsigned>(Feature::kCarrierChanges):
+      return "connections that change their carrier";
     case static_cast<unsigned>(Feature::kPackedRecords):
       return "packed records of calls";
     case static_cast<unsigned>(Feature::kCounting):

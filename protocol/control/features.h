@@ -69,8 +69,11 @@ enum class Feature : std::uint8_t {
   kHostMirror = 18,
   // Processes of a lease share allocations by descriptors (shareable_handle.h).
   kShareableHandles = 19,
+  // A connection may leave its shared memory while it runs, and enter it again
+  // (transport/carrier/connection.h).
+  kCarrierChanges = 20,
 };
-inline constexpr unsigned kFeatureCount = 20;
+inline constexpr unsigned kFeatureCount = 21;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -101,7 +104,7 @@ constexpr Features features_of_sources(Sender who) {
       feature_bit(Feature::kPackedRecords) | feature_bit(Feature::kSpreadCopies) |
       feature_bit(Feature::kBytesInItems) | feature_bit(Feature::kFreesInOrder) |
       feature_bit(Feature::kHostArena) | feature_bit(Feature::kHostMirror) |
-      feature_bit(Feature::kShareableHandles);
+      feature_bit(Feature::kShareableHandles) | feature_bit(Feature::kCarrierChanges);
   constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
   if (who == Sender::kServer) return {kOffered | kServersToo, 0};
   return {kOffered, kNeeded};

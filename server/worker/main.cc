@@ -39,6 +39,7 @@
 #include "server/handover/spawn_hand_over.h"
 #include "server/images/image_folder.h"
 #include "server/images/image_keeper.h"
+#include "server/worker/channels/carrier_changes.h"
 #include "server/worker/channels/channel_security.h"
 #include "server/worker/channels/extra_bulk_channels.h"
 #include "server/worker/channels/worker.h"
@@ -118,11 +119,12 @@ Result<WorkerChannels> adopt(std::vector<UniqueFd> connections) {
 }
 
 // A client on this machine offers memory for the bytes of its connections.
-Status share_offered(WorkerChannels& channels) {
+Status share_offered(WorkerChannels& channels, const HandOver& session) {
   const Deadline deadline = handshake();
-  GPURUN_RETURN_IF_ERROR(transport::shm::share_offered(channels.log, deadline));
+  const transport::carrier::CarrierOptions options = carrier_options(session);
+  GPURUN_RETURN_IF_ERROR(transport::shm::share_offered(channels.log, deadline, nullptr, options));
   for (auto& bulk : channels.bulk) {
-    GPURUN_RETURN_IF_ERROR(transport::shm::share_offered(bulk, deadline));
+    GPURUN_RETURN_IF_ERROR(transport::shm::share_offered(bulk, deadline, nullptr, options));
   }
   return {};
 }
@@ -350,7 +352,7 @@ Status serve(const CommandLine& line) {
     static_cast<void>(say(protocol::Refused{why}));
     return failure;
   }
-  if (const Status shared = share_offered(*channels); !shared.ok()) {
+  if (const Status shared = share_offered(*channels, *hand_over); !shared.ok()) {
     static_cast<void>(say(protocol::Refused{shared.to_string()}));
     return shared;
   }

@@ -2,14 +2,13 @@
 #include "tests/conformance/worlds.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <random>
 
+#include "tests/conformance/changing_worlds.h"
 #include "transport/faulty/connection.h"
 #include "transport/loopback/listener.h"
 #include "transport/shm/connection.h"
@@ -68,36 +67,12 @@ class TlsWorld : public World {
   tls::PreSharedKey key_;
 };
 
-class ShmWorld : public World {
- public:
-  ShmWorld() {
-    static std::atomic<unsigned> made{0};
-    name_ = "gpurun-test-" + std::to_string(getpid()) + "-" + std::to_string(made++);
-    Result<std::unique_ptr<Listener>> listener = listen("unix:" + name_);
-    EXPECT_TRUE(listener.ok()) << listener.status().to_string();
-    if (listener.ok()) listener_ = std::move(*listener);
-  }
-  Listener& listener() override { return *listener_; }
-  Result<std::unique_ptr<Connection>> connect() override {
-    auto socket = transport::connect("unix:" + name_, Deadline::in(kTestTimeout));
-    if (!socket.ok()) return socket;
-    std::string why_none;
-    auto memory = shm::offer(**socket, shm::kRingBytes, Deadline::in(kTestTimeout), &why_none);
-    if (!memory.ok()) return memory.status();
-    EXPECT_TRUE(memory->is_there()) << why_none;
-    return shm::share(*std::move(socket), *std::move(memory), shm::Side::kOffered);
-  }
-  Result<std::unique_ptr<Connection>> accept() override {
-    auto socket = listener_->accept(Deadline::in(kTestTimeout));
-    if (!socket.ok()) return socket;
-    auto memory = shm::take_offer(**socket, Deadline::in(kTestTimeout));
-    if (!memory.ok()) return memory.status();
-    return shm::share(*std::move(socket), *std::move(memory), shm::Side::kTook);
-  }
-
+class ShmWorld : public SharedMemoryWorld {
  private:
-  std::string name_;
-  std::unique_ptr<Listener> listener_;
+  Result<std::unique_ptr<Connection>> carry(std::unique_ptr<Connection> socket,
+                                            shm::SharedMemory memory, shm::Side side) override {
+    return shm::share(std::move(socket), std::move(memory), side);
+  }
 };
 
 class LoopbackWorld : public World {
@@ -157,6 +132,8 @@ std::vector<WorldKind> worlds_on_this_machine() {
   std::vector<WorldKind> worlds = {{"tcp4", make_tcp4},
                                    {"shm", make_shm},
                                    {"faulty_shm", make_faulty_shm},
+                                   {"changing_shm", make_changing_shm},
+                                   {"failing_shm", make_failing_shm},
                                    {"loopback", make_loopback},
                                    {"faulty_tcp4", make_faulty_tcp4},
                                    {"faulty_loopback", make_faulty_loopback},

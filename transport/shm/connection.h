@@ -1,29 +1,25 @@
 // Connection in shared memory: its bytes pass through two rings that both processes map.
 //
 // It is built on a local socket, as TLS is built on another connection. At first both ends send
-// their bytes over that socket. Once they share memory, the socket carries only single bytes that
-// wake a sleeping reader, and the end of the connection. The kernel closes the socket of a process
-// that dies. So neither end polls, and one descriptor serves a connection, as with TCP.
-//
-// A reader that polls (receive_some()) makes no system call, and neither does a writer while its
-// reader is awake. A writer that finds the ring full sleeps at a futex in the ring until half of
-// the ring is free. It checks every kSlice whether the other end has died.
+// their bytes over that socket. Once they share memory, the rings are the connection's carrier
+// (transport/carrier/connection.h), and one descriptor serves a connection, as with TCP. A sender
+// that finds its ring full sleeps at a futex in the ring until half of the ring is free.
 #pragma once
 
 #include <memory>
 
+#include "transport/carrier/connection.h"
 #include "transport/shm/memory.h"
+#include "transport/shm/ring_carrier.h"
 #include "transport/transport.h"
 
 namespace gpurun::transport::shm {
-
-enum class Side : std::uint8_t { kOffered, kTook };
 
 // Returns a connection through `memory`, or `socket` itself when `memory` is empty. All bytes that
 // were meant for `socket` itself must have been received before. kInvalidArgument: `socket` does
 // not come from listen() or connect() at "unix:NAME", nor from SocketConnection::adopt().
 Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, SharedMemory memory,
-                                          Side side);
+                                          Side side, const carrier::CarrierOptions& options = {});
 
 // Does take_offer() and share() on a local socket. Leaves another connection as it is. When the
 // offer cannot be taken, `connection` is still the socket. In both cases the other end reads its
@@ -31,6 +27,6 @@ Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, Sh
 // connection.
 // `file`: as for take_offer().
 Status share_offered(std::unique_ptr<Connection>& connection, Deadline deadline,
-                     UniqueFd* file = nullptr);
+                     UniqueFd* file = nullptr, const carrier::CarrierOptions& options = {});
 
 }  // namespace gpurun::transport::shm

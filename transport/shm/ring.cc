@@ -61,6 +61,26 @@ void RingWriter::sleep(std::chrono::nanoseconds span) noexcept {
   state.writer_sleeps.store(0);
 }
 
+void RingWriter::wake() const noexcept { wake_writer(*ring_.state); }
+
+bool RingWriter::find_untaken(std::uint64_t taken,
+                              std::array<ByteView, 2>* untaken) const noexcept {
+  const std::uint64_t bytes = written_ - taken;
+  if (bytes > ring_.bytes) return false;
+  const auto at = static_cast<std::size_t>(taken) & (ring_.bytes - 1);
+  const std::size_t first = std::min(static_cast<std::size_t>(bytes), ring_.bytes - at);
+  *untaken = {ByteView(ring_.data + at, first),
+              ByteView(ring_.data, static_cast<std::size_t>(bytes) - first)};
+  return true;
+}
+
+bool RingReader::skip_to(std::uint64_t written) noexcept {
+  if (written - read_.load(std::memory_order_relaxed) > ring_.bytes) return false;
+  written_ = written;
+  publish(written);
+  return true;
+}
+
 std::optional<std::size_t> RingReader::take(MutableBytes into) noexcept {
   std::uint64_t read = read_.load(std::memory_order_relaxed);
   std::size_t taken = 0;

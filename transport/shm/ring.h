@@ -9,6 +9,7 @@
 // which is a futex (futex(2)).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -52,8 +53,15 @@ class RingWriter {
   void publish() noexcept;
   // True when the reader sleeps and this call is the one that must wake it.
   bool has_to_wake() noexcept;
-  // Returns when half of the ring is free, is_closed(), or after `span`. May return spuriously.
+  // Returns when half of the ring is free, is_closed(), after wake(), or after `span`. May return
+  // spuriously.
   void sleep(std::chrono::nanoseconds span) noexcept;
+  // Any thread.
+  void wake() const noexcept;
+  std::uint64_t written() const noexcept { return written_; }
+  // Finds the bytes that were put since the first `taken` of all. False: the ring does not hold
+  // them.
+  bool find_untaken(std::uint64_t taken, std::array<ByteView, 2>* untaken) const noexcept;
 
  private:
   const Ring ring_;
@@ -71,6 +79,9 @@ class RingReader {
   // True when there is something to take, or the writer's position is impossible. Any thread, also
   // during take().
   bool has_bytes() const noexcept;
+  std::uint64_t read() const noexcept { return read_.load(std::memory_order_relaxed); }
+  // Goes on behind the first `written` bytes of all. False: the ring cannot hold those between.
+  bool skip_to(std::uint64_t written) noexcept;
 
   // Asks the writer to wake this reader after it has written. Call has_bytes() again afterwards.
   // Returns the previous value of the word.

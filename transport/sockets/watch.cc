@@ -41,6 +41,7 @@ SocketWatch::~SocketWatch() {
 void SocketWatch::arm(std::uint32_t events) noexcept {
   epoll_event event = {};
   event.events = EPOLLONESHOT | events;
+  if (events != 0 && wants_room_.load(std::memory_order_relaxed)) event.events |= EPOLLOUT;
   // A failure means that the program has closed one of the two descriptors. wait() finds that.
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection_.fd(), &event);
 }
@@ -82,6 +83,13 @@ void SocketWatch::resume() noexcept {
   // No check for taken_away(): the thread that pauses calls soon again and checks then. A foreign
   // socket under the number is not in our epoll, so arming it fails harmlessly.
   if (--pauses_ == 0) arm(kComes);
+}
+
+void SocketWatch::want_room(bool wanted) noexcept {
+  if (wants_room_.load(std::memory_order_relaxed) == wanted) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  wants_room_.store(wanted, std::memory_order_relaxed);
+  if (wanted && pauses_ == 0 && !connection_.taken_away()) arm(kComes);
 }
 
 void SocketWatch::wake() noexcept {

@@ -5,6 +5,7 @@
 // recv(2) for. To disarm the epoll costs that other thread a system call, but no context switch.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -26,6 +27,8 @@ class SocketWatch final : public Watch {
   // Makes wait() return once, now or at its next call, unless the watch is paused by then. Any
   // thread.
   void wake() noexcept;
+  // From now on wait() also returns when the socket has room to send, or no longer. Any thread.
+  void want_room(bool wanted) noexcept;
 
  private:
   SocketWatch(const SocketConnection& connection, UniqueFd epoll)
@@ -38,6 +41,7 @@ class SocketWatch final : public Watch {
   std::mutex mutex_;  // Held during epoll_ctl(2), which does not wait.
   int pauses_ = 0;    // Guarded by mutex_, as the next.
   bool woken_ = false;
+  std::atomic<bool> wants_room_{false};  // Written under mutex_.
 };
 
 }  // namespace gpurun::transport::sockets

@@ -12,6 +12,7 @@
 #include "protocol/control/control.h"
 #include "server/bulk/bulk_lanes.h"
 #include "server/handover/spawn_extra_bulk.h"
+#include "server/worker/channels/carrier_changes.h"
 #include "server/worker/channels/channel_security.h"
 #include "transport/shm/connection.h"
 #include "transport/sockets/connection.h"
@@ -84,8 +85,9 @@ Status ExtraBulkChannels::take_next(BulkLanes& lanes) {
   // The answer goes over it unchanged, whatever carries the bytes of its calls.
   transport::Connection& answered = *connection;
   UniqueFd file;
-  const Status shared =
-      key.ok() ? transport::shm::share_offered(connection, deadline, &file) : key.status();
+  const Status shared = key.ok() ? transport::shm::share_offered(connection, deadline, &file,
+                                                                 carrier_options(session_))
+                                 : key.status();
   {
     const std::lock_guard lock(mutex_);
     in_handshake_ = nullptr;

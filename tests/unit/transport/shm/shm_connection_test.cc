@@ -343,8 +343,10 @@ int unread(const Connection& connection) {
 // Otherwise a thread could not notice in time that nothing has arrived for too long.
 TEST(ShmConnectionTest, WakeUpsWithoutBytesDoNotExtendDeadline) {
   const Liar liar;
-  constexpr int kWakes = 1000;
-  ASSERT_TRUE(send_bytes(*liar.offerer, kWakes).ok());
+  constexpr int kWakes = 16'000;
+  const Bytes wakes(kWakes, std::byte{1});
+  const ByteView part(wakes);
+  ASSERT_TRUE(liar.offerer->send({&part, 1}, soon()).ok());
   Bytes got(8);
   const auto late = liar.taker->receive(got, 1, Deadline::in(std::chrono::seconds(0)));
   EXPECT_EQ(late.status().code(), Code::kDeadline);

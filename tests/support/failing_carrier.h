@@ -1,0 +1,55 @@
+// FailingCarrier: a carrier that fails behind a number of bytes in each direction.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "transport/carrier/carrier.h"
+
+namespace gpurun::transport::test {
+
+class FailingCarrier final : public carrier::Carrier {
+ public:
+  // Puts fail behind `puts` bytes or a little more. Takes report a failure once, behind `takes`.
+  FailingCarrier(std::unique_ptr<Carrier> inner, std::size_t puts, std::size_t takes)
+      : inner_(std::move(inner)), puts_(puts), takes_(takes) {}
+
+  const char* name() const noexcept override { return inner_->name(); }
+  carrier::Moved put(PartCursor& cursor) override {
+    if (inner_->bytes_put() >= puts_) return {0, carrier::Found::kFailed};
+    return inner_->put(cursor);
+  }
+  bool has_to_wake() noexcept override { return inner_->has_to_wake(); }
+  void await_room(std::chrono::nanoseconds span) noexcept override { inner_->await_room(span); }
+  bool is_full() noexcept override { return inner_->is_full(); }
+  std::uint64_t bytes_put() const noexcept override { return inner_->bytes_put(); }
+  bool find_untaken(std::uint64_t taken, std::array<ByteView, 2>* untaken) noexcept override {
+    return inner_->find_untaken(taken, untaken);
+  }
+  carrier::Moved take(MutableBytes into) noexcept override {
+    const std::uint64_t taken = inner_->bytes_taken();
+    if (failed_) return inner_->take(into);
+    failed_ = taken >= takes_;
+    if (failed_) return {0, carrier::Found::kFailed};
+    return inner_->take(
+        into.first(std::min(into.size(), static_cast<std::size_t>(takes_ - taken))));
+  }
+  std::uint64_t bytes_taken() const noexcept override { return inner_->bytes_taken(); }
+  bool skip_to(std::uint64_t put) noexcept override { return inner_->skip_to(put); }
+  bool has_bytes() const noexcept override { return inner_->has_bytes(); }
+  bool say_asleep() noexcept override { return inner_->say_asleep(); }
+  bool say_awake() noexcept override { return inner_->say_awake(); }
+  bool is_said_asleep() const noexcept override { return inner_->is_said_asleep(); }
+  void wake_sender() noexcept override { inner_->wake_sender(); }
+  void close() noexcept override { inner_->close(); }
+  bool is_closed_out() const noexcept override { return inner_->is_closed_out(); }
+  bool is_closed_in() const noexcept override { return inner_->is_closed_in(); }
+
+ private:
+  const std::unique_ptr<Carrier> inner_;
+  const std::size_t puts_;
+  const std::size_t takes_;
+  bool failed_ = false;
+};
+
+}  // namespace gpurun::transport::test

@@ -1,0 +1,293 @@
+// Carried connections: a change in mid-copy loses no byte and brings none twice, and two ends with
+// full rings do not wait for each other. A peer that lies about a change ends the connection.
+#include "transport/carrier/connection.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <future>
+#include <string>
+#include <vector>
+
+#include "tests/support/failing_carrier.h"
+#include "transport/carrier/control.h"
+#include "transport/shm/connection.h"
+
+namespace gpurun::transport::carrier {
+namespace {
+
+constexpr std::size_t kRing = shm::kRingBytesMin;
+
+Deadline soon() { return Deadline::in(std::chrono::seconds(20)); }
+
+Bytes pattern(std::size_t count, unsigned seed) {
+  Bytes bytes(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    bytes[i] = static_cast<std::byte>((i * 131 + i / 251 + seed) & 0xff);
+  }
+  return bytes;
+}
+
+Status send_bytes(Connection& connection, ByteView bytes) {
+  return connection.send({&bytes, 1}, soon());
+}
+
+Bytes receive_bytes(Connection& connection, std::size_t count) {
+  Bytes bytes(count);
+  const auto got = connection.receive(bytes, count, soon());
+  EXPECT_TRUE(got.ok()) << got.status().to_string();
+  return bytes;
+}
+
+// The rings of a pair, and the sockets below.
+struct Parts {
+  explicit Parts(std::size_t ring_bytes) {
+    static int made = 0;
+    const std::string url =
+        "unix:gpurun-carrier-test-" + std::to_string(getpid()) + "-" + std::to_string(made++);
+    auto listener = listen(url);
+    EXPECT_TRUE(listener.ok()) << listener.status().to_string();
+    auto connected = connect(url, soon());
+    auto accepted = (*listener)->accept(soon());
+    EXPECT_TRUE(connected.ok() && accepted.ok());
+    sockets[0] = *std::move(connected);
+    sockets[1] = *std::move(accepted);
+    std::string why_none;
+    auto offered = shm::offer(*sockets[0], ring_bytes, soon(), &why_none);
+    auto taken = shm::take_offer(*sockets[1], soon());
+    EXPECT_TRUE(offered.ok() && offered->is_there() && taken.ok()) << why_none;
+    memory[0] = *std::move(offered);
+    memory[1] = *std::move(taken);
+  }
+
+  std::unique_ptr<Carrier> carrier(int end) {
+    return std::make_unique<shm::RingCarrier>(std::move(memory[end]),
+                                              end == 0 ? shm::Side::kOffered : shm::Side::kTook);
+  }
+  std::unique_ptr<CarriedConnection> carry_by(int end, std::unique_ptr<Carrier> carrier,
+                                              bool may_change = true) {
+    auto* const socket = dynamic_cast<sockets::SocketConnection*>(sockets[end].release());
+    CarrierOptions options;
+    options.may_change = may_change;
+    return carry(std::unique_ptr<sockets::SocketConnection>(socket), std::move(carrier),
+                 Capabilities(), options);
+  }
+
+  std::unique_ptr<Connection> sockets[2];
+  shm::SharedMemory memory[2];
+};
+
+struct Pair {
+  explicit Pair(std::size_t ring_bytes = kRing) {
+    Parts parts(ring_bytes);
+    for (int end = 0; end < 2; ++end) ends[end] = parts.carry_by(end, parts.carrier(end));
+  }
+  CarriedConnection& client() { return *ends[0]; }
+  CarriedConnection& server() { return *ends[1]; }
+  std::unique_ptr<CarriedConnection> ends[2];
+};
+
+// Receives all of `whole` in pieces, and calls `between` with the bytes so far. The end that sends
+// receives too, as in a session, until `sent` is done.
+template <typename Between>
+void copy_with_changes(Pair& pair, const Bytes& whole, Between between) {
+  auto sender = std::async(std::launch::async, [&] { return send_bytes(pair.client(), whole); });
+  auto listening = std::async(std::launch::async, [&] { return receive_bytes(pair.client(), 1); });
+  Bytes got;
+  Bytes piece(777);
+  while (got.size() < whole.size()) {
+    between(got.size());
+    const auto count = pair.server().receive(piece, 1, soon());
+    ASSERT_TRUE(count.ok()) << count.status().to_string();
+    got.insert(got.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(*count));
+  }
+  EXPECT_TRUE(sender.get().ok());
+  EXPECT_TRUE(got == whole);
+  // In the other direction, too, while both ends receive.
+  auto last = std::async(std::launch::async, [&] { return receive_bytes(pair.server(), 1); });
+  EXPECT_TRUE(send_bytes(pair.server(), pattern(1, 9)).ok());
+  EXPECT_EQ(listening.get(), pattern(1, 9));
+  EXPECT_TRUE(send_bytes(pair.client(), pattern(1, 10)).ok());
+  EXPECT_EQ(last.get(), pattern(1, 10));
+}
+
+TEST(CarriedConnectionTest, LeavesInMidCopyAndGoesOnOverTheSocket) {
+  Pair pair;
+  const Bytes whole = pattern(50 * kRing, 1);
+  bool asked = false;
+  copy_with_changes(pair, whole, [&](std::size_t got) {
+    if (got > 10 * kRing && !std::exchange(asked, true)) {
+      EXPECT_TRUE(pair.server().leave().ok());
+    }
+  });
+  EXPECT_EQ(pair.server().changes().left, 1U);
+  EXPECT_EQ(pair.client().changes().left, 1U);
+  EXPECT_EQ(pair.server().changes().entered, 0U);
+}
+
+TEST(CarriedConnectionTest, EntersAgainAndLeavesAgain) {
+  Pair pair;
+  const Bytes whole = pattern(16 << 20, 2);
+  std::size_t next = kRing;
+  bool out = false;
+  copy_with_changes(pair, whole, [&](std::size_t got) {
+    if (got < next) return;
+    next += 1 << 20;
+    out = !out;
+    // Either end may ask.
+    CarriedConnection& asks = (got & 1) != 0 ? pair.client() : pair.server();
+    EXPECT_TRUE((out ? asks.leave() : asks.enter()).ok());
+  });
+  EXPECT_GE(pair.server().changes().left, 2U);
+  EXPECT_GE(pair.server().changes().entered, 2U);
+}
+
+// A carrier that fails behind any byte, at either end, is left at once.
+TEST(CarriedConnectionTest, FailureInMidCopyGoesOnOverTheSocket) {
+  for (const std::size_t behind : {std::size_t{0}, std::size_t{1}, 3 * kRing + 5}) {
+    for (const bool in_put : {true, false}) {
+      Parts parts(kRing);
+      const std::size_t never = ~std::size_t{0};
+      Pair pair = [&] {
+        Pair made;
+        made.ends[0] = parts.carry_by(0, std::make_unique<test::FailingCarrier>(
+                                             parts.carrier(0), in_put ? behind : never, never));
+        made.ends[1] = parts.carry_by(1, std::make_unique<test::FailingCarrier>(
+                                             parts.carrier(1), never, in_put ? never : behind));
+        return made;
+      }();
+      copy_with_changes(pair, pattern(20 * kRing, 3), [](std::size_t) {});
+      EXPECT_EQ(pair.server().changes().left, 1U) << behind << in_put;
+      EXPECT_EQ(pair.client().changes().left, 1U) << behind << in_put;
+    }
+  }
+}
+
+// Each end has more bytes in its ring than the sockets take, and no thread of either sends. The
+// receiving threads send them without waiting for each other.
+TEST(CarriedConnectionTest, TwoFullRingsLeaveWithoutSender) {
+  Pair pair(shm::kRingBytesMax);
+  const Bytes sent = pattern(shm::kRingBytesMax, 4);
+  ASSERT_TRUE(send_bytes(pair.client(), sent).ok());
+  ASSERT_TRUE(send_bytes(pair.server(), sent).ok());
+  ASSERT_TRUE(pair.client().leave().ok());
+  auto receiving = std::async(std::launch::async, [&] {
+    Bytes got = receive_bytes(pair.client(), sent.size());
+    // What the other end has not got yet leaves while this end waits.
+    EXPECT_EQ(receive_bytes(pair.client(), 1), pattern(1, 5));
+    return got;
+  });
+  EXPECT_TRUE(receive_bytes(pair.server(), sent.size()) == sent);
+  EXPECT_TRUE(send_bytes(pair.server(), pattern(1, 5)).ok());
+  EXPECT_TRUE(receiving.get() == sent);
+}
+
+// The bytes are on their way over the socket, and a part of them had no room there.
+TEST(CarriedConnectionTest, EndWaitsForBytesThatLeaveTheCarrier) {
+  Pair pair(shm::kRingBytesMax);
+  const Bytes sent = pattern(shm::kRingBytesMax, 6);
+  ASSERT_TRUE(send_bytes(pair.client(), sent).ok());
+  ASSERT_TRUE(pair.server().leave().ok());
+  ASSERT_TRUE(pair.client().attend().ok());  // Asked.
+  ASSERT_TRUE(pair.server().attend().ok());  // Has left.
+  ASSERT_TRUE(pair.client().attend().ok());  // Sends the rest.
+  auto ending = std::async(std::launch::async, [&] { pair.ends[0].reset(); });
+  EXPECT_TRUE(receive_bytes(pair.server(), sent.size()) == sent);
+  ending.get();
+  Bytes one(1);
+  EXPECT_EQ(pair.server().receive(one, 1, soon()).status().code(), Code::kPeerGone);
+}
+
+// The other end died before it could send the rest again. It lies in memory that both map.
+TEST(CarriedConnectionTest, BytesLeftInTheCarrierOfADeadPeerArrive) {
+  Pair pair;
+  ASSERT_TRUE(send_bytes(pair.client(), pattern(100, 7)).ok());
+  ASSERT_TRUE(pair.client().leave().ok());
+  pair.ends[0].reset();
+  EXPECT_EQ(receive_bytes(pair.server(), 100), pattern(100, 7));
+  Bytes one(1);
+  EXPECT_EQ(pair.server().receive(one, 1, soon()).status().code(), Code::kPeerGone);
+}
+
+TEST(CarriedConnectionTest, OlderPeerIsNotAsked) {
+  Parts parts(kRing);
+  const auto ours = parts.carry_by(0, parts.carrier(0), false);
+  EXPECT_EQ(ours->leave().code(), Code::kUnavailable);
+  EXPECT_EQ(ours->enter().code(), Code::kUnavailable);
+  // It counted any byte as a wake-up.
+  Bytes got(1);
+  EXPECT_FALSE(parts.sockets[1]->receive(got, 1, Deadline::in(std::chrono::milliseconds(1))).ok());
+}
+
+// One end has the bare socket and memory, so it can lie.
+class LyingPeerTest : public testing::Test {
+ protected:
+  void say(const std::vector<Record>& records) {
+    for (const Record& record : records) {
+      std::array<std::byte, kRecordBytesMax> bytes;
+      const std::size_t count = write_record(record, &bytes);
+      ASSERT_TRUE(send_bytes(*parts_.sockets[0], ByteView(bytes).first(count)).ok());
+    }
+  }
+  Code received() {
+    Bytes got(1);
+    return ours_->receive(got, 1, Deadline::in(std::chrono::seconds(2))).status().code();
+  }
+  Parts parts_{kRing};
+  const std::unique_ptr<CarriedConnection> ours_ = parts_.carry_by(1, parts_.carrier(1));
+};
+
+TEST_F(LyingPeerTest, DataWhileItSendsByTheCarrierEndsConnection) {
+  say({{Kind::kData, 0, 1}});
+  EXPECT_EQ(received(), Code::kPeerGone);
+}
+
+TEST_F(LyingPeerTest, EntryOfOneThatHasNotLeftEndsConnection) {
+  say({{Kind::kEnter, 0, 0}});
+  EXPECT_EQ(received(), Code::kPeerGone);
+}
+
+TEST_F(LyingPeerTest, MoreBytesTakenThanWerePutEndsConnection) {
+  ASSERT_TRUE(send_bytes(*ours_, pattern(10, 0)).ok());
+  say({{Kind::kLeave, 1, 11}});
+  EXPECT_EQ(received(), Code::kPeerGone);
+}
+
+TEST_F(LyingPeerTest, LeaveOfAnotherEntryEndsConnection) {
+  say({{Kind::kLeave, 2, 0}});
+  EXPECT_EQ(received(), Code::kPeerGone);
+}
+
+TEST_F(LyingPeerTest, SecondLeaveEndsConnection) {
+  say({{Kind::kLeave, 1, 0}, {Kind::kLeave, 1, 0}});
+  EXPECT_EQ(received(), Code::kPeerGone);
+}
+
+TEST_F(LyingPeerTest, EntryBehindMoreThanTheRingHoldsEndsConnection) {
+  say({{Kind::kAsk}});
+  ASSERT_TRUE(ours_->attend().ok());  // Leaves, and says so.
+  say({{Kind::kEnter, 0, kRing + 1}});
+  EXPECT_EQ(received(), Code::kPeerGone);
+}
+
+TEST_F(LyingPeerTest, UnknownRecordEndsConnection) {
+  const std::byte unknown{99};
+  ASSERT_TRUE(send_bytes(*parts_.sockets[0], ByteView(&unknown, 1)).ok());
+  EXPECT_EQ(received(), Code::kPeerGone);
+}
+
+// Requests without end do not make this end keep anything.
+TEST_F(LyingPeerTest, ManyRequestsAreAnsweredAndTheConnectionStillWorks) {
+  for (int i = 0; i < 1000; ++i) {
+    say({{Kind::kAsk}, {Kind::kAnswer}, {Kind::kWake}});
+    ASSERT_TRUE(ours_->attend().ok());
+    Bytes answers(64);
+    while (*parts_.sockets[0]->receive_some(answers, false) != 0) continue;
+  }
+  say({{Kind::kData, 0, 1}});
+  ASSERT_TRUE(send_bytes(*parts_.sockets[0], pattern(1, 8)).ok());
+  EXPECT_EQ(receive_bytes(*ours_, 1), pattern(1, 8));
+}
+
+}  // namespace
+}  // namespace gpurun::transport::carrier

@@ -1,0 +1,82 @@
+// Carrier: moves the bytes of a connection beside the socket that the ends already have. Memory
+// that both ends map is one (transport/shm).
+//
+// Each end counts the bytes that it has put, and those that it has taken, since the carrier was
+// made. A carrier keeps the bytes that the other end has not taken yet. So an end that leaves the
+// carrier says how many bytes it has taken, and the other end sends the rest over the socket
+// (connection.h).
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "transport/part_cursor.h"
+
+namespace gpurun::transport::carrier {
+
+// What a step found.
+enum class Found : std::uint8_t {
+  kWorks,
+  kFailed,  // The carrier moves nothing any more. The connection goes on over its socket.
+  kBroken,  // The other end has written what is impossible. The connection ends.
+};
+
+// Bytes that were moved, and what was found while moving them.
+struct Moved {
+  std::size_t bytes = 0;
+  Found found = Found::kWorks;
+};
+
+// The sender calls the first group, and the receiver the second. There is one of each at a time.
+class Carrier {
+ public:
+  Carrier() = default;
+  Carrier(const Carrier&) = delete;
+  Carrier& operator=(const Carrier&) = delete;
+  virtual ~Carrier() = default;
+
+  // For messages: "shared memory".
+  virtual const char* name() const noexcept = 0;
+
+  // Puts as much as fits now, at most a step. No bytes: the carrier is full.
+  virtual Moved put(PartCursor& cursor) = 0;
+  // True when the other end's receiver sleeps, and the caller is the one that must wake it.
+  virtual bool has_to_wake() noexcept = 0;
+  // Returns when there is room, after wake_sender(), or after `span`. May return spuriously.
+  virtual void await_room(std::chrono::nanoseconds span) noexcept = 0;
+  // True when put() would find no room.
+  virtual bool is_full() noexcept = 0;
+  virtual std::uint64_t bytes_put() const noexcept = 0;
+  // Finds the bytes that were put since the first `taken`. They stay unchanged until the next
+  // put(). False: the other end cannot have taken just so many.
+  virtual bool find_untaken(std::uint64_t taken, std::array<ByteView, 2>* untaken) noexcept = 0;
+
+  // Copies what has come, as much as fits. After kFailed, what had come before can still be taken.
+  virtual Moved take(MutableBytes into) noexcept = 0;
+  virtual std::uint64_t bytes_taken() const noexcept = 0;
+  // Goes on behind the other end's first `put` bytes. False: it cannot have put just so many.
+  virtual bool skip_to(std::uint64_t put) noexcept = 0;
+  // True when take() would find something. Any thread, also during take().
+  virtual bool has_bytes() const noexcept = 0;
+  // Asks the other end to wake this one over the socket once it has put bytes, and takes that back.
+  // Both return whether it was asked before. Call has_bytes() again behind say_asleep().
+  virtual bool say_asleep() noexcept = 0;
+  virtual bool say_awake() noexcept = 0;
+  // False once the other end has taken the request, and sends what wakes this one.
+  virtual bool is_said_asleep() const noexcept = 0;
+
+  // Any thread, any number of times.
+  virtual void wake_sender() noexcept = 0;
+  // Marks both directions as ended. Bytes that were put before can still be taken.
+  virtual void close() noexcept = 0;
+  // Whether either end has closed that direction.
+  virtual bool is_closed_out() const noexcept = 0;
+  virtual bool is_closed_in() const noexcept = 0;
+};
+
+}  // namespace gpurun::transport::carrier

@@ -1,0 +1,196 @@
+// Sender: one lock, which only a change contends for.
+#include "transport/carrier/sender.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace gpurun::transport::carrier {
+namespace {
+
+// In one record over the socket. A long message can enter the carrier behind each of them.
+constexpr std::size_t kSocketStepBytes = std::size_t{256} << 10;
+
+}  // namespace
+
+// Puts at most a step. A sleeping receiver is woken later, once for all steps.
+Result<std::size_t> Sender::put_some(PartCursor& cursor) {
+  if (line_.is_gone()) return line_.gone("sending");
+  if (line_.carrier().is_closed_out()) return line_.nobody_reads();
+  const Moved put = line_.carrier().put(cursor);
+  if (put.found == Found::kBroken) return line_.broken();
+  if (put.found == Found::kFailed && !failed_) {
+    failed_ = true;
+    duties_.add(kSendAsk);
+  }
+  return put.bytes;
+}
+
+Status Sender::wake_receiver() {
+  if (!line_.carrier().has_to_wake()) return {};
+  if (!output_.empty()) {
+    duties_.add(kSendWake);
+    return {};
+  }
+  static constexpr auto kWake = static_cast<std::byte>(Kind::kWake);
+  const ByteView wake(&kWake, 1);
+  // A record that finds no room may be dropped: the many unread ones before it also wake the
+  // receiver.
+  const Result<std::size_t> woken = line_.socket().send_some({&wake, 1});
+  return woken.status().code() == Code::kPeerGone ? Status() : woken.status();
+}
+
+Status Sender::await_room(Deadline deadline) {
+  GPURUN_RETURN_IF_ERROR(wake_receiver());
+  if (deadline.passed()) return line_.late("sending");
+  line_.carrier().await_room(slice_of(deadline));
+  pollfd end = {line_.socket().fd(), POLLRDHUP, 0};
+  const bool dead = poll(&end, 1, 0) > 0 && (failed_ || line_.carrier().is_full());
+  return dead ? line_.nobody_reads() : Status();
+}
+
+// Waits for room in the socket.
+Status Sender::await_socket(Deadline deadline) {
+  if (line_.is_gone()) return line_.gone("sending");
+  if (deadline.passed()) return line_.late("sending");
+  pollfd room = {line_.socket().fd(), POLLOUT, 0};
+  (void)poll(&room, 1, Deadline::in(slice_of(deadline)).poll_timeout_ms());
+  output_.flush(line_.socket());
+  return {};
+}
+
+Status Sender::send_by_socket(PartCursor& cursor, std::size_t parts, Deadline deadline) {
+  std::vector<ByteView> pieces(parts + 1);
+  std::array<std::byte, kRecordBytesMax> head;
+  std::size_t bytes = 0;
+  const std::size_t count = cursor.look(std::span(pieces).subspan(1), kSocketStepBytes, &bytes);
+  pieces[0] = ByteView(head).first(write_record({Kind::kData, 0, bytes}, &head));
+  Status sent = line_.socket().send(std::span(pieces).first(count + 1), deadline);
+  if (sent.ok()) cursor.advance(bytes);
+  ended_ = sent.code() == Code::kPeerGone;
+  return sent;
+}
+
+Status Sender::send_all(PartCursor& cursor, std::size_t parts, Deadline deadline) {
+  while (!cursor.done()) {
+    if (ended_) return line_.nobody_reads();
+    if (duties_.any()) do_duties();
+    if (!by_carrier_) {
+      GPURUN_RETURN_IF_ERROR(output_.empty() ? send_by_socket(cursor, parts, deadline)
+                                             : await_socket(deadline));
+      continue;
+    }
+    const Result<std::size_t> put = put_some(cursor);
+    if (!put.ok()) return put.status();
+    if (*put == 0) GPURUN_RETURN_IF_ERROR(await_room(deadline));
+  }
+  return wake_receiver();
+}
+
+Status Sender::send(std::span<const ByteView> parts, Deadline deadline) {
+  PartCursor cursor(parts);
+  Status sent;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    sent = send_all(cursor, parts.size(), deadline);
+  }
+  if (sent.code() == Code::kDeadline && cursor.started()) {
+    line_.shut_down();
+    return Status(Code::kPeerGone, line_.description() + ": the deadline cut a message in half");
+  }
+  fulfil();
+  GPURUN_RETURN_IF_ERROR(sent);
+  return line_.is_gone() ? line_.gone("sending") : Status();
+}
+
+Result<std::size_t> Sender::send_some(std::span<const ByteView> parts) {
+  PartCursor cursor(parts);
+  std::size_t sent = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (duties_.any()) do_duties();
+    // A record of data must go whole, so nothing is sent over the socket here.
+    while (by_carrier_ && !ended_ && !cursor.done()) {
+      const Result<std::size_t> put = put_some(cursor);
+      if (!put.ok()) return put.status();
+      if (*put == 0) break;
+      sent += *put;
+    }
+    GPURUN_RETURN_IF_ERROR(wake_receiver());
+  }
+  fulfil();
+  return sent;
+}
+
+void Sender::do_duties() {
+  for (;;) {
+    output_.flush(line_.socket());
+    if (!output_.empty()) return duties_.add(kFlush);
+    duties_.remove(kFlush);
+    const unsigned duties = duties_.all();
+    if (duties == 0) return;
+    make_output(duties);
+  }
+}
+
+// A duty that is added from now on is done again.
+void Sender::make_output(unsigned duties) {
+  duties_.remove(duties & ~(kSendLeave | kResend));
+  const auto simple = [&](unsigned duty, Kind kind) {
+    if ((duties & duty) != 0) output_.add({kind});
+  };
+  simple(kSendWake, Kind::kWake);
+  simple(kSendAsk, Kind::kAsk);
+  simple(kSendAnswer, Kind::kAnswer);
+  if ((duties & kSendLeave) != 0) {
+    output_.add({Kind::kLeave, duties_.leave.entry, duties_.leave.taken});
+  }
+  if ((duties & kResend) != 0) {
+    resend();
+    if ((duties & kDoEnter) != 0) duties_.add(kDoEnter);  // Behind these bytes.
+  } else if ((duties & kDoEnter) != 0 && !by_carrier_ && !failed_) {
+    output_.add({Kind::kEnter, 0, line_.carrier().bytes_put()});
+    by_carrier_ = true;
+    ++entry_;
+  }
+  duties_.remove(duties & (kSendLeave | kResend));
+}
+
+void Sender::resend() {
+  std::array<ByteView, 2> untaken;
+  if (!by_carrier_ || duties_.their_leave.entry != entry_ ||
+      !line_.carrier().find_untaken(duties_.their_leave.taken, &untaken)) {
+    static_cast<void>(line_.broken());
+    return;
+  }
+  by_carrier_ = false;
+  const std::size_t bytes = untaken[0].size() + untaken[1].size();
+  if (bytes == 0) return;
+  output_.add({Kind::kData, 0, bytes});
+  output_.add_untaken(untaken);
+}
+
+// The thread that holds the mutex looks at the duties again once it has let it go.
+void Sender::fulfil() {
+  while (duties_.any()) {
+    if (!mutex_.try_lock()) {
+      line_.carrier().wake_sender();
+      return;
+    }
+    do_duties();
+    const bool stuck = !output_.empty();
+    mutex_.unlock();
+    if (stuck) return;
+  }
+}
+
+void Sender::finish(Deadline deadline) {
+  while (!line_.is_gone() && duties_.has(kFlush | kSendLeave | kResend)) {
+    fulfil();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!output_.empty() && !await_socket(deadline).ok()) return;
+  }
+}
+
+}  // namespace gpurun::transport::carrier

@@ -1,0 +1,55 @@
+// Sender: the sending half of a carried connection. It puts bytes into the carrier or sends them
+// over the socket, and does what a change asks of it.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+
+#include "base/deadline.h"
+#include "transport/carrier/duties.h"
+#include "transport/carrier/line.h"
+#include "transport/carrier/socket_output.h"
+#include "transport/part_cursor.h"
+
+namespace gpurun::transport::carrier {
+
+class Sender {
+ public:
+  Sender(Line& line, Duties& duties) noexcept : line_(line), duties_(duties) {}
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
+
+  // As Connection's.
+  Status send(std::span<const ByteView> parts, Deadline deadline);
+  Result<std::size_t> send_some(std::span<const ByteView> parts);
+
+  // Does the duties as far as the socket has room, unless a thread sends, which then does them. Any
+  // thread.
+  void fulfil();
+  // Waits until the bytes that leave the carrier are in the socket. No other thread is in a call.
+  void finish(Deadline deadline);
+
+ private:
+  // Call these with mutex_ held.
+  Status send_all(PartCursor& cursor, std::size_t parts, Deadline deadline);
+  Result<std::size_t> put_some(PartCursor& cursor);
+  Status wake_receiver();
+  Status await_room(Deadline deadline);
+  Status await_socket(Deadline deadline);
+  Status send_by_socket(PartCursor& cursor, std::size_t parts, Deadline deadline);
+  void do_duties();
+  void make_output(unsigned duties);
+  void resend();
+
+  Line& line_;
+  Duties& duties_;
+  std::mutex mutex_;  // Guards all below. Held over a wait for room.
+  bool by_carrier_ = true;
+  bool ended_ = false;   // The socket takes nothing more.
+  bool failed_ = false;  // The carrier. The other end was asked to leave it.
+  std::uint32_t entry_ = 1;
+  SocketOutput output_;
+};
+
+}  // namespace gpurun::transport::carrier

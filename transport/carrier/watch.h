@@ -1,0 +1,61 @@
+// CarriedWatch: a watch of a carried connection, which watches its socket. While bytes come by the
+// carrier, the socket becomes readable only after the receiver has said that it sleeps.
+//
+// pause() and resume() make no system call, unless the receiving thread itself goes to sleep in
+// between. Then the bytes that wake that thread must not wake the watcher.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "transport/sockets/watch.h"
+#include "transport/transport.h"
+
+namespace gpurun::transport::carrier {
+
+// The receiving side, as the watch sees it. Called while no thread receives.
+class Watched {
+ public:
+  // Returns true when there is no reason to sleep. Otherwise the socket becomes readable when there
+  // is one. `*wants_room`: the socket must also be watched for room to send.
+  virtual bool go_to_sleep(bool* wants_room) = 0;
+  // The socket has become readable. Returns as go_to_sleep(): records for the connection itself are
+  // no reason to wake up.
+  virtual bool heed_wake() = 0;
+  // Returns true when bytes come over the socket itself.
+  virtual bool wake_up() noexcept = 0;
+
+ protected:
+  ~Watched() = default;
+};
+
+class CarriedWatch final : public Watch {
+ public:
+  // `watched` and `place` belong to the connection and outlive this object. `place` points to this
+  // object while it lives.
+  CarriedWatch(std::unique_ptr<sockets::SocketWatch> socket, Watched& watched,
+               std::atomic<CarriedWatch*>& place);
+  ~CarriedWatch() override;
+
+  Status wait(Deadline deadline) override;
+  void pause() noexcept override;
+  void resume() noexcept override;
+  int fd() const noexcept override { return socket_->fd(); }
+
+  // The receiving thread goes to sleep at the socket. Pauses the socket's watch, if this watch is
+  // paused.
+  void receiver_sleeps() noexcept;
+
+ private:
+  bool go_to_sleep();
+
+  const std::unique_ptr<sockets::SocketWatch> socket_;
+  Watched& watched_;
+  std::atomic<CarriedWatch*>& place_;
+  std::mutex mutex_;  // Guards all below, and watched_ while no thread receives.
+  int pauses_ = 0;
+  bool socket_paused_ = false;  // The socket's watch is paused with this one.
+};
+
+}  // namespace gpurun::transport::carrier

@@ -1,0 +1,47 @@
+// RingCarrier: the carrier of a connection in shared memory, two rings that both processes map.
+#pragma once
+
+#include "transport/carrier/carrier.h"
+#include "transport/shm/memory.h"
+
+namespace gpurun::transport::shm {
+
+enum class Side : std::uint8_t { kOffered, kTook };
+
+class RingCarrier final : public carrier::Carrier {
+ public:
+  RingCarrier(SharedMemory memory, Side side) noexcept;
+
+  const char* name() const noexcept override { return "shared memory"; }
+
+  carrier::Moved put(PartCursor& cursor) override;
+  bool has_to_wake() noexcept override { return writer_.has_to_wake(); }
+  void await_room(std::chrono::nanoseconds span) noexcept override { writer_.sleep(span); }
+  bool is_full() noexcept override { return writer_.room() == std::optional<std::size_t>(0); }
+  std::uint64_t bytes_put() const noexcept override { return writer_.written(); }
+  bool find_untaken(std::uint64_t taken, std::array<ByteView, 2>* untaken) noexcept override {
+    return writer_.find_untaken(taken, untaken);
+  }
+
+  carrier::Moved take(MutableBytes into) noexcept override;
+  std::uint64_t bytes_taken() const noexcept override { return reader_.read(); }
+  bool skip_to(std::uint64_t put) noexcept override { return reader_.skip_to(put); }
+  bool has_bytes() const noexcept override { return reader_.has_bytes(); }
+  bool say_asleep() noexcept override { return reader_.say_asleep(); }
+  bool say_awake() noexcept override { return reader_.say_awake(); }
+  bool is_said_asleep() const noexcept override { return reader_.is_said_asleep(); }
+
+  void wake_sender() noexcept override { writer_.wake(); }
+  void close() noexcept override;
+  bool is_closed_out() const noexcept override { return is_closed(out_ring_); }
+  bool is_closed_in() const noexcept override { return is_closed(in_ring_); }
+
+ private:
+  const SharedMemory memory_;
+  const Ring out_ring_;
+  const Ring in_ring_;
+  RingWriter writer_;
+  RingReader reader_;
+};
+
+}  // namespace gpurun::transport::shm
