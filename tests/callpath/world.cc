@@ -36,6 +36,13 @@ server::DriverFunctions functions(const char* path) {
   return *all;
 }
 
+Ends connect_by_tcp(transport::Listener& listener) {
+  auto near = transport::connect("tcp://" + listener.address(), Deadline::in(kPatience));
+  auto far = listener.accept(Deadline::in(kPatience));
+  EXPECT_TRUE(near.ok() && far.ok());
+  return {*std::move(near), *std::move(far)};
+}
+
 }  // namespace
 
 World::World(const WorldOptions& given) {
@@ -44,15 +51,13 @@ World::World(const WorldOptions& given) {
   client::Session::Channels client_side;
   server::WorkerChannels server_side;
   for (int i = 0; i <= given.bulk_connections; ++i) {
-    auto near = transport::connect("tcp://" + (*listener)->address(), Deadline::in(kPatience));
-    auto far = (*listener)->accept(Deadline::in(kPatience));
-    EXPECT_TRUE(near.ok() && far.ok());
+    Ends ends = given.connect ? given.connect(i) : connect_by_tcp(**listener);
     if (i == 0) {
-      client_side.log = *std::move(near);
-      server_side.log = *std::move(far);
+      client_side.log = std::move(ends.client);
+      server_side.log = std::move(ends.worker);
     } else {
-      client_side.bulk.push_back(*std::move(near));
-      server_side.bulk.push_back(*std::move(far));
+      client_side.bulk.push_back(std::move(ends.client));
+      server_side.bulk.push_back(std::move(ends.worker));
     }
   }
   client_side.server_name = "world";

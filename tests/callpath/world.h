@@ -1,8 +1,9 @@
-// World: a client's session and a worker in one process, over real TCP sockets, on the null device
-// or another driver. For the tests and benches of the call path.
+// World: a client's session and a worker in one process, over real TCP sockets or what a test
+// connects, on the null device or another driver. For the tests and benches of the call path.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,12 +17,20 @@
 
 namespace gpurun::callpath {
 
+// The client's and the worker's end of one connection.
+struct Ends {
+  std::unique_ptr<transport::Connection> client;
+  std::unique_ptr<transport::Connection> worker;
+};
+
 struct WorldOptions {
   const char* driver = nullptr;  // A path. nullptr: the null device.
   int bulk_connections = 1;
   client::SessionOptions session;
   // Changes the worker's options, such as handlers of the test.
   void (*prepare)(server::WorkerOptions& options) = nullptr;
+  // Makes connection `index`, the log's first, in place of TCP.
+  std::function<Ends(int index)> connect = {};
 };
 
 class World {

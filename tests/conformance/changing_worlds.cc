@@ -139,8 +139,9 @@ class FailingShmWorld : public SharedMemoryWorld {
     Capabilities capabilities;
     capabilities.same_host = true;
     capabilities.shares_memory = true;
-    auto carried = carrier::carry(std::unique_ptr<sockets::SocketConnection>(concrete),
-                                  std::move(failing), capabilities, changes());
+    auto carried =
+        carrier::carry(carrier::plain_socket(std::unique_ptr<sockets::SocketConnection>(concrete)),
+                       std::move(failing), capabilities, changes());
     return std::unique_ptr<Connection>(new ChangingEnd(std::move(carried), false, 0));
   }
 

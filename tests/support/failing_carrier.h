@@ -20,7 +20,10 @@ class FailingCarrier final : public carrier::Carrier {
     return inner_->put(cursor);
   }
   bool has_to_wake() noexcept override { return inner_->has_to_wake(); }
-  void await_room(std::chrono::nanoseconds span) noexcept override { inner_->await_room(span); }
+  void await_room(std::chrono::nanoseconds span,
+                  const std::atomic<unsigned>& wanted) noexcept override {
+    inner_->await_room(span, wanted);
+  }
   bool is_full() noexcept override { return inner_->is_full(); }
   std::uint64_t bytes_put() const noexcept override { return inner_->bytes_put(); }
   bool find_untaken(std::uint64_t taken, std::array<ByteView, 2>* untaken) noexcept override {

@@ -14,7 +14,7 @@ constexpr std::chrono::seconds kLastBytesWait{2};
 
 class Carried final : public CarriedConnection {
  public:
-  Carried(std::unique_ptr<sockets::SocketConnection> socket, std::unique_ptr<Carrier> carrier,
+  Carried(std::unique_ptr<Socket> socket, std::unique_ptr<Carrier> carrier,
           const Capabilities& capabilities, const CarrierOptions& options)
       : may_change_(options.may_change),
         capabilities_(capabilities),
@@ -28,7 +28,7 @@ class Carried final : public CarriedConnection {
 
   const Capabilities& capabilities() const override { return capabilities_; }
   const std::string& description() const override { return line_.description(); }
-  int fd() const noexcept override { return line_.socket().fd(); }
+  int fd() const noexcept override { return line_.bytes().fd(); }
 
   Status send(std::span<const ByteView> parts, Deadline deadline) override {
     return sender_.send(parts, deadline);
@@ -82,7 +82,7 @@ class Carried final : public CarriedConnection {
 
 }  // namespace
 
-std::unique_ptr<CarriedConnection> carry(std::unique_ptr<sockets::SocketConnection> socket,
+std::unique_ptr<CarriedConnection> carry(std::unique_ptr<Socket> socket,
                                          std::unique_ptr<Carrier> carrier,
                                          const Capabilities& capabilities,
                                          const CarrierOptions& options) {

@@ -27,7 +27,7 @@
 #include <memory>
 
 #include "transport/carrier/carrier.h"
-#include "transport/sockets/connection.h"
+#include "transport/carrier/socket.h"
 #include "transport/transport.h"
 
 namespace gpurun::transport::carrier {
@@ -59,7 +59,7 @@ struct CarrierOptions {
 
 // Both ends begin by the carrier. All bytes that were meant for `socket` itself must have been
 // received before.
-std::unique_ptr<CarriedConnection> carry(std::unique_ptr<sockets::SocketConnection> socket,
+std::unique_ptr<CarriedConnection> carry(std::unique_ptr<Socket> socket,
                                          std::unique_ptr<Carrier> carrier,
                                          const Capabilities& capabilities,
                                          const CarrierOptions& options);

@@ -24,11 +24,14 @@ struct Leave {
 
 class Duties {
  public:
-  void add(unsigned duties) noexcept { bits_.fetch_or(duties, std::memory_order_release); }
+  // Sequentially consistent: the sender says that it sleeps and then looks here. The caller adds a
+  // duty and then looks whether the sender sleeps.
+  void add(unsigned duties) noexcept { bits_.fetch_or(duties); }
   void remove(unsigned duties) noexcept { bits_.fetch_and(~duties, std::memory_order_release); }
   unsigned all() const noexcept { return bits_.load(std::memory_order_acquire); }
   bool has(unsigned duties) const noexcept { return (all() & duties) != 0; }
   bool any() const noexcept { return all() != 0; }
+  const std::atomic<unsigned>& word() const noexcept { return bits_; }
 
   // The receiver writes it before kSendLeave, and the sender reads it behind.
   Leave leave;

@@ -6,11 +6,12 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/deadline.h"
 #include "base/result.h"
 #include "transport/carrier/carrier.h"
-#include "transport/sockets/connection.h"
+#include "transport/carrier/socket.h"
 
 namespace gpurun::transport::carrier {
 
@@ -22,12 +23,14 @@ inline std::chrono::nanoseconds slice_of(Deadline deadline) noexcept {
 
 class Line {
  public:
-  Line(std::unique_ptr<sockets::SocketConnection> socket, std::unique_ptr<Carrier> carrier)
+  Line(std::unique_ptr<Socket> socket, std::unique_ptr<Carrier> carrier)
       : socket_(std::move(socket)),
         carrier_(std::move(carrier)),
-        description_(std::string(carrier_->name()) + ", by " + socket_->description()) {}
+        description_(std::string(carrier_->name()) + ", by " + socket_->bytes().description()) {}
 
-  sockets::SocketConnection& socket() const noexcept { return *socket_; }
+  Socket& socket() const noexcept { return *socket_; }
+  // The bytes of the socket.
+  Connection& bytes() const noexcept { return socket_->bytes(); }
   Carrier& carrier() const noexcept { return *carrier_; }
   const std::string& description() const noexcept { return description_; }
   bool is_gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
@@ -36,7 +39,7 @@ class Line {
   void shut_down() noexcept {
     gone_.store(true);
     carrier_->close();
-    socket_->shut_down();
+    socket_->bytes().shut_down();
   }
   // Ends the connection, and returns why it has ended.
   Status gone(const char* doing) {
@@ -62,7 +65,7 @@ class Line {
   }
 
  private:
-  const std::unique_ptr<sockets::SocketConnection> socket_;
+  const std::unique_ptr<Socket> socket_;
   const std::unique_ptr<Carrier> carrier_;
   const std::string description_;
   std::atomic<bool> gone_{false};

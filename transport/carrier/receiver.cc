@@ -1,8 +1,6 @@
 // Receiver: the socket's records first, then the bytes.
 #include "transport/carrier/receiver.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -101,7 +99,7 @@ Status Receiver::note_end(const Status& failed) {
 
 // Reads what has come over the socket, without waiting.
 Result<std::size_t> Receiver::look_at_socket() {
-  const Result<std::size_t> come = line_.socket().receive_some(input_.room(), false);
+  const Result<std::size_t> come = line_.bytes().receive_some(input_.room(), false);
   if (!come.ok()) {
     GPURUN_RETURN_IF_ERROR(note_end(come.status()));
     return std::size_t{0};
@@ -116,7 +114,7 @@ Result<std::size_t> Receiver::take_from_socket(MutableBytes into) {
     if (const std::size_t taken = input_.take_data(into); taken != 0) return taken;
     if (input_.data_left() != 0) {
       const std::size_t most = std::min(into.size(), input_.data_left());
-      const Result<std::size_t> come = line_.socket().receive_some(into.first(most), true);
+      const Result<std::size_t> come = line_.bytes().receive_some(into.first(most), true);
       if (!come.ok()) {
         GPURUN_RETURN_IF_ERROR(note_end(come.status()));
         return std::size_t{0};
@@ -157,12 +155,11 @@ Status Receiver::read_socket(Deadline deadline) {
   sender_.fulfil();
   if (duties_.has(kFlush)) {
     // No thread sends, so this one does when the socket has room.
-    pollfd ready = {line_.socket().fd(), POLLIN | POLLOUT, 0};
-    (void)poll(&ready, 1, Deadline::in(slice_of(deadline)).poll_timeout_ms());
+    line_.socket().await_room(true, slice_of(deadline));
     sender_.fulfil();
     return look_at_socket().status();
   }
-  const Result<std::size_t> come = line_.socket().receive(input_.room(), 1, deadline);
+  const Result<std::size_t> come = line_.bytes().receive(input_.room(), 1, deadline);
   if (!come.ok()) return note_end(come.status());
   input_.came(*come);
   return heed_records();
@@ -250,7 +247,7 @@ bool Receiver::wake_up() noexcept {
 }
 
 Result<std::unique_ptr<Watch>> Receiver::watch() {
-  auto socket = sockets::SocketWatch::of(line_.socket(), line_.socket().fd_min());
+  auto socket = line_.socket().watch();
   if (!socket.ok()) return socket.status();
   return std::unique_ptr<Watch>(new CarriedWatch(*std::move(socket), *this, watch_));
 }

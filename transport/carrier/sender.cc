@@ -1,8 +1,6 @@
 // Sender: one lock, which only a change contends for.
 #include "transport/carrier/sender.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -37,16 +35,15 @@ Status Sender::wake_receiver() {
   const ByteView wake(&kWake, 1);
   // A record that finds no room may be dropped: the many unread ones before it also wake the
   // receiver.
-  const Result<std::size_t> woken = line_.socket().send_some({&wake, 1});
+  const Result<std::size_t> woken = line_.bytes().send_some({&wake, 1});
   return woken.status().code() == Code::kPeerGone ? Status() : woken.status();
 }
 
 Status Sender::await_room(Deadline deadline) {
   GPURUN_RETURN_IF_ERROR(wake_receiver());
   if (deadline.passed()) return line_.late("sending");
-  line_.carrier().await_room(slice_of(deadline));
-  pollfd end = {line_.socket().fd(), POLLRDHUP, 0};
-  const bool dead = poll(&end, 1, 0) > 0 && (failed_ || line_.carrier().is_full());
+  line_.carrier().await_room(slice_of(deadline), duties_.word());
+  const bool dead = (failed_ || line_.carrier().is_full()) && line_.socket().has_ended();
   return dead ? line_.nobody_reads() : Status();
 }
 
@@ -54,9 +51,8 @@ Status Sender::await_room(Deadline deadline) {
 Status Sender::await_socket(Deadline deadline) {
   if (line_.is_gone()) return line_.gone("sending");
   if (deadline.passed()) return line_.late("sending");
-  pollfd room = {line_.socket().fd(), POLLOUT, 0};
-  (void)poll(&room, 1, Deadline::in(slice_of(deadline)).poll_timeout_ms());
-  output_.flush(line_.socket());
+  line_.socket().await_room(false, slice_of(deadline));
+  output_.flush(line_.bytes());
   return {};
 }
 
@@ -66,7 +62,7 @@ Status Sender::send_by_socket(PartCursor& cursor, std::size_t parts, Deadline de
   std::size_t bytes = 0;
   const std::size_t count = cursor.look(std::span(pieces).subspan(1), kSocketStepBytes, &bytes);
   pieces[0] = ByteView(head).first(write_record({Kind::kData, 0, bytes}, &head));
-  Status sent = line_.socket().send(std::span(pieces).first(count + 1), deadline);
+  Status sent = line_.bytes().send(std::span(pieces).first(count + 1), deadline);
   if (sent.ok()) cursor.advance(bytes);
   ended_ = sent.code() == Code::kPeerGone;
   return sent;
@@ -125,7 +121,7 @@ Result<std::size_t> Sender::send_some(std::span<const ByteView> parts) {
 
 void Sender::do_duties() {
   for (;;) {
-    output_.flush(line_.socket());
+    output_.flush(line_.bytes());
     if (!output_.empty()) return duties_.add(kFlush);
     duties_.remove(kFlush);
     const unsigned duties = duties_.all();

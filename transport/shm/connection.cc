@@ -18,8 +18,8 @@ Result<std::unique_ptr<Connection>> share(std::unique_ptr<Connection> socket, Sh
   capabilities.same_host = true;
   capabilities.shares_memory = true;
   return std::unique_ptr<Connection>(
-      carrier::carry(std::unique_ptr<sockets::SocketConnection>(concrete), std::move(rings),
-                     capabilities, options));
+      carrier::carry(carrier::plain_socket(std::unique_ptr<sockets::SocketConnection>(concrete)),
+                     std::move(rings), capabilities, options));
 }
 
 Status share_offered(std::unique_ptr<Connection>& connection, Deadline deadline, UniqueFd* file,

@@ -16,7 +16,10 @@ class RingCarrier final : public carrier::Carrier {
 
   carrier::Moved put(PartCursor& cursor) override;
   bool has_to_wake() noexcept override { return writer_.has_to_wake(); }
-  void await_room(std::chrono::nanoseconds span) noexcept override { writer_.sleep(span); }
+  void await_room(std::chrono::nanoseconds span,
+                  const std::atomic<unsigned>& wanted) noexcept override {
+    writer_.sleep(span, wanted);
+  }
   bool is_full() noexcept override { return writer_.room() == std::optional<std::size_t>(0); }
   std::uint64_t bytes_put() const noexcept override { return writer_.written(); }
   bool find_untaken(std::uint64_t taken, std::array<ByteView, 2>* untaken) noexcept override {

@@ -3,15 +3,14 @@
 #include "transport/carrier/connection.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <future>
 #include <string>
 #include <vector>
 
+#include "tests/support/carried_parts.h"
 #include "tests/support/failing_carrier.h"
 #include "transport/carrier/control.h"
-#include "transport/shm/connection.h"
 
 namespace gpurun::transport::carrier {
 namespace {
@@ -39,48 +38,10 @@ Bytes receive_bytes(Connection& connection, std::size_t count) {
   return bytes;
 }
 
-// The rings of a pair, and the sockets below.
-struct Parts {
-  explicit Parts(std::size_t ring_bytes) {
-    static int made = 0;
-    const std::string url =
-        "unix:gpurun-carrier-test-" + std::to_string(getpid()) + "-" + std::to_string(made++);
-    auto listener = listen(url);
-    EXPECT_TRUE(listener.ok()) << listener.status().to_string();
-    auto connected = connect(url, soon());
-    auto accepted = (*listener)->accept(soon());
-    EXPECT_TRUE(connected.ok() && accepted.ok());
-    sockets[0] = *std::move(connected);
-    sockets[1] = *std::move(accepted);
-    std::string why_none;
-    auto offered = shm::offer(*sockets[0], ring_bytes, soon(), &why_none);
-    auto taken = shm::take_offer(*sockets[1], soon());
-    EXPECT_TRUE(offered.ok() && offered->is_there() && taken.ok()) << why_none;
-    memory[0] = *std::move(offered);
-    memory[1] = *std::move(taken);
-  }
-
-  std::unique_ptr<Carrier> carrier(int end) {
-    return std::make_unique<shm::RingCarrier>(std::move(memory[end]),
-                                              end == 0 ? shm::Side::kOffered : shm::Side::kTook);
-  }
-  std::unique_ptr<CarriedConnection> carry_by(int end, std::unique_ptr<Carrier> carrier,
-                                              bool may_change = true) {
-    auto* const socket = dynamic_cast<sockets::SocketConnection*>(sockets[end].release());
-    CarrierOptions options;
-    options.may_change = may_change;
-    return carry(std::unique_ptr<sockets::SocketConnection>(socket), std::move(carrier),
-                 Capabilities(), options);
-  }
-
-  std::unique_ptr<Connection> sockets[2];
-  shm::SharedMemory memory[2];
-};
-
 struct Pair {
   explicit Pair(std::size_t ring_bytes = kRing) {
-    Parts parts(ring_bytes);
-    for (int end = 0; end < 2; ++end) ends[end] = parts.carry_by(end, parts.carrier(end));
+    test::CarriedParts parts(ring_bytes);
+    for (int end = 0; end < 2; ++end) ends[end] = parts.carry_by(end, parts.rings(end));
   }
   CarriedConnection& client() { return *ends[0]; }
   CarriedConnection& server() { return *ends[1]; }
@@ -146,14 +107,14 @@ TEST(CarriedConnectionTest, EntersAgainAndLeavesAgain) {
 TEST(CarriedConnectionTest, FailureInMidCopyGoesOnOverTheSocket) {
   for (const std::size_t behind : {std::size_t{0}, std::size_t{1}, 3 * kRing + 5}) {
     for (const bool in_put : {true, false}) {
-      Parts parts(kRing);
+      test::CarriedParts parts(kRing);
       const std::size_t never = ~std::size_t{0};
       Pair pair = [&] {
         Pair made;
         made.ends[0] = parts.carry_by(0, std::make_unique<test::FailingCarrier>(
-                                             parts.carrier(0), in_put ? behind : never, never));
+                                             parts.rings(0), in_put ? behind : never, never));
         made.ends[1] = parts.carry_by(1, std::make_unique<test::FailingCarrier>(
-                                             parts.carrier(1), never, in_put ? never : behind));
+                                             parts.rings(1), never, in_put ? never : behind));
         return made;
       }();
       copy_with_changes(pair, pattern(20 * kRing, 3), [](std::size_t) {});
@@ -210,8 +171,8 @@ TEST(CarriedConnectionTest, BytesLeftInTheCarrierOfADeadPeerArrive) {
 }
 
 TEST(CarriedConnectionTest, OlderPeerIsNotAsked) {
-  Parts parts(kRing);
-  const auto ours = parts.carry_by(0, parts.carrier(0), false);
+  test::CarriedParts parts(kRing);
+  const auto ours = parts.carry_by(0, parts.rings(0), false);
   EXPECT_EQ(ours->leave().code(), Code::kUnavailable);
   EXPECT_EQ(ours->enter().code(), Code::kUnavailable);
   // It counted any byte as a wake-up.
@@ -233,8 +194,8 @@ class LyingPeerTest : public testing::Test {
     Bytes got(1);
     return ours_->receive(got, 1, Deadline::in(std::chrono::seconds(2))).status().code();
   }
-  Parts parts_{kRing};
-  const std::unique_ptr<CarriedConnection> ours_ = parts_.carry_by(1, parts_.carrier(1));
+  test::CarriedParts parts_{kRing};
+  const std::unique_ptr<CarriedConnection> ours_ = parts_.carry_by(1, parts_.rings(1));
 };
 
 TEST_F(LyingPeerTest, DataWhileItSendsByTheCarrierEndsConnection) {

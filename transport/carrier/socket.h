@@ -1,0 +1,37 @@
+// Socket: what a carried connection needs of the socket below it, besides its bytes.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "base/deadline.h"
+#include "transport/sockets/connection.h"
+#include "transport/sockets/watch.h"
+#include "transport/transport.h"
+
+namespace gpurun::transport::carrier {
+
+class Socket {
+ public:
+  Socket() = default;
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  virtual ~Socket() = default;
+
+  // Sends and receives.
+  virtual Connection& bytes() const noexcept = 0;
+  // As SocketConnection's.
+  virtual bool taken_away() const noexcept = 0;
+  virtual bool seems_taken_away() const noexcept = 0;
+  virtual Status gone_by_the_program() = 0;
+  // Waits for room to send, and for bytes if `or_bytes`. Also returns after `span`, or spuriously.
+  virtual void await_room(bool or_bytes, std::chrono::nanoseconds span) noexcept = 0;
+  // Whether the other end has ended it.
+  virtual bool has_ended() const noexcept = 0;
+  virtual Result<std::unique_ptr<sockets::SocketWatch>> watch() = 0;
+};
+
+std::unique_ptr<Socket> plain_socket(std::unique_ptr<sockets::SocketConnection> connection);
+
+}  // namespace gpurun::transport::carrier
