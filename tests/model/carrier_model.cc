@@ -73,7 +73,11 @@ void receive(Pair& pair, int end, std::size_t count) {
   for (;;) {
     {
       const Quiet quiet;
-      until([&] { return other() || pair.sockets[end]->has_bytes(); }, "the other end");
+      const ModelSocket& socket = *pair.sockets[end];
+      const auto ready = [&] {
+        return socket.has_bytes() || (connection.wants_room() && socket.has_room());
+      };
+      until([&] { return other() || ready(); }, "the other end");
       if (other()) return;
     }
     check(connection.attend().ok(), "an end does not attend");

@@ -41,14 +41,20 @@ bool later(const timespec& one, const timespec& other) {
 
 constexpr pthread_t kThreads = 0x7E500000;  // The pthread_t of the first thread.
 
-void take(const void* address, const void* pc) {
+// Nobody holds the mutex.
+void take_free(const void* address, const void* pc) {
   Mutex& mutex = mutexes()[address];
-  if (mutex.owner == world.current->id) violated("a thread locks a mutex that it holds");
-  block([&mutex] { return mutex.owner == -1; }, "a mutex");
   mutex.owner = world.current->id;
   world.current->clock.join(mutex.clock);
   trace("locks", address, 0, pc);
   tick();
+}
+
+void take(const void* address, const void* pc) {
+  Mutex& mutex = mutexes()[address];
+  if (mutex.owner == world.current->id) violated("a thread locks a mutex that it holds");
+  block([&mutex] { return mutex.owner == -1; }, "a mutex");
+  take_free(address, pc);
 }
 
 void give(const void* address, const void* pc) {
@@ -137,7 +143,7 @@ OF_PROGRAM int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
   const Inside inside;
   schedule_point();
   if (mutexes()[mutex].owner != -1) return EBUSY;
-  take(mutex, PC);
+  take_free(mutex, PC);
   return 0;
 }
 OF_PROGRAM int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {

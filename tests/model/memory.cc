@@ -2,6 +2,7 @@
 // stores that a load may still see.
 #include <malloc.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -223,6 +224,8 @@ void note_access(const void* address, std::size_t bytes, bool write, Kind kind, 
   const auto start = reinterpret_cast<std::uintptr_t>(address);
   const std::uintptr_t end = start + bytes;
   if (start - world.locals_start < world.locals_bytes) return;
+  // Each thread has its own. All threads of the model have one.
+  if (start == reinterpret_cast<std::uintptr_t>(&errno)) return;
   for (std::uintptr_t key = start / kGranuleBytes; key * kGranuleBytes < end; ++key) {
     Granule& granule = granule_of(key);
     note_in(granule, mask_of(start, end, key), write, kind, pc);

@@ -20,9 +20,9 @@ class FailingCarrier final : public carrier::Carrier {
     return inner_->put(cursor);
   }
   bool has_to_wake() noexcept override { return inner_->has_to_wake(); }
-  void await_room(std::chrono::nanoseconds span,
-                  const std::atomic<unsigned>& wanted) noexcept override {
-    inner_->await_room(span, wanted);
+  void sleep_as_sender(std::chrono::nanoseconds span, const std::atomic<unsigned>& wanted,
+                       bool for_room) noexcept override {
+    inner_->sleep_as_sender(span, wanted, for_room);
   }
   bool is_full() noexcept override { return inner_->is_full(); }
   std::uint64_t bytes_put() const noexcept override { return inner_->bytes_put(); }

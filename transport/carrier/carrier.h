@@ -48,10 +48,10 @@ class Carrier {
   virtual Moved put(PartCursor& cursor) = 0;
   // True when the other end's receiver sleeps, and the caller is the one that must wake it.
   virtual bool has_to_wake() noexcept = 0;
-  // Returns when there is room, when `wanted` is not 0, after wake_sender(), or after `span`. May
-  // return spuriously. A change of `wanted` is noticed behind wake_sender() alone.
-  virtual void await_room(std::chrono::nanoseconds span,
-                          const std::atomic<unsigned>& wanted) noexcept = 0;
+  // Returns when `wanted` is not 0, after wake_sender(), or after `span`, and when there is room if
+  // `for_room`. May return spuriously. A change of `wanted` is noticed behind wake_sender() alone.
+  virtual void sleep_as_sender(std::chrono::nanoseconds span, const std::atomic<unsigned>& wanted,
+                               bool for_room) noexcept = 0;
   // True when put() would find no room.
   virtual bool is_full() noexcept = 0;
   virtual std::uint64_t bytes_put() const noexcept = 0;

@@ -63,6 +63,7 @@ class Carried final : public CarriedConnection {
     return {};
   }
   Status attend() override { return receiver_.attend(); }
+  bool wants_room() const noexcept override { return duties_.has(kFlush); }
   Changes changes() const noexcept override {
     return {receiver_.times_entered(), receiver_.times_left()};
   }

@@ -45,8 +45,10 @@ class CarriedConnection : public Connection {
   virtual Status leave() = 0;
   virtual Status enter() = 0;
   // Does what the other end has asked for, without waiting and without bytes. For an owner that
-  // does not receive now. Call it as receive().
+  // does not receive now. Call it as receive(), when the socket has bytes, and when it has room
+  // while wants_room().
   virtual Status attend() = 0;
+  virtual bool wants_room() const noexcept = 0;
   // Of this end's receiver. Any thread.
   virtual Changes changes() const noexcept = 0;
 };

@@ -14,7 +14,7 @@ enum Duty : unsigned {
   kSendLeave = 8,  // This end's receiver has left: `leave`.
   kResend = 16,    // The other end's receiver has left: `their_leave`.
   kDoEnter = 32,
-  kFlush = 64,  // The socket had no room for all that was sent.
+  kFlush = 64,  // The socket had no room for all that was sent, and no thread sends.
 };
 
 struct Leave {

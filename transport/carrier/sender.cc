@@ -12,6 +12,20 @@ constexpr std::size_t kSocketStepBytes = std::size_t{256} << 10;
 
 }  // namespace
 
+Sender::Turn::Turn(Sender& sender) : sender_(sender) {
+  sender_.mutex_.lock();
+  sender_.duties_.remove(kFlush);
+}
+
+Sender::Turn::Turn(Sender& sender, std::adopt_lock_t) : sender_(sender) {
+  sender_.duties_.remove(kFlush);
+}
+
+Sender::Turn::~Turn() {
+  if (!sender_.output_.empty()) sender_.duties_.add(kFlush);
+  sender_.mutex_.unlock();
+}
+
 // Puts at most a step. A sleeping receiver is woken later, once for all steps.
 Result<std::size_t> Sender::put_some(PartCursor& cursor) {
   if (line_.is_gone()) return line_.gone("sending");
@@ -42,7 +56,7 @@ Status Sender::wake_receiver() {
 Status Sender::await_room(Deadline deadline) {
   GPURUN_RETURN_IF_ERROR(wake_receiver());
   if (deadline.passed()) return line_.late("sending");
-  line_.carrier().await_room(slice_of(deadline), duties_.word());
+  line_.carrier().sleep_as_sender(slice_of(deadline), duties_.word(), !failed_);
   const bool dead = (failed_ || line_.carrier().is_full()) && line_.socket().has_ended();
   return dead ? line_.nobody_reads() : Status();
 }
@@ -71,7 +85,7 @@ Status Sender::send_by_socket(PartCursor& cursor, std::size_t parts, Deadline de
 Status Sender::send_all(PartCursor& cursor, std::size_t parts, Deadline deadline) {
   while (!cursor.done()) {
     if (ended_) return line_.nobody_reads();
-    if (duties_.any()) do_duties();
+    if (duties_.any() || !output_.empty()) do_duties();
     if (!by_carrier_) {
       GPURUN_RETURN_IF_ERROR(output_.empty() ? send_by_socket(cursor, parts, deadline)
                                              : await_socket(deadline));
@@ -88,7 +102,7 @@ Status Sender::send(std::span<const ByteView> parts, Deadline deadline) {
   PartCursor cursor(parts);
   Status sent;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Turn turn(*this);
     sent = send_all(cursor, parts.size(), deadline);
   }
   if (sent.code() == Code::kDeadline && cursor.started()) {
@@ -104,8 +118,8 @@ Result<std::size_t> Sender::send_some(std::span<const ByteView> parts) {
   PartCursor cursor(parts);
   std::size_t sent = 0;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (duties_.any()) do_duties();
+    const Turn turn(*this);
+    if (duties_.any() || !output_.empty()) do_duties();
     // A record of data must go whole, so nothing is sent over the socket here.
     while (by_carrier_ && !ended_ && !cursor.done()) {
       const Result<std::size_t> put = put_some(cursor);
@@ -122,8 +136,7 @@ Result<std::size_t> Sender::send_some(std::span<const ByteView> parts) {
 void Sender::do_duties() {
   for (;;) {
     output_.flush(line_.bytes());
-    if (!output_.empty()) return duties_.add(kFlush);
-    duties_.remove(kFlush);
+    if (!output_.empty()) return;
     const unsigned duties = duties_.all();
     if (duties == 0) return;
     make_output(duties);
@@ -167,24 +180,25 @@ void Sender::resend() {
   output_.add_untaken(untaken);
 }
 
-// The thread that holds the mutex looks at the duties again once it has let it go.
+// The thread that has the turn looks at the duties again behind it. The fence orders its look behind
+// the end of its turn, and a failed attempt for the turn behind the new duty.
 void Sender::fulfil() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   while (duties_.any()) {
     if (!mutex_.try_lock()) {
       line_.carrier().wake_sender();
       return;
     }
+    const Turn turn(*this, std::adopt_lock);
     do_duties();
-    const bool stuck = !output_.empty();
-    mutex_.unlock();
-    if (stuck) return;
+    if (!output_.empty()) return;
   }
 }
 
 void Sender::finish(Deadline deadline) {
   while (!line_.is_gone() && duties_.has(kFlush | kSendLeave | kResend)) {
     fulfil();
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Turn turn(*this);
     if (!output_.empty() && !await_socket(deadline).ok()) return;
   }
 }

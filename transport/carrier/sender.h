@@ -31,7 +31,20 @@ class Sender {
   void finish(Deadline deadline);
 
  private:
-  // Call these with mutex_ held.
+  // Holds mutex_. Only while no thread has a turn does kFlush say that the socket had no room.
+  class Turn {
+   public:
+    explicit Turn(Sender& sender);
+    Turn(Sender& sender, std::adopt_lock_t);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Sender& sender_;
+  };
+
+  // Call these in a turn.
   Status send_all(PartCursor& cursor, std::size_t parts, Deadline deadline);
   Result<std::size_t> put_some(PartCursor& cursor);
   Status wake_receiver();

@@ -48,12 +48,12 @@ bool RingWriter::has_to_wake() noexcept {
   return state.reader_sleeps.load() != 0 && state.reader_sleeps.exchange(0) != 0;
 }
 
-void RingWriter::sleep(std::chrono::nanoseconds span,
-                       const std::atomic<unsigned>& wanted) noexcept {
+void RingWriter::sleep(std::chrono::nanoseconds span, const std::atomic<unsigned>& wanted,
+                       bool for_room) noexcept {
   RingState& state = *ring_.state;
   state.writer_sleeps.store(1);
-  const bool goes_on = is_closed(ring_) || wanted.load() != 0 ||
-                       written_ - state.read.load() <= ring_.bytes / 2 || span.count() <= 0;
+  const bool has_room = for_room && written_ - state.read.load() <= ring_.bytes / 2;
+  const bool goes_on = is_closed(ring_) || wanted.load() != 0 || has_room || span.count() <= 0;
   if (!goes_on) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(span);
     const timespec most = {seconds.count(), static_cast<long>((span - seconds).count())};

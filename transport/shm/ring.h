@@ -53,9 +53,11 @@ class RingWriter {
   void publish() noexcept;
   // True when the reader sleeps and this call is the one that must wake it.
   bool has_to_wake() noexcept;
-  // Returns when half of the ring is free, is_closed(), when `wanted` is not 0, after wake(), or
-  // after `span`. May return spuriously. Call wake() after a change of `wanted`.
-  void sleep(std::chrono::nanoseconds span, const std::atomic<unsigned>& wanted) noexcept;
+  // Returns when is_closed(), when `wanted` is not 0, after wake(), or after `span`, and when half
+  // of the ring is free if `for_room`. May return spuriously. Call wake() after a change of
+  // `wanted`.
+  void sleep(std::chrono::nanoseconds span, const std::atomic<unsigned>& wanted,
+             bool for_room) noexcept;
   // Any thread.
   void wake() const noexcept;
   std::uint64_t written() const noexcept { return written_; }

@@ -16,9 +16,9 @@ class RingCarrier final : public carrier::Carrier {
 
   carrier::Moved put(PartCursor& cursor) override;
   bool has_to_wake() noexcept override { return writer_.has_to_wake(); }
-  void await_room(std::chrono::nanoseconds span,
-                  const std::atomic<unsigned>& wanted) noexcept override {
-    writer_.sleep(span, wanted);
+  void sleep_as_sender(std::chrono::nanoseconds span, const std::atomic<unsigned>& wanted,
+                       bool for_room) noexcept override {
+    writer_.sleep(span, wanted, for_room);
   }
   bool is_full() noexcept override { return writer_.room() == std::optional<std::size_t>(0); }
   std::uint64_t bytes_put() const noexcept override { return writer_.written(); }
