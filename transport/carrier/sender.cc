@@ -93,7 +93,9 @@ Status Sender::send_all(PartCursor& cursor, std::size_t parts, Deadline deadline
     }
     const Result<std::size_t> put = put_some(cursor);
     if (!put.ok()) return put.status();
-    if (*put == 0) GPURUN_RETURN_IF_ERROR(await_room(deadline));
+    if (*put != 0) continue;
+    // The other end may need the records that are still to be sent before it makes room.
+    GPURUN_RETURN_IF_ERROR(output_.empty() ? await_room(deadline) : await_socket(deadline));
   }
   return wake_receiver();
 }
@@ -180,8 +182,8 @@ void Sender::resend() {
   output_.add_untaken(untaken);
 }
 
-// The thread that has the turn looks at the duties again behind it. The fence orders its look behind
-// the end of its turn, and a failed attempt for the turn behind the new duty.
+// The thread that has the turn looks at the duties again behind it. The fence orders its look
+// behind the end of its turn, and a failed attempt for the turn behind the new duty.
 void Sender::fulfil() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   while (duties_.any()) {

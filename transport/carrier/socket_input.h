@@ -26,7 +26,7 @@ class SocketInput {
   }
   void came(std::size_t bytes) noexcept { end_ += bytes; }
 
-  // The next record, with `*broken` set when there is none such. Empty too when it is not whole, or
+  // The next record, with `*broken` set when it is not one. Empty too when it is not whole, or
   // data come first.
   std::optional<Record> next_record(bool* broken) noexcept {
     if (data_left_ != 0 || begin_ == end_) return std::nullopt;
