@@ -413,7 +413,9 @@ TEST(ShmRingTest, ReadingHalfOfFullRingWakesWriter) {
   writer.put(full);
   writer.publish();
   const auto asleep = [&] { return ends.memory.to_taker().state->writer_sleeps.load() != 0; };
-  auto woken = std::async(std::launch::async, [&] { writer.sleep(std::chrono::seconds(60)); });
+  const std::atomic<unsigned> nothing{0};
+  auto woken = std::async(std::launch::async,
+                          [&] { writer.sleep(std::chrono::seconds(60), nothing, true); });
   while (!asleep()) std::this_thread::yield();
   Bytes got(kRingBytesMin / 2 - 1);
   ASSERT_TRUE(ends.taker->receive(got, got.size(), soon()).ok());
@@ -421,6 +423,54 @@ TEST(ShmRingTest, ReadingHalfOfFullRingWakesWriter) {
   ASSERT_TRUE(ends.taker->receive(got, 1, soon()).ok());
   ASSERT_EQ(woken.wait_for(kTimeout), std::future_status::ready);
   EXPECT_GE(writer.room().value_or(0), kRingBytesMin / 2);
+}
+
+TEST(ShmRingTest, SleepingWriterIsWokenForAnotherReasonThanRoom) {
+  const Liar ends;
+  RingWriter writer(ends.memory.to_taker());
+  std::atomic<unsigned> wanted{0};
+  // The ring has room, which this writer does not wait for.
+  auto woken = std::async(std::launch::async,
+                          [&] { writer.sleep(std::chrono::seconds(60), wanted, false); });
+  while (ends.memory.to_taker().state->writer_sleeps.load() == 0) std::this_thread::yield();
+  wanted.store(1);
+  writer.wake();
+  EXPECT_EQ(woken.wait_for(kTimeout), std::future_status::ready);
+  writer.sleep(std::chrono::seconds(60), wanted, false);  // Returns at once.
+}
+
+// A receiver that leaves may have taken any part of what the ring holds, also across its end.
+TEST(ShmRingTest, FindsBytesThatWereNotTaken) {
+  const Liar ends;
+  const Ring ring = ends.memory.to_taker();
+  RingWriter writer(ring);
+  RingReader reader(ring);
+  Bytes bytes(kRingBytesMin);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
+  writer.put(ByteView(bytes).first(1000));
+  writer.publish();
+  Bytes got(1000);
+  ASSERT_EQ(reader.take(got), 1000U);
+  writer.put(ByteView(bytes).first(kRingBytesMin - 1000));
+  ASSERT_EQ(writer.room(), 1000U);
+  writer.put(ByteView(bytes).first(500));  // Across the end.
+  writer.publish();
+  std::array<ByteView, 2> untaken;
+  ASSERT_TRUE(writer.find_untaken(1000 + 200, &untaken));
+  Bytes found(untaken[0].begin(), untaken[0].end());
+  found.insert(found.end(), untaken[1].begin(), untaken[1].end());
+  Bytes expected(bytes.begin() + 200, bytes.begin() + (kRingBytesMin - 1000));
+  expected.insert(expected.end(), bytes.begin(), bytes.begin() + 500);
+  EXPECT_TRUE(found == expected);
+  ASSERT_TRUE(writer.find_untaken(writer.written(), &untaken));
+  EXPECT_TRUE(untaken[0].empty() && untaken[1].empty());
+  EXPECT_FALSE(writer.find_untaken(writer.written() + 1, &untaken)) << "more than was put";
+  EXPECT_FALSE(writer.find_untaken(0, &untaken)) << "overwritten since";
+  // The reader goes on behind what it gets elsewhere.
+  EXPECT_FALSE(reader.skip_to(1000 + kRingBytesMin + 1)) << "more than the ring can hold";
+  ASSERT_TRUE(reader.skip_to(writer.written()));
+  EXPECT_FALSE(reader.has_bytes());
+  EXPECT_EQ(writer.room(), 500U) << "as last seen";
 }
 
 }  // namespace
