@@ -14,11 +14,13 @@ constexpr std::size_t kSocketStepBytes = std::size_t{256} << 10;
 
 Sender::Turn::Turn(Sender& sender) : sender_(sender) {
   sender_.mutex_.lock();
-  sender_.duties_.remove(kFlush);
+  begin();
 }
 
-Sender::Turn::Turn(Sender& sender, std::adopt_lock_t) : sender_(sender) {
-  sender_.duties_.remove(kFlush);
+Sender::Turn::Turn(Sender& sender, std::adopt_lock_t) : sender_(sender) { begin(); }
+
+void Sender::Turn::begin() noexcept {
+  if (sender_.duties_.has(kFlush)) sender_.duties_.remove(kFlush);
 }
 
 Sender::Turn::~Turn() {

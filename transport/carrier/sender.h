@@ -41,6 +41,8 @@ class Sender {
     Turn& operator=(const Turn&) = delete;
 
    private:
+    void begin() noexcept;
+
     Sender& sender_;
   };
 
