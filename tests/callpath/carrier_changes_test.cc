@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/callpath/world.h"
@@ -28,6 +31,19 @@ struct Failures {
   std::size_t worker_takes = kNever;
 };
 
+// Ends behind what the test has asked of the connection. Only the session's sockets order both, and
+// ThreadSanitizer does not see that.
+class AskedCarrier final : public transport::test::FailingCarrier {
+ public:
+  AskedCarrier(std::unique_ptr<Carrier> inner, std::size_t puts, std::size_t takes,
+               std::shared_ptr<std::mutex> asking)
+      : FailingCarrier(std::move(inner), puts, takes), asking_(std::move(asking)) {}
+  ~AskedCarrier() override { const std::lock_guard<std::mutex> lock(*asking_); }
+
+ private:
+  const std::shared_ptr<std::mutex> asking_;
+};
+
 // A session in shared memory, with its connections as they are below it.
 struct Carried {
   explicit Carried(const Failures& log = {}, const Failures& bulk = {}) {
@@ -36,8 +52,7 @@ struct Carried {
       const Failures& fails = index == 0 ? log : bulk;
       transport::test::CarriedParts parts;
       const auto end = [&](int which, std::size_t puts, std::size_t takes) {
-        auto failing =
-            std::make_unique<transport::test::FailingCarrier>(parts.rings(which), puts, takes);
+        auto failing = std::make_unique<AskedCarrier>(parts.rings(which), puts, takes, asking);
         auto made = parts.carry_by(which, std::move(failing));
         ends.push_back(made.get());
         return made;
@@ -72,9 +87,11 @@ struct Carried {
     }
   }
   std::uint64_t times_left(int end) const {
+    const std::lock_guard<std::mutex> lock(*asking);
     return ends[static_cast<std::size_t>(end)]->changes().left;
   }
 
+  const std::shared_ptr<std::mutex> asking = std::make_shared<std::mutex>();
   // The client's and the worker's of the log, then of bulk.
   std::vector<CarriedConnection*> ends;
   std::unique_ptr<World> world;

@@ -8,7 +8,7 @@
 
 namespace gpurun::transport::test {
 
-class FailingCarrier final : public carrier::Carrier {
+class FailingCarrier : public carrier::Carrier {
  public:
   // Puts fail behind `puts` bytes or a little more. Takes report a failure once, behind `takes`.
   FailingCarrier(std::unique_ptr<Carrier> inner, std::size_t puts, std::size_t takes)

@@ -79,6 +79,7 @@ Status Receiver::heed_records() {
 
 // Records behind data come after these are received.
 Status Receiver::attend() {
+  const Call call(*this);
   GPURUN_RETURN_IF_ERROR(heed_records());
   for (bool more = true; more && input_.data_left() == 0;) {
     const std::size_t room = input_.room().size();
@@ -184,6 +185,7 @@ Result<std::size_t> Receiver::receive(MutableBytes into, std::size_t bytes_min, 
   if (bytes_min == 0 || bytes_min > into.size()) {
     return Status(Code::kInvalidArgument, line_.description() + ": receive of no bytes");
   }
+  const Call call(*this);
   std::size_t got = kept_.take(into);
   if (sleeper_.is_owed() && by_carrier()) GPURUN_RETURN_IF_ERROR(look_at_socket().status());
   bool late = false;
@@ -209,6 +211,7 @@ Result<std::size_t> Receiver::receive(MutableBytes into, std::size_t bytes_min, 
 }
 
 Result<std::size_t> Receiver::receive_some(MutableBytes into, bool again) {
+  const Call call(*this);
   if (line_.is_gone()) return line_.gone("receiving");
   if (!again && line_.socket().seems_taken_away()) return line_.socket().gone_by_the_program();
   const bool asks = ++looks_ % kLooksAtCarrier == 0 || sleeper_.is_asleep();
@@ -220,10 +223,6 @@ Result<std::size_t> Receiver::receive_some(MutableBytes into, bool again) {
   if (!taken.ok() || *taken != 0) return taken;
   if (ended && has_ended() && !finds_rest()) return line_.gone("receiving");
   return std::size_t{0};
-}
-
-bool Receiver::has_something() const noexcept {
-  return (input_.data_left() != 0 && !input_.empty()) || ended_ || line_.is_gone();
 }
 
 bool Receiver::go_to_sleep(bool* wants_room) {

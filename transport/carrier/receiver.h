@@ -58,8 +58,26 @@ class Receiver final : private Watched {
   }
   // The end came before the bytes that this end has left in the carrier.
   bool finds_rest();
-  // Bytes that came over the socket, or the end.
-  bool has_something() const noexcept;
+  // Bytes that came over the socket, or the end, as the last receiving thread left them. Any
+  // thread. A thread that receives now looks again before it sleeps, or before another thread does.
+  bool has_something() const noexcept {
+    return has_more_.load(std::memory_order_relaxed) || line_.is_gone();
+  }
+  // Ends each call that receives.
+  class Call {
+   public:
+    explicit Call(Receiver& receiver) : receiver_(receiver) {}
+    ~Call() {
+      const SocketInput& input = receiver_.input_;
+      receiver_.has_more_.store((input.data_left() != 0 && !input.empty()) || receiver_.ended_,
+                                std::memory_order_relaxed);
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    Receiver& receiver_;
+  };
   bool by_carrier() const noexcept { return by_carrier_.load(std::memory_order_relaxed); }
 
   bool go_to_sleep(bool* wants_room) override;
@@ -79,6 +97,7 @@ class Receiver final : private Watched {
   bool resent_ = false;  // Data have come over the socket since this end left.
   bool ended_ = false;   // The socket has ended. Bytes in the carrier still count.
   unsigned looks_ = 0;
+  std::atomic<bool> has_more_{false};  // Written by the receiving thread, for has_something().
   std::atomic<bool> leave_wanted_{false};
   std::atomic<std::uint64_t> entered_{0};
   std::atomic<std::uint64_t> left_{0};

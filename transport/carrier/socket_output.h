@@ -2,6 +2,7 @@
 // else may be sent there before them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
