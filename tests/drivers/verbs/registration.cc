@@ -1,0 +1,170 @@
+// Protection domains and memory regions of the verbs double.
+#include "tests/drivers/verbs/registration.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "tests/drivers/verbs/counters.h"
+
+namespace gpurun::verbs_double {
+namespace {
+
+// nullptr unless the region exists, belongs to the QP's protection domain, has the access, and
+// contains the range.
+std::byte* memory_of(const Qp& qp, std::uint32_t key, std::uint64_t address, std::uint64_t length,
+                     unsigned access) {
+  const auto found = nic().regions.find(key);
+  if (found == nic().regions.end()) return nullptr;
+  const Mr& region = *found->second;
+  if (region.pd != qp.pd || (region.access & access) != access) return nullptr;
+  if (address < region.first || address - region.first > region.length ||
+      length > region.length - (address - region.first)) {
+    return nullptr;
+  }
+  return static_cast<std::byte*>(region.addr) + (address - region.first);
+}
+
+std::byte* own_memory(const ibv_sge& piece) {
+  const Mr& region = *nic().regions.at(piece.lkey);
+  return static_cast<std::byte*>(region.addr) + (piece.addr - region.first);
+}
+
+ibv_mr* refuse(int error) {
+  errno = error;
+  return nullptr;
+}
+
+ibv_mr* add_region(ibv_pd* visible, void* address, std::size_t length, std::uint64_t first,
+                   unsigned access) {
+  constexpr unsigned kRemoteChanges = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+  const Lock lock(nic().mutex);
+  if (length == 0) return refuse(EINVAL);
+  if ((access & kRemoteChanges) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) {
+    return refuse(EINVAL);
+  }
+  if ((access & IBV_ACCESS_ON_DEMAND) != 0 && !device_of(visible->context).settings.odp) {
+    return refuse(EOPNOTSUPP);
+  }
+  const auto limit = nic().faults.memlock();
+  if (limit && (length > *limit || nic().registered > *limit - length)) {
+    return refuse(*limit == 0 ? EPERM : ENOMEM);
+  }
+  std::uint32_t key = 0;
+  while (key == 0 || nic().regions.count(key) != 0) {
+    key = static_cast<std::uint32_t>(nic().random());
+  }
+  auto* region = new Mr{};
+  region->context = visible->context;
+  region->pd = visible;
+  region->addr = address;
+  region->length = length;
+  region->handle = region->lkey = region->rkey = key;
+  region->first = first;
+  region->access = access;
+  nic().regions.emplace(key, region);
+  nic().registered += length;
+  ++static_cast<Pd*>(visible)->users;
+  count(&verbs_double_counts::registrations);
+  count(&verbs_double_counts::registered_bytes, length);
+  return region;
+}
+
+}  // namespace
+
+bool pieces_allowed(const Qp& qp, const std::vector<ibv_sge>& pieces, unsigned access) {
+  for (const ibv_sge& piece : pieces) {
+    if (piece.length != 0 &&
+        memory_of(qp, piece.lkey, piece.addr, piece.length, access) == nullptr) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::uint64_t length_of(const std::vector<ibv_sge>& pieces) {
+  std::uint64_t length = 0;
+  for (const ibv_sge& piece : pieces) length += piece.length;
+  return length;
+}
+
+Bytes gather(const std::vector<ibv_sge>& pieces) {
+  Bytes data;
+  data.reserve(length_of(pieces));
+  for (const ibv_sge& piece : pieces) {
+    if (piece.length == 0) continue;
+    const std::byte* from = own_memory(piece);
+    data.insert(data.end(), from, from + piece.length);
+  }
+  count(&verbs_double_counts::gathered_bytes, data.size());
+  return data;
+}
+
+void scatter(const std::vector<ibv_sge>& pieces, const Bytes& data) {
+  std::size_t done = 0;
+  for (const ibv_sge& piece : pieces) {
+    const std::size_t size = std::min<std::size_t>(piece.length, data.size() - done);
+    if (size == 0) continue;
+    std::memcpy(own_memory(piece), data.data() + done, size);
+    done += size;
+  }
+  count(&verbs_double_counts::placed_bytes, done);
+}
+
+std::byte* remote_memory(const Qp& qp, std::uint32_t key, std::uint64_t address,
+                         std::uint64_t length, unsigned access) {
+  if ((qp.set.qp_access_flags & access) != access) return nullptr;
+  return memory_of(qp, key, address, length, access);
+}
+
+}  // namespace gpurun::verbs_double
+
+using namespace gpurun::verbs_double;
+
+ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  auto* pd = new Pd{};
+  pd->context = context;
+  return pd;
+}
+
+int ibv_dealloc_pd(ibv_pd* visible) {
+  auto* pd = static_cast<Pd*>(visible);
+  const Lock lock(nic().mutex);
+  if (pd->users != 0) return EBUSY;
+  delete pd;
+  return 0;
+}
+
+#undef ibv_reg_mr
+ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
+  return add_region(pd, address, length, reinterpret_cast<std::uint64_t>(address),
+                    static_cast<unsigned>(access));
+}
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t length, std::uint64_t first,
+                         unsigned access) {
+  // A device ignores the optional flags that it does not know (ibv_reg_mr(3),
+  // IBV_ACCESS_RELAXED_ORDERING).
+  return add_region(pd, address, length, first,
+                    access & ~static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE));
+}
+
+#undef ibv_reg_mr_iova
+ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t first,
+                        int access) {
+  return add_region(pd, address, length, first, static_cast<unsigned>(access));
+}
+
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int) {
+  return refuse(EOPNOTSUPP);
+}
+
+int ibv_dereg_mr(ibv_mr* visible) {
+  auto* region = static_cast<Mr*>(visible);
+  const Lock lock(nic().mutex);
+  nic().regions.erase(region->lkey);
+  nic().registered -= region->length;
+  --static_cast<Pd*>(region->pd)->users;
+  count(&verbs_double_counts::deregistrations);
+  delete region;
+  return 0;
+}
