@@ -130,7 +130,9 @@ int ibv_close_device(ibv_context* context) {
   Lock lock(nic().mutex);
   // The kernel ends what the program has left.
   for (const auto& [number, qp] : nic().qps) {
-    if (qp->owner == opened) disconnect(*qp);
+    if (qp->owner != opened) continue;
+    disconnect(*qp);
+    unbind_qp(std::exchange(qp->listener, -1), nic().fabric, number);
   }
   std::erase_if(nic().qps, [&](const auto& entry) { return entry.second->owner == opened; });
   std::erase(nic().contexts, opened);

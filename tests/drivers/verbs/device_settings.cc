@@ -52,11 +52,9 @@ DeviceSettings profile_of(const TextRule& rule) {
   if (profile == "pvrdma") {
     device.inline_max = 0;
     device.sge_max = 4;
-    device.atomics = false;
     device.plain_immediate = true;
   } else if (profile == "send_only") {
     device.rdma = false;
-    device.atomics = false;
   } else if (profile != "full") {
     rule.wrong("unknown profile " + profile);
   }

@@ -28,7 +28,7 @@ struct DeviceSettings {
   std::uint32_t wr_max = 8192;
   std::uint32_t cqe_max = 65536;
   std::uint32_t reads_max = 16;  // Outstanding RDMA READs of a QP.
-  bool atomics = true;
+  bool atomics = false;          // The reported capability only.
   bool odp = false;
   bool rdma = true;              // False: RDMA requests fail at the post.
   bool plain_immediate = false;  // WRITE WITH IMMEDIATE arrives without its immediate data.

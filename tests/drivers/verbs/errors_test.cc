@@ -94,13 +94,14 @@ void expect_refusal(const std::function<int(Endpoint&, Numbers)>& post, unsigned
   EndpointOptions options;
   options.access = peer_access;
   Endpoint b(options);
-  connect(a, b);
+  a.connect(b.numbers());
+  ASSERT_EQ(a.receive(3, 0, 0), 0);
+  ASSERT_EQ(post(a, b.numbers()), 0);  // b is not ready, so that all posts come before the refusal.
+  ASSERT_EQ(a.send(11, 0, 0, 0), 0);
+  ASSERT_EQ(b.to_init(), 0);
   ASSERT_EQ(b.receive(1, 0, 0), 0);
   ASSERT_EQ(b.receive(2, 0, 0), 0);
-  ASSERT_EQ(a.receive(3, 0, 0), 0);
-  ASSERT_EQ(post(a, b.numbers()), 0);
-  const int later = a.send(11, 0, 0, 0);
-  ASSERT_TRUE(later == 0);
+  ASSERT_EQ(b.to_ready_to_receive(a.numbers()), 0);
   const ibv_wc wc = a.next();
   EXPECT_EQ(wc.wr_id, 10U);
   EXPECT_EQ(wc.status, IBV_WC_REM_ACCESS_ERR) << library().wc_status_str(wc.status);
@@ -134,6 +135,20 @@ TEST(VerbsAccess, MissingPermissionIsRefused) {
                  kAll & ~static_cast<unsigned>(IBV_ACCESS_REMOTE_WRITE));
   expect_refusal([](Endpoint& a, const Numbers& peer) { return a.read(10, 0, 1, peer, 0); },
                  kAll & ~static_cast<unsigned>(IBV_ACCESS_REMOTE_READ));
+}
+
+TEST(VerbsAccess, QpWithoutPermissionRefusesToo) {
+  const Settings settings;
+  Endpoint a;
+  Endpoint b;
+  connect(a, b);
+  ibv_qp_attr attr{};
+  attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+  ASSERT_EQ(library().modify_qp(b.qp, &attr, IBV_QP_ACCESS_FLAGS), 0);
+  ASSERT_EQ(a.read(1, 0, 1, b.numbers(), 0), 0);
+  EXPECT_EQ(a.next().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(a.write(2, 0, 1, b.numbers(), 0), 0);
+  EXPECT_EQ(a.next().status, IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(VerbsAccess, DeregisteredMemoryIsRefused) {
@@ -246,6 +261,42 @@ TEST(VerbsLostPeer, WrongQpNumberFindsNoPeer) {
 }
 TEST(VerbsLostPeer, WrongGidFindsNoPeer) {
   expect_lost([](Numbers& a) { ++a.gid.raw[15]; });
+}
+
+TEST(VerbsLostPeer, PeerThatServedOnceTakesNoNewConnection) {
+  const Settings settings;
+  Endpoint a(impatient());
+  Endpoint b;
+  connect(a, b);
+  ASSERT_EQ(b.receive(1, 0, 0), 0);
+  ASSERT_EQ(b.receive(2, 0, 0), 0);
+  ASSERT_EQ(a.send(3, 0, 0), 0);
+  EXPECT_EQ(a.next().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(b.next().wr_id, 1U);
+  ASSERT_EQ(a.to_state(IBV_QPS_RESET), 0);
+  a.connect(b.numbers());
+  ASSERT_EQ(a.send(4, 0, 0), 0);
+  EXPECT_EQ(a.next().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_TRUE(b.quiet());
+}
+
+TEST(VerbsLostPeer, LidsMustFitOnInfiniband) {
+  const Settings settings("ib0 link=infiniband lid=9");
+  EndpointOptions options = impatient();
+  options.by_gid = false;
+  options.gid_index = 0;
+  for (const bool right : {true, false}) {
+    Endpoint a(options);
+    Endpoint b(options);
+    Numbers to_b = b.numbers();
+    EXPECT_EQ(to_b.lid, 9);
+    if (!right) ++to_b.lid;
+    b.connect(a.numbers());
+    ASSERT_EQ(b.receive(1, 0, 0), 0);
+    a.connect(to_b);
+    ASSERT_EQ(a.send(2, 0, 0), 0);
+    EXPECT_EQ(a.next().status, right ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR);
+  }
 }
 
 TEST(VerbsLostPeer, DestroyedPeerEndsRequestsButNoReceives) {

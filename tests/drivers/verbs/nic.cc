@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -21,14 +20,24 @@
 namespace gpurun::verbs_double {
 namespace {
 
-constexpr std::chrono::milliseconds kRebindPause{2};
+// Never destroyed, because the thread and programs use it until the process ends.
+Nic** current() {
+  static Nic* only = new Nic;
+  return &only;
+}
+
+// In a child of fork(), which has neither the thread nor a use for the parent's objects.
+void start_afresh() {
+  auto* afresh = new Nic;
+  afresh->of_parent = *current();
+  *current() = afresh;
+}
 
 // Runs every QP, and returns when the next one needs a run without input.
 Clock::time_point run_qps() {
   auto earliest = Clock::time_point::max();
   for (const auto& [number, qp] : nic().qps) {
     const auto now = Clock::now();
-    if (!hear_peers(*qp)) earliest = std::min(earliest, now + kRebindPause);
     run_responder(*qp);
     run_requester(*qp, now);
     earliest = std::min(earliest, requester_deadline(*qp));
@@ -46,7 +55,7 @@ void add_sockets(std::vector<pollfd>& all, const Qp& qp) {
   // While a message waits for a receive, the connection would only wake the thread in vain.
   add(all, qp.in.descriptor(), !qp.waiting && !qp.closing && qp.in.unsent() == 0,
       qp.in.unsent() > 0);
-  add(all, qp.listening && !qp.in.is_open() ? qp.listener : -1, true, false);
+  add(all, qp.listener, true, false);
 }
 
 timespec time_until(Clock::time_point when) {
@@ -92,11 +101,10 @@ void change_port(std::uint8_t port, bool down) {
 
 }  // namespace
 
-// Never destroyed, because the thread and programs use it until the process ends.
 Nic& nic() {
-  alignas(Nic) static unsigned char storage[sizeof(Nic)];
-  static auto* const only = new (storage) Nic;
-  return *only;
+  static const int registered = pthread_atfork(nullptr, nullptr, start_afresh);
+  static_cast<void>(registered);
+  return **current();
 }
 
 const Gid* gid_of(const Device& device, std::uint32_t index) {

@@ -113,9 +113,8 @@ struct Qp : ibv_qp {
   bool all_signaled = false;
   ibv_qp_attr set{};  // What ibv_modify_qp set.
   std::uint32_t async_events = 0;
-  int listener = -1;  // Bound to the QP's number. The NIC binds it again after RESET.
-  bool listening = false;
-  bool cut = false;  // A fault: nothing passes.
+  int listener = -1;  // Has the QP's number. It listens in each state.
+  bool cut = false;   // A fault: nothing passes.
 
   // As a requester.
   enum class Link : std::uint8_t { kApart, kGreeting, kUp, kLost };
@@ -124,6 +123,7 @@ struct Qp : ibv_qp {
   Clock::time_point next_attempt;
   std::chrono::milliseconds pause{0};             // Between attempts.
   std::optional<Clock::time_point> lost_at;       // RETRY_EXC then.
+  bool last_attempt = false;                      // Made at `lost_at`.
   std::optional<Clock::time_point> not_ready_at;  // RNR_RETRY_EXC then.
   std::deque<SendRequest> requests;
   std::size_t started = 0;  // The first of `requests` that the peer has not acknowledged.
@@ -135,6 +135,7 @@ struct Qp : ibv_qp {
   // As a responder.
   Stream in;
   bool welcomed = false;
+  bool served = false;   // A request came. The QP takes no other connection before a RESET.
   bool closing = false;  // A refusal leaves, then the connection closes.
   std::deque<ReceiveRequest> receives;
   std::uint32_t receive_used = 0;
@@ -163,6 +164,7 @@ struct Nic {
   std::mt19937 random{std::random_device{}()};
   std::thread thread;
   int waker = -1;                   // An eventfd.
+  Nic* of_parent = nullptr;         // In a child of fork(): what the parent had.
   std::uint64_t thread_number = 0;  // A thread with another number ends.
 };
 

@@ -82,6 +82,17 @@ TEST(VerbsOperations, WriteIsPlacedAtTheNextReceiveCompletion) {
   EXPECT_EQ(pair.b.memory[10], 1);
 }
 
+TEST(VerbsOperations, SendPlacesEarlierWritesToo) {
+  const Settings settings;
+  Pair pair;
+  ASSERT_EQ(pair.b.receive(1, 0, 8), 0);
+  pair.a.memory[0] = 1;
+  ASSERT_EQ(pair.a.write(2, 0, 1, pair.to_b, 10, 0), 0);
+  ASSERT_EQ(pair.a.send(3, 0, 1, 0), 0);
+  expect_wc(pair.b.next(), 1, IBV_WC_RECV);
+  EXPECT_EQ(pair.b.memory[10], 1);
+}
+
 TEST(VerbsOperations, ReadReturnsWhatAnEarlierWriteBrought) {
   const Settings settings;
   Pair pair;
@@ -278,7 +289,7 @@ TEST(VerbsQueues, OverrunCqReportsAnEvent) {
   EXPECT_LT(ibv_poll_cq(pair.a.cq, 1, &wc), 0);
 }
 
-TEST(VerbsQueues, ReadsWaitForTheirLimit) {
+TEST(VerbsQueues, ReadsBeyondTheirLimitAllComplete) {
   const Settings settings;
   EndpointOptions options;
   options.reads = 1;

@@ -1,8 +1,6 @@
 // Completion of a QP's work, and its end.
 #include "tests/drivers/verbs/queue_pair.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 #include "tests/drivers/verbs/completions.h"
@@ -67,11 +65,9 @@ void disconnect(Qp& qp) {
   qp.started = 0;
   qp.reads_started = 0;
   qp.lost_at.reset();
+  qp.last_attempt = false;
   qp.not_ready_at.reset();
   qp.waiting.reset();
-  if (qp.listener >= 0) close(std::exchange(qp.listener, -1));
-  qp.listening = false;
-  unbind_qp(nic().fabric, qp.qp_num);
   if (qp.closing && qp.in.is_open()) return;
   qp.in.close();
   qp.welcomed = false;

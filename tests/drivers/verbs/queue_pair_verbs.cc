@@ -6,7 +6,6 @@
 #include "tests/drivers/verbs/completions.h"
 #include "tests/drivers/verbs/nic.h"
 #include "tests/drivers/verbs/queue_pair.h"
-#include "tests/drivers/verbs/responder.h"
 #include "tests/drivers/verbs/transitions.h"
 
 namespace gpurun::verbs_double {
@@ -92,6 +91,7 @@ void reset(Qp& qp) {
   qp.send_used = qp.slots_owed = qp.receive_used = qp.receive_slots_owed = 0;
   qp.next_sequence = 0;
   qp.cut = false;
+  qp.served = false;
   qp.state = IBV_QPS_RESET;
 }
 
@@ -105,7 +105,6 @@ void enter(Qp& qp, ibv_qp_state state) {
     if (state == IBV_QPS_RTS) qp.next_attempt = Clock::now();
     qp.state = state;
     if (device_of(qp.context).port_down[qp.set.port_num - 1U]) qp.cut = true;
-    hear_peers(qp);
   }
 }
 
@@ -180,6 +179,7 @@ int ibv_destroy_qp(ibv_qp* visible) {
   Lock lock(nic().mutex);
   qp->closing = false;
   disconnect(*qp);
+  unbind_qp(qp->listener, nic().fabric, qp->qp_num);
   nic().qps.erase(qp->qp_num);
   drop_completions(*static_cast<Cq*>(qp->send_cq), qp->qp_num);
   drop_completions(*static_cast<Cq*>(qp->recv_cq), qp->qp_num);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tests/drivers/verbs/counters.h"
 #include "tests/drivers/verbs/queue_pair.h"
@@ -52,7 +53,7 @@ void greet(Qp& qp) {
 }
 
 void connect(Qp& qp, Clock::time_point now) {
-  if (qp.link != Qp::Link::kApart || qp.cut || now < qp.next_attempt) return;
+  if (qp.link != Qp::Link::kApart || qp.cut) return;
   const int descriptor = connect_qp(nic().fabric, qp.set.dest_qp_num);
   if (descriptor >= 0) {
     qp.out.open(descriptor);
@@ -185,26 +186,30 @@ void take_answers(Qp& qp, Clock::time_point now) {
 
 void time_out(Qp& qp, Clock::time_point now) {
   if (qp.not_ready_at && now >= *qp.not_ready_at) return fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
-  const bool connected = qp.link == Qp::Link::kUp || qp.link == Qp::Link::kGreeting;
   if (qp.requests.empty() || qp.link == Qp::Link::kUp) {
     qp.lost_at.reset();
+    qp.last_attempt = false;
     return;
   }
   if (!qp.lost_at) {
     if (const auto time = time_to_lose(qp)) qp.lost_at = now + *time;
   }
-  if (qp.lost_at && now >= *qp.lost_at && !connected) fail(qp, IBV_WC_RETRY_EXC_ERR);
+  if (!qp.lost_at || now < *qp.lost_at || qp.link == Qp::Link::kGreeting) return;
+  // The peer may have become ready since the last attempt.
+  if (!std::exchange(qp.last_attempt, true)) connect(qp, now);
+  if (qp.link != Qp::Link::kGreeting) fail(qp, IBV_WC_RETRY_EXC_ERR);
 }
 
 }  // namespace
 
 void run_requester(Qp& qp, Clock::time_point now) {
   if (qp.state != IBV_QPS_RTS) return;
-  connect(qp, now);
+  if (now >= qp.next_attempt) connect(qp, now);
   if (qp.out.is_open() && !qp.out.flush()) lose(qp, now);
   take_answers(qp, now);
   start_requests(qp, now);
   if (qp.state == IBV_QPS_RTS) time_out(qp, now);
+  if (qp.link == Qp::Link::kGreeting && !qp.out.flush()) lose(qp, now);
 }
 
 Clock::time_point requester_deadline(const Qp& qp) {

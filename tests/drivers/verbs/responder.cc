@@ -2,6 +2,7 @@
 #include "tests/drivers/verbs/responder.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +16,6 @@
 namespace gpurun::verbs_double {
 namespace {
 
-constexpr int kBacklog = 4;
 constexpr std::uint64_t kPlacementMax = 64U << 20;  // Bytes that wait for their placement.
 constexpr std::size_t kUnsentMax = 1U << 20;        // Bytes, before another request is read.
 
@@ -51,12 +51,17 @@ void drop_peer(Qp& qp) {
   qp.waiting.reset();
 }
 
-void accept_peer(Qp& qp) {
-  if (qp.listener < 0 || !qp.listening || qp.in.is_open()) return;
-  const int descriptor = accept4(qp.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (descriptor < 0) return;
-  qp.in.open(descriptor);
-  if (qp.cut) drop_peer(qp);
+// Takes a connection, or closes it if the QP may have no peer now.
+void accept_peers(Qp& qp) {
+  for (;;) {
+    const int descriptor = accept4(qp.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (descriptor < 0) return;
+    if (!hears(qp) || qp.in.is_open() || qp.cut || qp.served) {
+      close(descriptor);
+    } else {
+      qp.in.open(descriptor);
+    }
+  }
 }
 
 void answer(Qp& qp, FrameType type, const Frame& request, const Bytes& payload = {}) {
@@ -233,6 +238,7 @@ bool take_frame(Qp& qp) {
     drop_peer(qp);
     return false;
   }
+  qp.served = true;
   qp.waiting = std::move(message);
   return execute_waiting(qp, true);
 }
@@ -244,21 +250,13 @@ void place_all(Qp& qp) {
   place_due(qp);
 }
 
-bool hear_peers(Qp& qp) {
-  if (qp.state == IBV_QPS_ERR) return true;
-  if (qp.listener < 0) qp.listener = bind_qp(nic().fabric, qp.qp_num);
-  if (qp.listener < 0) return false;
-  if (hears(qp) && !qp.listening) qp.listening = listen(qp.listener, kBacklog) == 0;
-  return true;
-}
-
 void run_responder(Qp& qp) {
+  accept_peers(qp);
   if (qp.closing) {
     if (!qp.in.flush() || qp.in.unsent() == 0) drop_peer(qp);
     return;
   }
   if (!hears(qp)) return;
-  accept_peer(qp);
   if (!qp.in.is_open()) return;
   bool more = !qp.waiting || execute_waiting(qp, false);
   while (more && hears(qp) && qp.in.is_open() && qp.in.unsent() < kUnsentMax) more = take_frame(qp);

@@ -6,9 +6,6 @@
 
 namespace gpurun::verbs_double {
 
-// Binds the QP's number again if it has no socket, and listens if the state permits. Returns false
-// if the number is not free yet.
-bool hear_peers(Qp& qp);
 // Accepts a connection, executes requests and sends what is due.
 void run_responder(Qp& qp);
 // Places the data of all received writes, also late ones.

@@ -13,6 +13,8 @@
 namespace gpurun::verbs_double {
 namespace {
 
+constexpr int kBacklog = 16;
+
 struct Address {
   sockaddr_un name{};
   socklen_t size = 0;
@@ -52,13 +54,17 @@ int bind_qp(const std::string& fabric, std::uint32_t number) {
   if (!address_of(fabric, number, address)) return -1;
   const int descriptor = open_socket();
   if (descriptor < 0 ||
-      bind(descriptor, reinterpret_cast<sockaddr*>(&address.name), address.size) != 0) {
+      bind(descriptor, reinterpret_cast<sockaddr*>(&address.name), address.size) != 0 ||
+      listen(descriptor, kBacklog) != 0) {
     return fail(descriptor);
   }
   return descriptor;
 }
 
-void unbind_qp(const std::string& fabric, std::uint32_t number) {
+void unbind_qp(int descriptor, const std::string& fabric, std::uint32_t number) {
+  if (descriptor < 0) return;
+  shutdown(descriptor, SHUT_RDWR);  // The NIC's poll() may keep the socket after close().
+  ::close(descriptor);
   Address address;
   if (address_of(fabric, number, address) && address.is_file) unlink(address.name.sun_path);
 }

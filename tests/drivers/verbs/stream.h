@@ -10,11 +10,11 @@
 
 namespace gpurun::verbs_double {
 
-// A bound socket for a QP of this number, not yet listening. -1 with EADDRINUSE: the fabric has
+// A listening socket for a QP of this number. -1 with EADDRINUSE: the fabric has
 // such a QP already. `fabric` is VERBS_DOUBLE_FABRIC.
 int bind_qp(const std::string& fabric, std::uint32_t number);
-// Removes the socket's file, if it has one.
-void unbind_qp(const std::string& fabric, std::uint32_t number);
+// Closes the socket, which may be -1, and removes its file, if it has one.
+void unbind_qp(int descriptor, const std::string& fabric, std::uint32_t number);
 // A connection, or -1 if nothing listens there or its backlog is full.
 int connect_qp(const std::string& fabric, std::uint32_t number);
 

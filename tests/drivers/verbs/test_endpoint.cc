@@ -78,6 +78,9 @@ Numbers Endpoint::numbers() const {
   own.key = region->rkey;
   own.address = reinterpret_cast<std::uint64_t>(memory.data());
   library().query_gid(context, 1, static_cast<int>(options_.gid_index), &own.gid);
+  ibv_port_attr port{};
+  verbs_get_ctx(context)->query_port(context, 1, &port, sizeof(port));
+  own.lid = port.lid;
   return own;
 }
 
@@ -99,7 +102,8 @@ int Endpoint::to_ready_to_receive(const Numbers& peer) {
   attr.max_dest_rd_atomic = options_.reads;
   attr.min_rnr_timer = 1;
   attr.ah_attr.port_num = 1;
-  attr.ah_attr.is_global = 1;
+  attr.ah_attr.is_global = options_.by_gid ? 1 : 0;
+  attr.ah_attr.dlid = peer.lid;
   attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(options_.gid_index);
   attr.ah_attr.grh.dgid = peer.gid;
   return library().modify_qp(qp, &attr,

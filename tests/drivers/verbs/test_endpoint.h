@@ -41,6 +41,7 @@ struct EndpointOptions {
   std::uint32_t inline_bytes = 0;
   int completions = 256;
   std::uint32_t gid_index = 3;
+  bool by_gid = true;  // False: by LID, as on InfiniBand.
   unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 };
 

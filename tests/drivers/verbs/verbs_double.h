@@ -10,6 +10,8 @@
 //    Polling data bytes in place of completions therefore shows stale data. The end of that QP
 //    places the data, too.
 //  - ibv_req_notify_cq reports only completions that come after it.
+//  - A QP that has executed requests takes no new connection before it has been in RESET.
+//  - A child of fork() has no objects. It may open devices of its own.
 //  - ibv_reg_dmabuf_mr fails with EOPNOTSUPP.
 //  - ibv_destroy_cq and ibv_destroy_qp block until the program has acknowledged its events.
 //
@@ -28,13 +30,13 @@
 //   them. An empty value means no device.
 //
 //     profile=full         Hardware without gaps. It is the default.
-//     profile=pvrdma       4 SGEs, no inline data, RoCE v1 only, no atomics, immediate=plain.
-//     profile=send_only    rdma=no, no atomics.
+//     profile=pvrdma       4 SGEs, no inline data, RoCE v1 only, immediate=plain.
+//     profile=send_only    The same as rdma=no.
 //     link=ethernet|infiniband   Ethernet is RoCE, and the default.
 //     ports=N (1)          mtu=256|512|1024|2048|4096 (1024)   lid=N (0, InfiniBand 1).
 //     gids=TYPE/IP,...     TYPE is v1, v2 or ib. (v1 and v2 of fe80::1, 127.0.0.1 and ::1)
 //     inline=BYTES (512)   sge=N (32)   message=BYTES (8388608)   wr=N (8192)   cqe=N (65536).
-//     reads=N (16)         atomics=0|1 (1)   odp=0|1 (0).
+//     reads=N (16)         atomics=0|1 (0, reported only)   odp=0|1 (0).
 //     immediate=plain      WRITE WITH IMMEDIATE arrives as a plain receive. (with)
 //     rdma=no              RDMA requests fail at the post. (yes)
 //
