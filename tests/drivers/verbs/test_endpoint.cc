@@ -10,6 +10,9 @@
 #include <stdexcept>
 
 namespace gpurun::verbs_double {
+
+const char* const kLibraryPath = VERBS_DOUBLE;
+
 namespace {
 
 const TestLibrary& library() { return TestLibrary::get(); }

@@ -11,6 +11,8 @@
 
 namespace gpurun::verbs_double {
 
+extern const char* const kLibraryPath;
+
 // The inline functions of <infiniband/verbs.h> need none of these. Macros hide some of the names,
 // except without parentheses.
 class TestLibrary {
@@ -73,7 +75,7 @@ class TestLibrary {
  private:
   template <typename Function>
   static Function find(const char* name) {
-    static void* const library = dlopen(VERBS_DOUBLE, RTLD_NOW | RTLD_LOCAL);
+    static void* const library = dlopen(kLibraryPath, RTLD_NOW | RTLD_LOCAL);
     void* symbol = library == nullptr ? nullptr : dlsym(library, name);
     if (symbol == nullptr) throw std::runtime_error(std::string("the library lacks ") + name);
     return reinterpret_cast<Function>(symbol);
