@@ -110,8 +110,13 @@ class ModelSocket final : public transport::carrier::Socket {
     until([=, this] { return end_.has_room() || (or_bytes && end_.has_bytes()); },
           "the socket to be ready");
   }
+  void await_bytes(int, bool or_room, std::chrono::nanoseconds) noexcept override {
+    const Quiet quiet;
+    until([=, this] { return end_.has_bytes() || (or_room && end_.has_room()); },
+          "the socket to be ready");
+  }
   bool has_ended() const noexcept override { return false; }
-  Result<std::unique_ptr<transport::sockets::SocketWatch>> watch() override {
+  Result<std::unique_ptr<transport::sockets::SocketWatch>> watch(int) override {
     return Status(Code::kUnavailable, "no watch");
   }
   bool has_bytes() const { return end_.has_bytes(); }

@@ -15,6 +15,7 @@ class FailingCarrier : public carrier::Carrier {
       : inner_(std::move(inner)), puts_(puts), takes_(takes) {}
 
   const char* name() const noexcept override { return inner_->name(); }
+  int fd() const noexcept override { return inner_->fd(); }
   carrier::Moved put(PartCursor& cursor) override {
     if (inner_->bytes_put() >= puts_) return {0, carrier::Found::kFailed};
     return inner_->put(cursor);
@@ -29,6 +30,7 @@ class FailingCarrier : public carrier::Carrier {
   bool find_untaken(std::uint64_t taken, std::array<ByteView, 2>* untaken) noexcept override {
     return inner_->find_untaken(taken, untaken);
   }
+  void finish(Deadline deadline) noexcept override { inner_->finish(deadline); }
   carrier::Moved take(MutableBytes into) noexcept override {
     const std::uint64_t taken = inner_->bytes_taken();
     if (failed_) return inner_->take(into);
@@ -43,6 +45,7 @@ class FailingCarrier : public carrier::Carrier {
   bool say_asleep() noexcept override { return inner_->say_asleep(); }
   bool say_awake() noexcept override { return inner_->say_awake(); }
   bool is_said_asleep() const noexcept override { return inner_->is_said_asleep(); }
+  void await_rest() noexcept override { inner_->await_rest(); }
   void wake_sender() noexcept override { inner_->wake_sender(); }
   void close() noexcept override { inner_->close(); }
   bool is_closed_out() const noexcept override { return inner_->is_closed_out(); }

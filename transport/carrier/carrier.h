@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "base/bytes.h"
+#include "base/deadline.h"
 #include "base/result.h"
 #include "transport/part_cursor.h"
 
@@ -43,6 +44,9 @@ class Carrier {
 
   // For messages: "shared memory".
   virtual const char* name() const noexcept = 0;
+  // A descriptor that becomes readable when something has come, while a receiver has said that it
+  // sleeps. -1: the other end sends kWake over the socket.
+  virtual int fd() const noexcept { return -1; }
 
   // Puts as much as fits now, at most a step. No bytes: the carrier is full.
   virtual Moved put(PartCursor& cursor) = 0;
@@ -58,6 +62,9 @@ class Carrier {
   // Finds the bytes that were put since the first `taken`. They stay unchanged until the next
   // put(). False: the other end cannot have taken just so many.
   virtual bool find_untaken(std::uint64_t taken, std::array<ByteView, 2>* untaken) noexcept = 0;
+  // Waits until what was put has reached the other end's memory, or cannot any more. Nothing is put
+  // afterwards.
+  virtual void finish(Deadline deadline) noexcept { static_cast<void>(deadline); }
 
   // Copies what has come, as much as fits. After kFailed, what had come before can still be taken.
   virtual Moved take(MutableBytes into) noexcept = 0;
@@ -72,6 +79,9 @@ class Carrier {
   virtual bool say_awake() noexcept = 0;
   // False once the other end has taken the request, and sends what wakes this one.
   virtual bool is_said_asleep() const noexcept = 0;
+  // The socket has ended. Waits, for a twentieth of a second at most, for what the other end has
+  // put and what is still under way.
+  virtual void await_rest() noexcept {}
 
   // Any thread, any number of times.
   virtual void wake_sender() noexcept = 0;

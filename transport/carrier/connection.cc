@@ -19,8 +19,8 @@ class Carried final : public CarriedConnection {
       : may_change_(options.may_change),
         capabilities_(capabilities),
         line_(std::move(socket), std::move(carrier)),
-        sender_(line_, duties_),
-        receiver_(line_, duties_, sender_, options.may_change) {}
+        sender_(line_, duties_, options.begins_by_carrier),
+        receiver_(line_, duties_, sender_, options) {}
   ~Carried() override {
     sender_.finish(Deadline::in(kLastBytesWait));
     shut_down();

@@ -13,8 +13,9 @@
 //   the bytes that it has taken. The sender then sends the bytes behind that count as kData, from
 //   the carrier's own memory, and all later ones too. So no byte is lost, and none comes twice.
 // - The sender enters. It sends kEnter over the socket behind its last kData. The receiver reads
-// the
-//   socket up to there, and goes on with the carrier.
+//   the socket up to there, and goes on with the carrier.
+// - A carrier that wakes its receiver by itself (Carrier::fd()) sends no kWake. The receiver then
+//   sleeps on both descriptors.
 // - A carrier that fails is left. The end that notices leaves as a receiver, and asks the other end
 //   to leave. The other end does the same when it gets kLeave or kAsk.
 // - An end that dies during a change ends the socket, and so the connection.
@@ -44,9 +45,9 @@ class CarriedConnection : public Connection {
   // receive. Any thread. kUnavailable: the other end does not know changes.
   virtual Status leave() = 0;
   virtual Status enter() = 0;
-  // Does what the other end has asked for, without waiting and without bytes. For an owner that
-  // does not receive now. Call it as receive(), when the socket has bytes, and when it has room
-  // while wants_room().
+  // Does what the other end has asked for, without waiting and without bytes, and leaves a carrier
+  // that has failed. For an owner that does not receive now. Call it as receive(), when the socket
+  // has bytes, when it has room while wants_room(), and now and then because of the carrier.
   virtual Status attend() = 0;
   virtual bool wants_room() const noexcept = 0;
   // Of this end's receiver. Any thread.
@@ -57,10 +58,11 @@ struct CarrierOptions {
   // The other end knows every record of control.h. Otherwise it knows kWake alone, and the
   // connection never leaves its carrier.
   bool may_change = false;
+  // Both ends must agree. Otherwise they begin over the socket, and enter() follows.
+  bool begins_by_carrier = true;
 };
 
-// Both ends begin by the carrier. All bytes that were meant for `socket` itself must have been
-// received before.
+// All bytes that were meant for `socket` itself must have been received before.
 std::unique_ptr<CarriedConnection> carry(std::unique_ptr<Socket> socket,
                                          std::unique_ptr<Carrier> carrier,
                                          const Capabilities& capabilities,

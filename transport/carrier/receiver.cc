@@ -11,6 +11,15 @@ namespace {
 // does the first poll after a watch woke a thread.
 constexpr unsigned kLooksAtCarrier = 256;
 
+// While a connection changes, a sender may leave bytes for this thread to send after this thread
+// has gone to sleep. So it looks again.
+constexpr std::chrono::seconds kChangingSlice{1};
+
+Deadline changing_slice(Deadline deadline) {
+  const Deadline slice = Deadline::in(kChangingSlice);
+  return deadline.is_never() || slice.when() < deadline.when() ? slice : deadline;
+}
+
 }  // namespace
 
 void Receiver::leave() {
@@ -77,9 +86,15 @@ Status Receiver::heed_records() {
   return {};
 }
 
+void Receiver::leave_failed() {
+  leave();
+  if (!leave_wanted_.exchange(true)) duties_.add(kSendAsk);
+}
+
 // Records behind data come after these are received.
 Status Receiver::attend() {
   const Call call(*this);
+  if (by_carrier() && !ended_ && line_.carrier().take({}).found == Found::kFailed) leave_failed();
   GPURUN_RETURN_IF_ERROR(heed_records());
   for (bool more = true; more && input_.data_left() == 0;) {
     const std::size_t room = input_.room().size();
@@ -94,6 +109,7 @@ Status Receiver::attend() {
 // The end is no failure of its own: bytes that came before it are still received.
 Status Receiver::note_end(const Status& failed) {
   if (failed.code() != Code::kPeerGone) return failed;
+  if (!ended_ && (by_carrier() || !resent_)) line_.carrier().await_rest();
   ended_ = true;
   return {};
 }
@@ -139,8 +155,7 @@ Result<std::size_t> Receiver::take_some(MutableBytes into) {
   if (taken.found == Found::kFailed && ended_) taken = line_.carrier().take(into);
   if (taken.found == Found::kBroken) return line_.broken();
   if (taken.found == Found::kFailed && !ended_) {
-    leave();
-    if (!leave_wanted_.exchange(true)) duties_.add(kSendAsk);
+    leave_failed();
     sender_.fulfil();
   }
   return taken.bytes;
@@ -160,10 +175,22 @@ Status Receiver::read_socket(Deadline deadline) {
     sender_.fulfil();
     return look_at_socket().status();
   }
-  const Result<std::size_t> come = line_.bytes().receive(input_.room(), 1, deadline);
+  const bool changes = times_left() != 0 || !by_carrier();
+  const Deadline until = changes ? changing_slice(deadline) : deadline;
+  const Result<std::size_t> come = line_.bytes().receive(input_.room(), 1, until);
+  if (come.status().code() == Code::kDeadline && !deadline.passed()) return {};
   if (!come.ok()) return note_end(come.status());
   input_.came(*come);
   return heed_records();
+}
+
+// The carrier wakes this end by a descriptor of its own.
+Status Receiver::read_either(Deadline deadline) {
+  sender_.fulfil();
+  if (deadline.passed()) return line_.late("receiving");
+  line_.socket().await_bytes(line_.carrier().fd(), duties_.has(kFlush),
+                             changing_slice(deadline).remaining());
+  return look_at_socket().status();
 }
 
 // Sleeps until bytes are there, the end, or the deadline.
@@ -176,7 +203,8 @@ Status Receiver::sleep(Deadline deadline) {
   if (CarriedWatch* const watch = watch_.load(std::memory_order_acquire); watch != nullptr) {
     watch->receiver_sleeps();
   }
-  const Status slept = read_socket(deadline);
+  const Status slept =
+      carried && line_.carrier().fd() >= 0 ? read_either(deadline) : read_socket(deadline);
   if (carried && by_carrier()) sleeper_.wake_up();
   return slept;
 }
@@ -242,11 +270,11 @@ bool Receiver::heed_wake() {
 bool Receiver::wake_up() noexcept {
   if (!by_carrier()) return true;
   sleeper_.wake_up();
-  return false;
+  return line_.carrier().fd() >= 0;
 }
 
 Result<std::unique_ptr<Watch>> Receiver::watch() {
-  auto socket = line_.socket().watch();
+  auto socket = line_.socket().watch(line_.carrier().fd());
   if (!socket.ok()) return socket.status();
   return std::unique_ptr<Watch>(new CarriedWatch(*std::move(socket), *this, watch_));
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/deadline.h"
+#include "transport/carrier/connection.h"
 #include "transport/carrier/duties.h"
 #include "transport/carrier/line.h"
 #include "transport/carrier/sender.h"
@@ -19,13 +20,15 @@ namespace gpurun::transport::carrier {
 
 class Receiver final : private Watched {
  public:
-  // `may_change`: as in CarrierOptions.
-  Receiver(Line& line, Duties& duties, Sender& sender, bool may_change) noexcept
+  Receiver(Line& line, Duties& duties, Sender& sender, const CarrierOptions& options) noexcept
       : line_(line),
         duties_(duties),
         sender_(sender),
-        may_change_(may_change),
-        sleeper_(line.carrier()) {}
+        may_change_(options.may_change),
+        sleeper_(line.carrier()),
+        by_carrier_(options.begins_by_carrier),
+        entry_(options.begins_by_carrier ? 1 : 0),
+        resent_(!options.begins_by_carrier) {}
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
@@ -48,11 +51,13 @@ class Receiver final : private Watched {
   Result<std::size_t> take_from_socket(MutableBytes into);
   Status sleep(Deadline deadline);
   Status read_socket(Deadline deadline);
+  Status read_either(Deadline deadline);
   Result<std::size_t> look_at_socket();
   Status note_end(const Status& failed);
   Status heed_records();
   bool heed(const Record& record);
   void leave();
+  void leave_failed();
   bool has_ended() const noexcept {
     return ended_ || (by_carrier() && line_.carrier().is_closed_in());
   }
@@ -92,10 +97,10 @@ class Receiver final : private Watched {
   Sleeper sleeper_;
   KeptBytes kept_;
   SocketInput input_;
-  std::atomic<bool> by_carrier_{true};
-  std::uint32_t entry_ = 1;
-  bool resent_ = false;  // Data have come over the socket since this end left.
-  bool ended_ = false;   // The socket has ended. Bytes in the carrier still count.
+  std::atomic<bool> by_carrier_;
+  std::uint32_t entry_;
+  bool resent_;         // Data have come over the socket since this end left.
+  bool ended_ = false;  // The socket has ended. Bytes in the carrier still count.
   unsigned looks_ = 0;
   std::atomic<bool> has_more_{false};  // Written by the receiving thread, for has_something().
   std::atomic<bool> leave_wanted_{false};

@@ -72,16 +72,36 @@ Status Sender::await_socket(Deadline deadline) {
   return {};
 }
 
+// A short message is never cut: the socket has all of it, or output_ has the rest, or nothing was
+// sent.
 Status Sender::send_by_socket(PartCursor& cursor, std::size_t parts, Deadline deadline) {
   std::vector<ByteView> pieces(parts + 1);
   std::array<std::byte, kRecordBytesMax> head;
   std::size_t bytes = 0;
   const std::size_t count = cursor.look(std::span(pieces).subspan(1), kSocketStepBytes, &bytes);
   pieces[0] = ByteView(head).first(write_record({Kind::kData, 0, bytes}, &head));
-  Status sent = line_.bytes().send(std::span(pieces).first(count + 1), deadline);
-  if (sent.ok()) cursor.advance(bytes);
-  ended_ = sent.code() == Code::kPeerGone;
-  return sent;
+  const auto record = std::span<const ByteView>(pieces).first(count + 1);
+  const Result<std::size_t> sent = line_.bytes().send_some(record);
+  if (!sent.ok()) {
+    ended_ = sent.status().code() == Code::kPeerGone;
+    return sent.status();
+  }
+  if (*sent == 0) return await_socket(deadline);
+  PartCursor rest(record);
+  rest.advance(*sent);
+  cursor.advance(bytes);
+  const std::size_t left = rest.bytes_left();
+  std::size_t looked = 0;
+  std::vector<ByteView> unsent(count + 1);
+  unsent.resize(rest.look(unsent, left, &looked));
+  if (left <= SocketOutput::kRestBytesMax) {
+    output_.add_rest(unsent);
+    while (!output_.empty() && !deadline.passed()) GPURUN_RETURN_IF_ERROR(await_socket(deadline));
+    return {};
+  }
+  Status more = line_.bytes().send(unsent, deadline);
+  ended_ = more.code() == Code::kPeerGone;
+  return more;
 }
 
 Status Sender::send_all(PartCursor& cursor, std::size_t parts, Deadline deadline) {
@@ -205,6 +225,9 @@ void Sender::finish(Deadline deadline) {
     const Turn turn(*this);
     if (!output_.empty() && !await_socket(deadline).ok()) return;
   }
+  const Turn turn(*this);
+  const bool reaches = by_carrier_ && !line_.is_gone() && !line_.socket().has_ended();
+  if (reaches) line_.carrier().finish(deadline);
 }
 
 }  // namespace gpurun::transport::carrier

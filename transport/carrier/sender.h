@@ -16,7 +16,8 @@ namespace gpurun::transport::carrier {
 
 class Sender {
  public:
-  Sender(Line& line, Duties& duties) noexcept : line_(line), duties_(duties) {}
+  Sender(Line& line, Duties& duties, bool by_carrier) noexcept
+      : line_(line), duties_(duties), by_carrier_(by_carrier), entry_(by_carrier ? 1 : 0) {}
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
@@ -27,7 +28,8 @@ class Sender {
   // Does the duties as far as the socket has room, unless a thread sends, which then does them. Any
   // thread.
   void fulfil();
-  // Waits until the bytes that leave the carrier are in the socket. No other thread is in a call.
+  // Waits until the bytes that leave the carrier are in the socket, and the others have arrived. No
+  // other thread is in a call.
   void finish(Deadline deadline);
 
  private:
@@ -60,10 +62,10 @@ class Sender {
   Line& line_;
   Duties& duties_;
   std::mutex mutex_;  // Guards all below. Held over a wait for room.
-  bool by_carrier_ = true;
+  bool by_carrier_;
   bool ended_ = false;   // The socket takes nothing more.
   bool failed_ = false;  // The carrier. The other end was asked to leave it.
-  std::uint32_t entry_ = 1;
+  std::uint32_t entry_;
   SocketOutput output_;
 };
 

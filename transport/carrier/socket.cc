@@ -20,12 +20,18 @@ class PlainSocket final : public Socket {
                     0};
     (void)poll(&ready, 1, Deadline::in(span).poll_timeout_ms());
   }
+  void await_bytes(int beside, bool or_room, std::chrono::nanoseconds span) noexcept override {
+    pollfd ready[] = {
+        {connection_->fd(), static_cast<short>(or_room ? POLLIN | POLLOUT : POLLIN), 0},
+        {beside, POLLIN, 0}};
+    (void)poll(ready, 2, Deadline::in(span).poll_timeout_ms());
+  }
   bool has_ended() const noexcept override {
     pollfd end = {connection_->fd(), POLLRDHUP, 0};
     return poll(&end, 1, 0) > 0;
   }
-  Result<std::unique_ptr<sockets::SocketWatch>> watch() override {
-    return sockets::SocketWatch::of(*connection_, connection_->fd_min());
+  Result<std::unique_ptr<sockets::SocketWatch>> watch(int beside) override {
+    return sockets::SocketWatch::of(*connection_, connection_->fd_min(), beside);
   }
 
  private:

@@ -27,9 +27,12 @@ class Socket {
   virtual Status gone_by_the_program() = 0;
   // Waits for room to send, and for bytes if `or_bytes`. Also returns after `span`, or spuriously.
   virtual void await_room(bool or_bytes, std::chrono::nanoseconds span) noexcept = 0;
+  // Waits for bytes, or for `beside` to become readable, and for room if `or_room`. As above.
+  virtual void await_bytes(int beside, bool or_room, std::chrono::nanoseconds span) noexcept = 0;
   // Whether the other end has ended it.
   virtual bool has_ended() const noexcept = 0;
-  virtual Result<std::unique_ptr<sockets::SocketWatch>> watch() = 0;
+  // `beside`: another descriptor that it watches, -1 for none.
+  virtual Result<std::unique_ptr<sockets::SocketWatch>> watch(int beside) = 0;
 };
 
 std::unique_ptr<Socket> plain_socket(std::unique_ptr<sockets::SocketConnection> connection);

@@ -1,10 +1,11 @@
-// SocketOutput: records, and bytes of the carrier, that are on their way to the socket. Nothing
-// else may be sent there before them.
+// SocketOutput: records, the rest of a short record of data, and bytes of the carrier, that are on
+// their way to the socket. Nothing else may be sent there before them.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 
 #include "base/bytes.h"
 #include "transport/carrier/control.h"
@@ -24,6 +25,15 @@ class SocketOutput {
     std::copy_n(bytes.begin(), count,
                 records_.begin() + static_cast<std::ptrdiff_t>(record_bytes_));
     record_bytes_ += count;
+  }
+  // The rest of a record of data, at most kRestBytesMax, while empty(). It is copied.
+  static constexpr std::size_t kRestBytesMax = 256;
+  void add_rest(std::span<const ByteView> parts) noexcept {
+    for (const ByteView part : parts) {
+      std::copy(part.begin(), part.end(),
+                records_.begin() + static_cast<std::ptrdiff_t>(record_bytes_));
+      record_bytes_ += part.size();
+    }
   }
   // They stay unchanged until empty().
   void add_untaken(const std::array<ByteView, 2>& untaken) noexcept { untaken_ = untaken; }
@@ -55,7 +65,7 @@ class SocketOutput {
     return socket.send_some(parts);
   }
 
-  std::array<std::byte, kRecordsMax * kRecordBytesMax> records_;
+  std::array<std::byte, std::max(kRecordsMax* kRecordBytesMax, kRestBytesMax)> records_;
   std::size_t record_bytes_ = 0;
   std::array<ByteView, 2> untaken_;
   std::size_t sent_ = 0;

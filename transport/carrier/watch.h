@@ -23,7 +23,8 @@ class Watched {
   // The socket has become readable. Returns as go_to_sleep(): records for the connection itself are
   // no reason to wake up.
   virtual bool heed_wake() = 0;
-  // Returns true when bytes come over the socket itself.
+  // Returns true when more may make a watched descriptor readable: bytes over the socket itself, or
+  // what the carrier's descriptor was asked for.
   virtual bool wake_up() noexcept = 0;
 
  protected:

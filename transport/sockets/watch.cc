@@ -16,8 +16,8 @@ constexpr std::uint32_t kComes = EPOLLIN | EPOLLRDHUP;
 
 }  // namespace
 
-Result<std::unique_ptr<SocketWatch>> SocketWatch::of(const SocketConnection& connection,
-                                                     int fd_min) {
+Result<std::unique_ptr<SocketWatch>> SocketWatch::of(const SocketConnection& connection, int fd_min,
+                                                     int beside) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) {
     return Status(Code::kResourceExhausted,
@@ -26,10 +26,11 @@ Result<std::unique_ptr<SocketWatch>> SocketWatch::of(const SocketConnection& con
   epoll = move_up(std::move(epoll), fd_min);
   epoll_event event = {};
   event.events = EPOLLONESHOT;
-  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, connection.fd(), &event) != 0) {
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, connection.fd(), &event) != 0 ||
+      (beside >= 0 && epoll_ctl(epoll.get(), EPOLL_CTL_ADD, beside, &event) != 0)) {
     return Status::from_errno(errno, connection.description() + ": watching");
   }
-  return std::unique_ptr<SocketWatch>(new SocketWatch(connection, std::move(epoll)));
+  return std::unique_ptr<SocketWatch>(new SocketWatch(connection, std::move(epoll), beside));
 }
 
 // As for the connection's descriptor: this process must not close what the program has closed and
@@ -44,6 +45,9 @@ void SocketWatch::arm(std::uint32_t events) noexcept {
   if (events != 0 && wants_room_.load(std::memory_order_relaxed)) event.events |= EPOLLOUT;
   // A failure means that the program has closed one of the two descriptors. wait() finds that.
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection_.fd(), &event);
+  if (beside_ < 0) return;
+  event.events &= ~static_cast<std::uint32_t>(EPOLLOUT);
+  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, beside_, &event);
 }
 
 Status SocketWatch::wait(Deadline deadline) {

@@ -17,7 +17,9 @@ namespace gpurun::transport::sockets {
 class SocketWatch final : public Watch {
  public:
   // kResourceExhausted: no descriptor. `connection` outlives it.
-  static Result<std::unique_ptr<SocketWatch>> of(const SocketConnection& connection, int fd_min);
+  // `beside`: another descriptor that is watched in the same way, -1 for none.
+  static Result<std::unique_ptr<SocketWatch>> of(const SocketConnection& connection, int fd_min,
+                                                 int beside = -1);
   ~SocketWatch() override;
 
   Status wait(Deadline deadline) override;
@@ -31,13 +33,14 @@ class SocketWatch final : public Watch {
   void want_room(bool wanted) noexcept;
 
  private:
-  SocketWatch(const SocketConnection& connection, UniqueFd epoll)
-      : connection_(connection), epoll_(std::move(epoll)) {}
+  SocketWatch(const SocketConnection& connection, UniqueFd epoll, int beside)
+      : connection_(connection), epoll_(std::move(epoll)), beside_(beside) {}
   // Call with mutex_ held. Arms for `events`, once (epoll_ctl(2)). 0 disarms.
   void arm(std::uint32_t events) noexcept;
 
   const SocketConnection& connection_;
   UniqueFd epoll_;
+  const int beside_;
   std::mutex mutex_;  // Held during epoll_ctl(2), which does not wait.
   int pauses_ = 0;    // Guarded by mutex_, as the next.
   bool woken_ = false;
