@@ -9,6 +9,7 @@
 #include <random>
 
 #include "tests/conformance/changing_worlds.h"
+#include "tests/conformance/rdma_worlds.h"
 #include "transport/faulty/connection.h"
 #include "transport/loopback/listener.h"
 #include "transport/shm/connection.h"
@@ -140,6 +141,7 @@ std::vector<WorldKind> worlds_on_this_machine() {
                                    {"tls", make_tls},
                                    {"faulty_tls", make_faulty_tls},
                                    {"tls_over_faulty", make_tls_over_faulty}};
+  for (WorldKind& rdma : rdma_worlds()) worlds.push_back(std::move(rdma));
   if (listen("tcp://[::1]:0").ok()) {
     worlds.push_back({"tcp6", make_tcp6});
   } else {

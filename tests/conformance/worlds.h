@@ -35,7 +35,8 @@ struct WorldKind {
 // "tcp4", "tcp6" (if the machine has it), "shm", "loopback", "tls" (over tcp4), and each again over
 // faulty with harmless faults. "tls_over_faulty" has the faults below TLS. "changing_shm" leaves
 // its shared memory and enters it again, and in "failing_shm" the shared memory fails
-// (changing_worlds.h). GPURUN_TEST_SEED fixes the seed, which is printed.
+// (changing_worlds.h). rdma_worlds.h has those over RDMA. GPURUN_TEST_SEED fixes the seed, which is
+// printed.
 std::vector<WorldKind> worlds_on_this_machine();
 
 struct Pair {

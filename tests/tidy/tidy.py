@@ -46,6 +46,7 @@ INCLUDES = {
     "transport/sockets": TRANSPORT,
     "transport/carrier": ["transport/sockets", *TRANSPORT],
     "transport/shm": ["transport/carrier", "transport/sockets", *TRANSPORT],
+    "transport/rdma": ["transport/carrier", "transport/sockets", *TRANSPORT],
     "transport/tls": TRANSPORT,
     "transport/loopback": TRANSPORT,
     "transport/faulty": TRANSPORT,

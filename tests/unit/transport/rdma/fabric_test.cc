@@ -1,0 +1,117 @@
+// Fabrics: which ports are used, and the reason against each other one.
+#include <gtest/gtest.h>
+
+#include <sys/resource.h>
+
+#include <string>
+
+#include "tests/support/rdma_pair.h"
+
+namespace gpurun::transport::rdma {
+namespace {
+
+using test::VerbsDouble;
+
+Gid local() {
+  Gid gid{};
+  gid[10] = gid[11] = 0xff;
+  gid[12] = 127;
+  gid[15] = 1;
+  return gid;
+}
+
+struct Opened {
+  Result<std::unique_ptr<Fabric>> fabric = Status(Code::kUnavailable, "not opened");
+  std::vector<Rejected> rejected;
+};
+
+Opened open(const std::string& devices, const AllowedPorts& allowed = test::all_ports(),
+            const std::string& faults = "") {
+  VerbsDouble::set(devices, faults);
+  Opened opened;
+  opened.fabric = open_fabric(local(), allowed, &opened.rejected);
+  return opened;
+}
+
+TEST(RdmaFabric, PortsNeedTrustAndMayBeRestricted) {
+  EXPECT_TRUE(open("mlx5_0 ports=2", {{"mlx5_0:2"}, {}}).fabric.ok());
+  Opened none = open("mlx5_0", {{}, {}});
+  EXPECT_EQ(none.fabric.status().message(), "mlx5_0:1: it is not among the trusted fabrics");
+  none = open("mlx5_0;mlx5_1", {{"mlx5_0", "mlx5_1"}, {"mlx5_1"}});
+  EXPECT_TRUE(none.fabric.ok());
+  ASSERT_EQ(none.rejected.size(), 1U);
+  EXPECT_EQ(none.rejected[0].name, "mlx5_0:1");
+  EXPECT_EQ(none.rejected[0].reason, "GPURUN_NET_DEVICES does not name it");
+}
+
+TEST(RdmaFabric, UnfitDevicesAreRejectedWithTheReason) {
+  EXPECT_EQ(open("").fabric.status().message(), "this machine has no RDMA device");
+  EXPECT_EQ(open("rdma0 gids=v2/192.0.2.1").fabric.status().message(),
+            "rdma0:1: none of its GIDs is this machine's address of the connection");
+  EXPECT_NE(open("rdma0", test::all_ports(), "open_fails error=EACCES")
+                .fabric.status()
+                .message()
+                .find("rdma0: it cannot be opened: Permission denied"),
+            std::string::npos);
+  EXPECT_EQ(open("rdma0 wr=100").fabric.status().message(), "rdma0:1: its queues are too short");
+}
+
+TEST(RdmaFabric, RoceV2IsPreferred) {
+  Opened opened = open("old gids=v1/127.0.0.1; new gids=v1/127.0.0.1,v2/127.0.0.1");
+  ASSERT_TRUE(opened.fabric.ok()) << opened.fabric.status().to_string();
+  auto end = (*opened.fabric)->make_end(nullptr, 0);
+  ASSERT_TRUE(end.ok());
+  EXPECT_EQ((*end)->offer().link, static_cast<std::uint8_t>(Link::kRoceV2));
+  // The answer to an end with RoCE v1 is of the other port.
+  Offer theirs = (*end)->offer();
+  theirs.link = static_cast<std::uint8_t>(Link::kRoceV1);
+  auto answer = (*opened.fabric)->make_end(&theirs, 0);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ((*answer)->offer().link, theirs.link);
+}
+
+// A low limit of locked memory gives smaller rings, and then a sentence that says what to do.
+TEST(RdmaFabric, LimitOfLockedMemoryGivesSmallerRings) {
+  Opened opened = open("rdma0", test::all_ports(), "memlock bytes=1500000");
+  ASSERT_TRUE(opened.fabric.ok()) << opened.fabric.status().to_string();
+  auto end = (*opened.fabric)->make_end(nullptr, 0);
+  ASSERT_TRUE(end.ok()) << end.status().to_string();
+  EXPECT_EQ((*end)->offer().ring_bytes, 256U << 10);
+  const rlimit before = [] {
+    rlimit limit = {};
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    return limit;
+  }();
+  const rlimit low = {1 << 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &low), 0);
+  auto second = (*opened.fabric)->make_end(&(*end)->offer(), 0);
+  EXPECT_EQ(second.status().code(), Code::kResourceExhausted);
+  EXPECT_NE(second.status().message().find("ulimit -l"), std::string::npos)
+      << second.status().message();
+  setrlimit(RLIMIT_MEMLOCK, &before);
+}
+
+// Every field of an offer comes from an untrusted peer.
+TEST(RdmaFabric, OffersOfLiarsAreRefused) {
+  Opened opened = open("rdma0");
+  ASSERT_TRUE(opened.fabric.ok());
+  auto end = (*opened.fabric)->make_end(nullptr, 0);
+  ASSERT_TRUE(end.ok());
+  Offer theirs = (*end)->offer();
+  theirs.ring_bytes = kRingBytesMax * 2;
+  EXPECT_EQ((*opened.fabric)->make_end(&theirs, 0).status().code(), Code::kProtocol);
+  EXPECT_EQ((*end)->connect(theirs).status().code(), Code::kProtocol);
+}
+
+TEST(RdmaFabric, DescriptorIsHighAndClosedOnExec) {
+  Opened opened = open("rdma0");
+  ASSERT_TRUE(opened.fabric.ok());
+  auto end = (*opened.fabric)->make_end(nullptr, 400);
+  ASSERT_TRUE(end.ok());
+  auto carrier = (*end)->connect((*end)->offer());
+  ASSERT_TRUE(carrier.ok()) << carrier.status().to_string();
+  EXPECT_GE((*carrier)->fd(), 400);
+}
+
+}  // namespace
+}  // namespace gpurun::transport::rdma

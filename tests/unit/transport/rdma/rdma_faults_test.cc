@@ -1,0 +1,107 @@
+// Failing devices: each fault of the verbs double in the middle of a copy over RDMA. The bytes
+// arrive right, over the socket where the queue pair is lost.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "tests/support/rdma_pair.h"
+
+namespace gpurun::transport::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr const char* kWriting = "rdma0";
+constexpr const char* kSending = "rdma0 profile=send_only";
+
+// Copies over a pair that meets `fault`. Returns how often the server left RDMA.
+std::uint64_t leaves_behind(const char* devices, const std::string& fault) {
+  RdmaPair pair(devices);
+  VerbsDouble::inject(fault);
+  EXPECT_TRUE(copies(pair, pattern(4 << 20, 1))) << devices << ": " << fault;
+  EXPECT_EQ(pair.client->changes().left, pair.server->changes().left) << fault;
+  return pair.server->changes().left;
+}
+
+TEST(RdmaFaults, QueuePairThatBreaksInMidCopyIsLeft) {
+  for (const char* devices : {kWriting, kSending}) {
+    for (const unsigned posts : {1U, 2U, 17U, 40U}) {
+      EXPECT_EQ(leaves_behind(devices, "breaks_qp posts=" + std::to_string(posts)), 1U) << posts;
+    }
+    EXPECT_EQ(leaves_behind(devices, "breaks_qp bytes=1500000"), 1U);
+  }
+}
+
+// The fabric is lost without a word, and the session goes on within two seconds.
+TEST(RdmaFaults, LostFabricShowsWithinTwoSeconds) {
+  for (const char* fault : {"cuts_qp posts=20", "port_down port=1 posts=20"}) {
+    const auto before = steady_clock::now();
+    EXPECT_EQ(leaves_behind(kWriting, fault), 1U) << fault;
+    EXPECT_LT(steady_clock::now() - before, milliseconds(8000)) << fault;
+  }
+}
+
+TEST(RdmaFaults, RequestThatFailsIsLeft) {
+  for (const std::string kind : {"write_imm", "send_imm"}) {
+    const char* const devices = kind == "write_imm" ? kWriting : kSending;
+    for (const unsigned at : {1U, 5U, 31U}) {
+      const std::string where = " at=" + std::to_string(at) + " kind=" + kind;
+      EXPECT_EQ(leaves_behind(devices, "post_fails error=EACCES" + where), 1U) << where;
+      EXPECT_EQ(leaves_behind(devices, "post_fails error=ENOMEM" + where), 1U) << where;
+      EXPECT_EQ(leaves_behind(devices, "completes_with status=10" + where), 1U) << where;
+    }
+  }
+}
+
+TEST(RdmaFaults, ReceiveThatFailsIsLeft) {
+  for (const char* devices : {kWriting, kSending}) {
+    EXPECT_EQ(leaves_behind(devices, "post_fails at=9 kind=recv error=ENOMEM"), 1U);
+  }
+}
+
+// The next report also stands for those before it.
+TEST(RdmaFaults, LostReportOfRequestChangesNothing) {
+  for (const std::string kind : {"write_imm", "send_imm"}) {
+    const char* const devices = kind == "write_imm" ? kWriting : kSending;
+    for (const unsigned at : {1U, 15U, 16U, 32U}) {
+      const std::string fault = "loses_completion at=" + std::to_string(at) + " kind=" + kind;
+      EXPECT_EQ(leaves_behind(devices, fault), 0U) << fault;
+    }
+  }
+}
+
+// A device writes bytes when it likes before their completion. The double does so at the next
+// completion, so bytes that are read earlier are wrong in every test here. It may do so earlier.
+TEST(RdmaFaults, PlacementAtCompletionIsEnough) {
+  RdmaPair pair(kWriting);
+  const verbs_double_counts before = VerbsDouble::counts();
+  EXPECT_TRUE(copies(pair, pattern(1 << 20, 2)));
+  EXPECT_EQ(VerbsDouble::counts().posted_write, before.posted_write)
+      << "a write without an immediate has no completion of its own at the other end";
+}
+
+// A session that goes on for long behind a failure has nothing of RDMA any more.
+TEST(RdmaFaults, SessionGoesOnOverTheSocket) {
+  RdmaPair pair;
+  VerbsDouble::inject("breaks_qp posts=3");
+  EXPECT_TRUE(copies(pair, pattern(1 << 20, 3)));
+  const verbs_double_counts before = VerbsDouble::counts();
+  for (unsigned i = 0; i < 5; ++i) EXPECT_TRUE(copies(pair, pattern(1 << 20, i)));
+  EXPECT_EQ(VerbsDouble::counts().post_calls, before.post_calls);
+}
+
+// An owner that asks for the failed carrier gets the socket.
+TEST(RdmaFaults, FailedCarrierIsNotEnteredAgain) {
+  RdmaPair pair;
+  VerbsDouble::inject("breaks_qp posts=3");
+  EXPECT_TRUE(copies(pair, pattern(1 << 20, 3)));
+  ASSERT_TRUE(pair.client->enter().ok());
+  ASSERT_TRUE(pair.server->enter().ok());
+  EXPECT_TRUE(copies(pair, pattern(1 << 20, 4)));
+  EXPECT_TRUE(copies(pair, pattern(1 << 20, 5)));
+}
+
+}  // namespace
+}  // namespace gpurun::transport::test

@@ -1,0 +1,28 @@
+// Allowed ports: which ports of RDMA devices a connection may use.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gpurun::transport::rdma {
+
+// An address of IPv6, in which one of IPv4 is mapped (::ffff:192.0.2.1).
+using Gid = std::array<std::uint8_t, 16>;
+
+// A device or port that is not used, with the reason.
+struct Rejected {
+  std::string name;
+  std::string reason;
+};
+
+// Which ports may be used: "mlx5_0" for a device, "mlx5_0:1" for a port.
+struct AllowedPorts {
+  // The payload is not encrypted, so a port must be one of these. "*": all are.
+  std::vector<std::string> trusted;
+  // GPURUN_NET_DEVICES: a port must also be one of these. Empty: all are.
+  std::vector<std::string> restricted;
+};
+
+}  // namespace gpurun::transport::rdma

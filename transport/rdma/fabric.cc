@@ -1,0 +1,73 @@
+// Fabric: a queue pair for each end.
+#include "transport/rdma/fabric.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/rdma/find_ports.h"
+#include "transport/rdma/queue_pair.h"
+#include "transport/rdma/rdma_carrier.h"
+
+namespace gpurun::transport::rdma {
+namespace {
+
+class VerbsEnd final : public FabricEnd {
+ public:
+  explicit VerbsEnd(std::unique_ptr<QueuePair> pair)
+      : offer_(pair->offer()), pair_(std::move(pair)) {}
+
+  const Offer& offer() const noexcept override { return offer_; }
+  Result<std::unique_ptr<carrier::Carrier>> connect(const Offer& theirs) override {
+    const Offer copy = theirs;
+    GPURUN_RETURN_IF_ERROR(pair_->connect(copy));
+    return std::unique_ptr<carrier::Carrier>(new RdmaCarrier(std::move(pair_)));
+  }
+
+ private:
+  const Offer offer_;
+  std::unique_ptr<QueuePair> pair_;
+};
+
+class VerbsFabric final : public Fabric {
+ public:
+  explicit VerbsFabric(std::vector<Port> ports) : ports_(std::move(ports)) {}
+
+  Result<std::unique_ptr<FabricEnd>> make_end(const Offer* theirs, int fd_min) override {
+    if (theirs == nullptr) return make_largest(ports_.front(), fd_min);
+    const Offer copy = *theirs;
+    GPURUN_RETURN_IF_ERROR(check_offer(copy));
+    const auto fits = std::find_if(ports_.begin(), ports_.end(), [&](const Port& port) {
+      return static_cast<std::uint8_t>(port.link) == copy.link;
+    });
+    const Port& port = fits != ports_.end() ? *fits : ports_.front();
+    return made(QueuePair::make(port, copy.ring_bytes, fd_min));
+  }
+
+ private:
+  static Result<std::unique_ptr<FabricEnd>> made(Result<std::unique_ptr<QueuePair>> pair) {
+    if (!pair.ok()) return pair.status();
+    return std::unique_ptr<FabricEnd>(new VerbsEnd(*std::move(pair)));
+  }
+
+  // Limits of locked memory are often low.
+  static Result<std::unique_ptr<FabricEnd>> make_largest(const Port& port, int fd_min) {
+    for (std::uint32_t bytes = kRingBytes;; bytes /= 2) {
+      auto pair = QueuePair::make(port, bytes, fd_min);
+      const bool too_large = pair.status().code() == Code::kResourceExhausted;
+      if (!too_large || bytes == kRingBytesMin) return made(std::move(pair));
+    }
+  }
+
+  const std::vector<Port> ports_;  // At least one.
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Fabric>> open_fabric(const Gid& local, const AllowedPorts& allowed,
+                                            std::vector<Rejected>* rejected) {
+  Result<std::vector<Port>> ports = find_ports(local, allowed, rejected);
+  if (!ports.ok()) return ports.status();
+  return std::unique_ptr<Fabric>(new VerbsFabric(*std::move(ports)));
+}
+
+}  // namespace gpurun::transport::rdma

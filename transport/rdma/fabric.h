@@ -1,0 +1,59 @@
+// Fabric: what a session has of RDMA on this machine. Nothing here needs the headers of verbs, so
+// its users compile everywhere. A build without these headers has none (fabric_not_built.cc).
+//
+// Each end of a connection makes an end here, sends the offer of it over the connection's socket,
+// and connects with the other end's offer.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "transport/carrier/carrier.h"
+#include "transport/rdma/allowed_ports.h"
+#include "transport/rdma/offer.h"
+
+namespace gpurun::transport::rdma {
+
+class FabricEnd {
+ public:
+  FabricEnd() = default;
+  FabricEnd(const FabricEnd&) = delete;
+  FabricEnd& operator=(const FabricEnd&) = delete;
+  virtual ~FabricEnd() = default;
+
+  virtual const Offer& offer() const noexcept = 0;
+  // Once. The other end may send from now on. `theirs` may be any bytes of an untrusted peer.
+  //   kProtocol     `theirs` is not valid.
+  //   kUnavailable  the ends do not fit, or the device refuses it.
+  virtual Result<std::unique_ptr<carrier::Carrier>> connect(const Offer& theirs) = 0;
+};
+
+// The ports that reach one peer. One thread at a time.
+class Fabric {
+ public:
+  Fabric() = default;
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+  virtual ~Fabric() = default;
+
+  // Makes an end with the best port, or with the best one that fits `theirs`. Without `theirs` its
+  // rings have kRingBytes, or less where the device does not register so much, and otherwise as
+  // many bytes as theirs. Its descriptor is `fd_min` or above.
+  //   kUnavailable        the device refuses it, with the reason.
+  //   kResourceExhausted  the same, and the message says how to raise a limit.
+  virtual Result<std::unique_ptr<FabricEnd>> make_end(const Offer* theirs, int fd_min) = 0;
+};
+
+// Opens the devices from which the address `local` reaches a peer. Every port that is left out is
+// added to `rejected`. It opens descriptors and files, so a process must have its user and
+// namespaces by then, and give up system calls later.
+//   kUnavailable  no port can be used. The message has the first reason.
+Result<std::unique_ptr<Fabric>> open_fabric(const Gid& local, const AllowedPorts& allowed,
+                                            std::vector<Rejected>* rejected);
+
+// The local address of a connected socket.
+//   kUnavailable  it is not a socket of IP.
+Result<Gid> address_of(int socket);
+
+}  // namespace gpurun::transport::rdma

@@ -1,0 +1,51 @@
+// Port: a port of an RDMA device, what it can do, and how a connection from there is addressed.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "transport/rdma/allowed_ports.h"
+#include "transport/rdma/offer.h"
+
+namespace gpurun::transport::rdma {
+
+// An open device. Any thread.
+class Device {
+ public:
+  // Takes over `context`.
+  explicit Device(ibv_context* context) noexcept : context_(context) {}
+  ~Device() { ibv_close_device(context_); }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  ibv_context* context() const noexcept { return context_; }
+  const char* name() const noexcept { return ibv_get_device_name(context_->device); }
+
+ private:
+  ibv_context* const context_;
+};
+
+// All of it is what the device answers.
+struct Port {
+  std::shared_ptr<Device> device;
+  std::uint8_t number = 1;  // From 1.
+  Link link = Link::kRoceV2;
+  std::uint16_t lid = 0;  // Of InfiniBand.
+  std::uint16_t partition = 0xffff;
+  ibv_mtu mtu = IBV_MTU_1024;
+  std::uint8_t gid_index = 0;
+  Gid gid{};
+  std::uint32_t message_bytes_max = 0;
+  std::uint32_t requests_max = 0;     // Of a queue pair, in each direction.
+  std::uint32_t completions_max = 0;  // Of a completion queue.
+  // The device writes remote memory, and reports such a write with its immediate (probe.h).
+  bool writes = false;
+
+  // "mlx5_0:1"
+  std::string name() const { return device->name() + (":" + std::to_string(number)); }
+};
+
+}  // namespace gpurun::transport::rdma

@@ -1,0 +1,15 @@
+// Probe: one request of a queue pair that is connected to itself. No query of verbs says whether a
+// device writes remote memory, or reports the immediate of such a write.
+#pragma once
+
+#include "base/result.h"
+#include "transport/rdma/port.h"
+
+namespace gpurun::transport::rdma {
+
+// Returns true when the device writes and reports an immediate with the write, and false when it
+// only sends and receives (PVRDMA, devices without RDMA). Takes at most a second.
+//   kUnavailable  it does neither.
+Result<bool> probe_writes(const Port& port);
+
+}  // namespace gpurun::transport::rdma
