@@ -53,11 +53,9 @@ class VerbsDouble {
 
 inline rdma::AllowedPorts all_ports() { return {{"*"}, {}}; }
 
-inline Result<std::unique_ptr<rdma::Fabric>> fabric_of(const Connection& socket) {
-  const Result<rdma::Gid> local = rdma::address_of(socket.fd());
-  if (!local.ok()) return local.status();
+inline Result<std::unique_ptr<rdma::Fabric>> any_fabric() {
   std::vector<rdma::Rejected> rejected;
-  return rdma::open_fabric(*local, all_ports(), &rejected);
+  return rdma::open_fabric(all_ports(), &rejected);
 }
 
 struct RdmaEnd {
@@ -70,10 +68,12 @@ struct RdmaEnd {
 inline Result<RdmaEnd> exchange(Connection& socket, bool connects, int tries = 1) {
   const Deadline deadline = Deadline::in(std::chrono::seconds(20));
   RdmaEnd end;
-  auto fabric = fabric_of(socket);
-  for (int tried = 1; !fabric.ok() && tried < tries; ++tried) fabric = fabric_of(socket);
+  auto fabric = any_fabric();
+  for (int tried = 1; !fabric.ok() && tried < tries; ++tried) fabric = any_fabric();
   if (!fabric.ok()) return fabric.status();
   end.fabric = *std::move(fabric);
+  const Result<rdma::Gid> local = rdma::address_of(socket.fd());
+  if (!local.ok()) return local.status();
   rdma::Offer theirs;
   const auto receive = [&] {
     return socket.receive(mutable_bytes(&theirs, sizeof theirs), sizeof theirs, deadline).status();
@@ -83,7 +83,7 @@ inline Result<RdmaEnd> exchange(Connection& socket, bool connects, int tries = 1
     return socket.send({&bytes, 1}, deadline);
   };
   if (!connects) GPURUN_RETURN_IF_ERROR(receive());
-  auto made = end.fabric->make_end(connects ? nullptr : &theirs, 0);
+  auto made = end.fabric->make_end(*local, connects ? nullptr : &theirs, 0);
   if (!made.ok()) return made.status();
   if (connects) {
     GPURUN_RETURN_IF_ERROR(send((*made)->offer()));

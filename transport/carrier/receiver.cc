@@ -253,6 +253,14 @@ Result<std::size_t> Receiver::receive_some(MutableBytes into, bool again) {
   return std::size_t{0};
 }
 
+// What a connection above the socket has read already makes no descriptor readable.
+Receiver::Call::~Call() {
+  const SocketInput& input = receiver_.input_;
+  const bool has_more = receiver_.line_.bytes().holds_received() ||
+                        (input.data_left() != 0 && !input.empty()) || receiver_.ended_;
+  receiver_.has_more_.store(has_more, std::memory_order_relaxed);
+}
+
 bool Receiver::go_to_sleep(bool* wants_room) {
   if (duties_.any()) sender_.fulfil();
   *wants_room = duties_.has(kFlush);

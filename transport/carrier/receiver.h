@@ -72,11 +72,7 @@ class Receiver final : private Watched {
   class Call {
    public:
     explicit Call(Receiver& receiver) : receiver_(receiver) {}
-    ~Call() {
-      const SocketInput& input = receiver_.input_;
-      receiver_.has_more_.store((input.data_left() != 0 && !input.empty()) || receiver_.ended_,
-                                std::memory_order_relaxed);
-    }
+    ~Call();
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 

@@ -36,5 +36,8 @@ class Socket {
 };
 
 std::unique_ptr<Socket> plain_socket(std::unique_ptr<sockets::SocketConnection> connection);
+// `connection` has the bytes, and sends them by `below`, which it owns (TLS).
+std::unique_ptr<Socket> layered_socket(std::unique_ptr<Connection> connection,
+                                       sockets::SocketConnection& below);
 
 }  // namespace gpurun::transport::carrier

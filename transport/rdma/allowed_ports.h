@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpurun::transport::rdma {
@@ -24,5 +26,11 @@ struct AllowedPorts {
   // GPURUN_NET_DEVICES: a port must also be one of these. Empty: all are.
   std::vector<std::string> restricted;
 };
+
+// In each list.
+inline constexpr std::size_t kPortsMax = 64;
+
+// True for "mlx5_0", "mlx5_0:1" and "*", as far as the form goes.
+bool is_port_name(std::string_view name);
 
 }  // namespace gpurun::transport::rdma

@@ -1,7 +1,6 @@
 // Fabric: a queue pair for each end.
 #include "transport/rdma/fabric.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "transport/rdma/find_ports.h"
@@ -32,15 +31,17 @@ class VerbsFabric final : public Fabric {
  public:
   explicit VerbsFabric(std::vector<Port> ports) : ports_(std::move(ports)) {}
 
-  Result<std::unique_ptr<FabricEnd>> make_end(const Offer* theirs, int fd_min) override {
-    if (theirs == nullptr) return make_largest(ports_.front(), fd_min);
+  Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs,
+                                              int fd_min) override {
+    if (theirs == nullptr) {
+      const Result<Port> port = choose_port(ports_, local, nullptr);
+      return port.ok() ? make_largest(*port, fd_min) : port.status();
+    }
     const Offer copy = *theirs;
     GPURUN_RETURN_IF_ERROR(check_offer(copy));
-    const auto fits = std::find_if(ports_.begin(), ports_.end(), [&](const Port& port) {
-      return static_cast<std::uint8_t>(port.link) == copy.link;
-    });
-    const Port& port = fits != ports_.end() ? *fits : ports_.front();
-    return made(QueuePair::make(port, copy.ring_bytes, fd_min));
+    const auto link = static_cast<Link>(copy.link);
+    const Result<Port> port = choose_port(ports_, local, &link);
+    return port.ok() ? made(QueuePair::make(*port, copy.ring_bytes, fd_min)) : port.status();
   }
 
  private:
@@ -63,9 +64,9 @@ class VerbsFabric final : public Fabric {
 
 }  // namespace
 
-Result<std::unique_ptr<Fabric>> open_fabric(const Gid& local, const AllowedPorts& allowed,
+Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts& allowed,
                                             std::vector<Rejected>* rejected) {
-  Result<std::vector<Port>> ports = find_ports(local, allowed, rejected);
+  Result<std::vector<Port>> ports = find_ports(allowed, rejected);
   if (!ports.ok()) return ports.status();
   return std::unique_ptr<Fabric>(new VerbsFabric(*std::move(ports)));
 }

@@ -29,7 +29,7 @@ class FabricEnd {
   virtual Result<std::unique_ptr<carrier::Carrier>> connect(const Offer& theirs) = 0;
 };
 
-// The ports that reach one peer. One thread at a time.
+// Open devices. One thread at a time.
 class Fabric {
  public:
   Fabric() = default;
@@ -37,19 +37,22 @@ class Fabric {
   Fabric& operator=(const Fabric&) = delete;
   virtual ~Fabric() = default;
 
-  // Makes an end with the best port, or with the best one that fits `theirs`. Without `theirs` its
-  // rings have kRingBytes, or less where the device does not register so much, and otherwise as
-  // many bytes as theirs. Its descriptor is `fd_min` or above.
-  //   kUnavailable        the device refuses it, with the reason.
-  //   kResourceExhausted  the same, and the message says how to raise a limit.
-  virtual Result<std::unique_ptr<FabricEnd>> make_end(const Offer* theirs, int fd_min) = 0;
+  // Makes an end for a peer that is reached from the address `local`: a port of Ethernet needs a
+  // GID that is this address. Takes the best such port, or the best one that fits `theirs`. RoCE v2
+  // is better than v1, and InfiniBand comes last. Without `theirs` the rings have kRingBytes, or
+  // less where the device does not register so much. Otherwise they have as many bytes as theirs.
+  // The end's descriptor is `fd_min` or above.
+  //   kUnavailable        no port fits, or the device refuses it, with the reason.
+  //   kResourceExhausted  the device refuses it, and the message says how to raise a limit.
+  virtual Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs,
+                                                      int fd_min) = 0;
 };
 
-// Opens the devices from which the address `local` reaches a peer. Every port that is left out is
-// added to `rejected`. It opens descriptors and files, so a process must have its user and
-// namespaces by then, and give up system calls later.
+// Opens the devices of the allowed ports. Every port that is left out is added to `rejected`. It
+// opens descriptors and files, so a process must have its user and namespaces by then, and give up
+// system calls later.
 //   kUnavailable  no port can be used. The message has the first reason.
-Result<std::unique_ptr<Fabric>> open_fabric(const Gid& local, const AllowedPorts& allowed,
+Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts& allowed,
                                             std::vector<Rejected>* rejected);
 
 // The local address of a connected socket.

@@ -3,8 +3,7 @@
 
 namespace gpurun::transport::rdma {
 
-Result<std::unique_ptr<Fabric>> open_fabric(const Gid&, const AllowedPorts&,
-                                            std::vector<Rejected>*) {
+Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts&, std::vector<Rejected>*) {
   return Status(Code::kUnavailable,
                 "RDMA is not built in: infiniband/verbs.h (libibverbs-dev) was not there");
 }

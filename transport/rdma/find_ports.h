@@ -1,4 +1,4 @@
-// find_ports(): the ports of this machine that reach a peer.
+// find_ports(): the ports of this machine, and the one that reaches a peer.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,14 @@
 
 namespace gpurun::transport::rdma {
 
-// Finds the ports that reach a peer from the address `local`, best first. A port of Ethernet needs
-// a GID that is that address. RoCE v2 comes before v1, and an active port of InfiniBand last. Every
+// Opens the devices of the allowed ports, and returns the active ports that pass the probe. Every
 // port that is left out is added to `rejected`.
 //   kUnavailable  no port can be used. The message names the first reason.
-Result<std::vector<Port>> find_ports(const Gid& local, const AllowedPorts& allowed,
-                                     std::vector<Rejected>* rejected);
+Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Rejected>* rejected);
+
+// Chooses the port and the GID for a peer that is reached from `local`, as Fabric::make_end().
+// `link`: the other end's, or nullptr.
+//   kUnavailable  no port has a GID for it.
+Result<Port> choose_port(const std::vector<Port>& ports, const Gid& local, const Link* link);
 
 }  // namespace gpurun::transport::rdma

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "transport/rdma/allowed_ports.h"
 #include "transport/rdma/offer.h"
@@ -28,6 +29,12 @@ class Device {
   ibv_context* const context_;
 };
 
+struct PortGid {
+  std::uint8_t index = 0;
+  Link link = Link::kRoceV2;
+  Gid gid{};
+};
+
 // All of it is what the device answers.
 struct Port {
   std::shared_ptr<Device> device;
@@ -36,7 +43,8 @@ struct Port {
   std::uint16_t lid = 0;  // Of InfiniBand.
   std::uint16_t partition = 0xffff;
   ibv_mtu mtu = IBV_MTU_1024;
-  std::uint8_t gid_index = 0;
+  std::vector<PortGid> gids;
+  std::uint8_t gid_index = 0;  // The chosen one, as the next and `link`.
   Gid gid{};
   std::uint32_t message_bytes_max = 0;
   std::uint32_t requests_max = 0;     // Of a queue pair, in each direction.

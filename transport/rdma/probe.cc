@@ -13,7 +13,7 @@
 namespace gpurun::transport::rdma {
 namespace {
 
-constexpr std::chrono::milliseconds kProbeWait{500};
+constexpr std::chrono::milliseconds kProbeWait{2000};
 constexpr std::uint32_t kImmediate = 0x67707572;
 constexpr std::uint32_t kBytes = 8;
 
@@ -29,6 +29,8 @@ Result<bool> arrives(const Port& port) {
     ibv_wc come = {};
     const int count = pair.poll_receives(&come, 1);
     if (count < 0) return false;
+    ibv_wc done = {};
+    if (pair.poll_requests(&done, 1) > 0 && done.status != IBV_WC_SUCCESS) return false;
     if (count != 0) {
       return come.status == IBV_WC_SUCCESS && (come.wc_flags & IBV_WC_WITH_IMM) != 0 &&
              ntohl(come.imm_data) == kImmediate;

@@ -8,7 +8,8 @@
 namespace gpurun::transport::rdma {
 
 // Returns true when the device writes and reports an immediate with the write, and false when it
-// only sends and receives (PVRDMA, devices without RDMA). Takes at most a second.
+// only sends and receives (PVRDMA, devices without RDMA). A device that is silent costs four
+// seconds.
 //   kUnavailable  it does neither.
 Result<bool> probe_writes(const Port& port);
 

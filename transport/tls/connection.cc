@@ -20,6 +20,9 @@ constexpr std::size_t kBatchRecords = 16;
 constexpr std::size_t kRecordBytesMax = kRecordHeaderBytes + kSealedBytesMax;
 constexpr std::size_t kReadAheadBytes = std::size_t{256} << 10;
 constexpr std::size_t kPartsMax = 64;  // In one record. A message with more parts has more records.
+// Of send_some().
+constexpr std::size_t kShortPlainBytes = 4096;
+constexpr std::chrono::seconds kShortSendWait{2};
 // Records without data that a peer may send in a row.
 constexpr unsigned kIdleRecordsMax = 32;
 
@@ -55,6 +58,7 @@ class TlsConnection final : public Connection {
   }
 
   Status send(std::span<const ByteView> parts, Deadline deadline) override;
+  Result<std::size_t> send_some(std::span<const ByteView> parts) override;
   Result<std::size_t> receive(MutableBytes into, std::size_t bytes_min, Deadline deadline) override;
   Result<std::unique_ptr<Watch>> watch() override { return below_->watch(); }
   bool holds_received() const noexcept override {
@@ -176,6 +180,23 @@ Status TlsConnection::send(std::span<const ByteView> parts, Deadline deadline) {
     return sent;
   }
   return {};
+}
+
+// One short record. A writable descriptor has room for it, as above, so the send below does not
+// wait.
+Result<std::size_t> TlsConnection::send_some(std::span<const ByteView> parts) {
+  if (gone_.load()) return Status(Code::kPeerGone, description_ + ": closed while sending");
+  const Deadline now = Deadline::in(std::chrono::nanoseconds(0));
+  if (const Status room = wait_for_room(now); !room.ok()) {
+    return room.code() == Code::kDeadline ? Result<std::size_t>(0) : room;
+  }
+  ByteView some[kPartsMax];
+  std::size_t bytes = 0;
+  const std::size_t count = PartCursor(parts).look(some, kShortPlainBytes, &bytes);
+  if (bytes == 0) return std::size_t{0};
+  const Status sent = send({some, count}, Deadline::in(kShortSendWait));
+  if (sent.code() == Code::kDeadline) return std::size_t{0};
+  return sent.ok() ? Result<std::size_t>(bytes) : sent;
 }
 
 std::size_t TlsConnection::take_kept(MutableBytes into) {

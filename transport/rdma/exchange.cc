@@ -1,0 +1,122 @@
+// Exchange: words of a fixed form, so that no length comes from the peer.
+#include "transport/rdma/exchange.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "base/printable.h"
+#include "transport/carrier/connection.h"
+#include "transport/carrier/no_carrier.h"
+
+namespace gpurun::transport::rdma {
+namespace {
+
+constexpr std::size_t kReasonBytes = 192;
+
+struct Words {
+  Offer offer;  // Without ring_bytes: there is no offer.
+  std::array<char, kReasonBytes> reason{};
+};
+static_assert(std::is_trivially_copyable_v<Words> && sizeof(Words) == 256);
+
+Status send_words(Connection& socket, const FabricEnd* end, const std::string& why_none,
+                  Deadline deadline) {
+  Words words;
+  if (end != nullptr) words.offer = end->offer();
+  std::copy_n(why_none.begin(), std::min(why_none.size(), kReasonBytes), words.reason.begin());
+  const ByteView bytes = bytes_of(words);
+  return socket.send({&bytes, 1}, deadline);
+}
+
+Result<Words> receive_words(Connection& socket, Deadline deadline) {
+  Words words;
+  const auto got = socket.receive(mutable_bytes(&words, sizeof words), sizeof words, deadline);
+  if (!got.ok()) return got.status();
+  if (words.offer.magic != Offer().magic) {
+    return Status(Code::kProtocol, "the other end's words about RDMA are not valid");
+  }
+  return words;
+}
+
+std::string reason_of(const Words& words) {
+  const auto end = std::find(words.reason.begin(), words.reason.end(), '\0');
+  return printable(std::string(words.reason.begin(), end));
+}
+
+Result<std::unique_ptr<FabricEnd>> make_end(const Connection& socket, const Side& side,
+                                            const Offer* theirs) {
+  if (side.fabric == nullptr) return Status(Code::kUnavailable, side.why_none);
+  const Result<Gid> local = address_of(socket.fd());
+  if (!local.ok()) return local.status();
+  return side.fabric->make_end(*local, theirs, side.fd_min);
+}
+
+Result<std::unique_ptr<carrier::CarriedConnection>> carried(
+    std::unique_ptr<Connection>& connection, Connection* below,
+    std::unique_ptr<carrier::Carrier> carrier) {
+  auto* const socket =
+      dynamic_cast<sockets::SocketConnection*>(below == nullptr ? connection.get() : below);
+  if (socket == nullptr) {
+    return Status(Code::kInternal, connection->description() + ": not a socket");
+  }
+  carrier::CarrierOptions options;
+  options.may_change = true;
+  options.begins_by_carrier = false;
+  return carrier::carry(carrier::layered_socket(std::move(connection), *socket), std::move(carrier),
+                        Capabilities{}, options);
+}
+
+}  // namespace
+
+Result<Asked> ask(Connection& socket, const Side& side, Deadline deadline) {
+  Asked asked;
+  Result<std::unique_ptr<FabricEnd>> end = make_end(socket, side, nullptr);
+  if (end.ok()) {
+    asked.end = *std::move(end);
+  } else {
+    asked.why_none = end.status().message();
+  }
+  GPURUN_RETURN_IF_ERROR(send_words(socket, asked.end.get(), asked.why_none, deadline));
+  return asked;
+}
+
+Status enter(std::unique_ptr<Connection>& connection, Connection* below, Asked asked,
+             Deadline deadline, std::string* why_none) {
+  const Result<Words> words = receive_words(*connection, deadline);
+  if (!words.ok()) return words.status();
+  *why_none = asked.end == nullptr ? asked.why_none : "the server: " + reason_of(*words);
+  if (asked.end == nullptr || words->offer.ring_bytes == 0) return {};
+  Result<std::unique_ptr<carrier::Carrier>> carrier = asked.end->connect(words->offer);
+  // The other end carries the connection already, so this end does so too.
+  const bool enters = carrier.ok();
+  *why_none = enters ? std::string() : carrier.status().message();
+  auto made =
+      carried(connection, below,
+              enters ? *std::move(carrier)
+                     : std::unique_ptr<carrier::Carrier>(std::make_unique<carrier::NoCarrier>()));
+  if (!made.ok()) return made.status();
+  if (enters) GPURUN_RETURN_IF_ERROR((*made)->enter());
+  connection = *std::move(made);
+  return {};
+}
+
+Status answer(std::unique_ptr<Connection>& connection, Connection* below, const Side& side,
+              Deadline deadline) {
+  const Result<Words> words = receive_words(*connection, deadline);
+  if (!words.ok()) return words.status();
+  if (words->offer.ring_bytes == 0) return send_words(*connection, nullptr, {}, deadline);
+  Result<std::unique_ptr<FabricEnd>> end = make_end(*connection, side, &words->offer);
+  if (!end.ok()) return send_words(*connection, nullptr, end.status().message(), deadline);
+  Result<std::unique_ptr<carrier::Carrier>> carrier = (*end)->connect(words->offer);
+  if (!carrier.ok()) return send_words(*connection, nullptr, carrier.status().message(), deadline);
+  GPURUN_RETURN_IF_ERROR(send_words(*connection, end->get(), {}, deadline));
+  auto made = carried(connection, below, *std::move(carrier));
+  if (!made.ok()) return made.status();
+  connection = *std::move(made);
+  return {};
+}
+
+}  // namespace gpurun::transport::rdma

@@ -1,0 +1,48 @@
+// Exchange: how the ends of a TCP connection agree to go on over RDMA.
+//
+// The connecting end sends words with its offer, and the other end answers with its own. Either may
+// say why it has none. When both have offered, both carry the connection, and begin over its socket
+// (transport/carrier/connection.h). The connecting end then enters, and the other direction
+// follows.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "transport/rdma/fabric.h"
+#include "transport/transport.h"
+
+namespace gpurun::transport::rdma {
+
+// What an end has for it, or why it has nothing.
+struct Side {
+  Fabric* fabric = nullptr;
+  std::string why_none = {};
+  int fd_min = 0;
+};
+
+// The connecting end, between its words and the answer.
+struct Asked {
+  std::unique_ptr<FabricEnd> end;
+  std::string why_none;
+};
+
+// Sends the words over `socket`, a connection of TCP, or of TLS over TCP.
+//   kDeadline, kPeerGone
+Result<Asked> ask(Connection& socket, const Side& side, Deadline deadline);
+
+// Receives the answer and goes on over RDMA, or over `connection` as it is. Then `*why_none` is the
+// reason. It may come from the other end, and is printable. `below`: the connection of TCP that
+// `connection` owns, or nullptr when it is that itself.
+//   kDeadline, kPeerGone, kProtocol  the connection is of no further use.
+Status enter(std::unique_ptr<Connection>& connection, Connection* below, Asked asked,
+             Deadline deadline, std::string* why_none);
+
+// The other end: receives the words, answers, and carries the connection if both ends offer.
+// Errors as enter().
+Status answer(std::unique_ptr<Connection>& connection, Connection* below, const Side& side,
+              Deadline deadline);
+
+}  // namespace gpurun::transport::rdma
