@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "client/attach/attach_connection.h"
 #include "client/attach/extra_bulk_attach.h"
+#include "client/attach/fabric_attach.h"
 #include "client/attach/host_memory_attach.h"
 #include "client/attach/session_connections.h"
 #include "client/session/worker_exit_page.h"
@@ -25,6 +26,14 @@ namespace {
 using protocol::ControlFrame;
 using protocol::ControlMessage;
 
+// The words of a session that may not go over RDMA do not offer it.
+std::uint64_t without_fabric(std::uint64_t offered, const AttachOptions& options) {
+  constexpr std::uint64_t kFabric = protocol::feature_bit(protocol::Feature::kFabric);
+  const bool offers =
+      fabric_use(options.transports) != FabricUse::kNo && !options.fabrics.trusted.empty();
+  return offers ? offered | kFabric : offered & ~kFabric;
+}
+
 // The words of all connections of one session, except for `index`.
 Result<protocol::Attach> first_words(const SessionData& session, const AttachOptions& options,
                                      unsigned connections) {
@@ -35,6 +44,7 @@ Result<protocol::Attach> first_words(const SessionData& session, const AttachOpt
   protocol::Attach attach;
   attach.version = protocol::our_version(protocol::Sender::kClient);
   attach.version.features = options.features;
+  attach.version.features.offered = without_fabric(options.features.offered, options);
   attach.rows = protocol::known_rows_digest(options.rows);
   attach.lease = session.lease;
   attach.ticket = session.ticket;
@@ -90,6 +100,32 @@ void add_late_connections(const AttachConnection& like, const AttachOptions& opt
   }
 }
 
+// Goes on over RDMA where both sides consent, and describes the transport. kUnavailable: RDMA was
+// all that the user allows.
+Status choose_carrier(SessionConnections& opened, const AttachOptions& options,
+                      std::uint64_t features, Deadline deadline) {
+  const bool consents = !options.fabrics.trusted.empty();
+  std::string why;
+  if (opened.fabric == FabricUse::kNo || !consents) {
+    why = std::string("the user trusts no fabric (gpurun --trust-fabric, ") + kTrustFabricVariable +
+          ")";
+  } else if ((features & protocol::feature_bit(protocol::Feature::kFabric)) == 0) {
+    why = "the server trusts no fabric, or its gpurund is older";
+  } else {
+    Result<std::string> reason =
+        go_over_fabric(opened.all, options.fabrics, options.fd_min, deadline);
+    if (!reason.ok()) return reason.status();
+    why = *std::move(reason);
+    if (why.empty()) opened.transport = "RDMA, not encrypted";
+  }
+  if (opened.fabric == FabricUse::kMust && !why.empty()) {
+    return Status(Code::kUnavailable, std::string(kTransportsVariable) +
+                                          " allows RDMA only, which is not available: " + why);
+  }
+  opened.transport = described(opened, opened.fabric != FabricUse::kNo && consents ? why : "");
+  return {};
+}
+
 }  // namespace
 
 Result<Attached> attach(const SessionData& session, const AttachOptions& options) {
@@ -129,12 +165,15 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
     return Status(why.code(), "server " + server + ": " + why.message());
   };
   const Result<std::uint64_t> features = protocol::agree_on_features(
-      options.features, protocol::kRelease, accept->features, accept->release, "server");
+      words->version.features, protocol::kRelease, accept->features, accept->release, "server");
   if (!features.ok()) return no(features.status());
   Result<std::vector<std::uint16_t>> lacking =
       protocol::rows_lacking(options.rows, accept->rows, protocol::kRelease, accept->release);
   if (!lacking.ok()) return no(lacking.status());
 
+  if (const Status chosen = choose_carrier(*opened, options, *features, deadline); !chosen.ok()) {
+    return no(chosen);
+  }
   Attached attached;
   const bool shares = opened->all[0].memory.is_there();
   opened->like.may_change =

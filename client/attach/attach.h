@@ -21,6 +21,7 @@
 #include "protocol/control/features.h"
 #include "protocol/control/version.h"
 #include "protocol/limits.h"
+#include "transport/rdma/allowed_ports.h"
 
 namespace gpurun::client {
 
@@ -32,6 +33,8 @@ struct AttachOptions {
   bool more_later = false;
   // The allowed transports, best first (client/attach/transports.h).
   std::vector<TransportKind> transports = all_transports();
+  // The fabrics that the user trusts. Empty: no session goes over RDMA.
+  transport::rdma::AllowedPorts fabrics = {};
   // The lowest number for our descriptors in the program's process. See transport::Options.
   int fd_min = 0;
   // Where to ask how a worker died when its connection ends. nullptr: nowhere.

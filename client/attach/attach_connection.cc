@@ -75,6 +75,7 @@ Result<OpenedConnection> open_attach_connection(const AttachConnection& one,
   }
   if (!connection.ok()) return connection.status();
   Status said;
+  transport::Connection* const below = one.tls_key ? connection->get() : nullptr;
   if (one.tls_key) said = encrypt(one, *connection);
   if (said.ok()) {
     said = protocol::send_control(**connection, one.words, one.key, protocol::Sender::kClient,
@@ -84,6 +85,7 @@ Result<OpenedConnection> open_attach_connection(const AttachConnection& one,
   if (said.ok() && local) said = offer_memory(one, keeper, **connection, &opened);
   if (said.ok()) {
     opened.connection = *std::move(connection);
+    opened.below = below;
     return opened;
   }
   if (keeper != nullptr) let_go(*keeper, *connection);

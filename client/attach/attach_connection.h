@@ -38,6 +38,7 @@ struct AttachConnection {
 // through `memory`, if there is any.
 struct OpenedConnection {
   std::unique_ptr<transport::Connection> connection;
+  transport::Connection* below = nullptr;  // Of TCP, when `connection` encrypts it.
   transport::shm::SharedMemory memory = {};
   std::string why_no_memory = {};  // Of a local connection.
 

@@ -115,11 +115,27 @@ Result<SessionConnections> open_by_tcp(const AttachConnection& like, const std::
   if (!opened.ok()) return opened.status();
   SessionConnections made{*std::move(opened), like, {}};
   made.transport = like.tls_key ? "TCP, encrypted by TLS" : "TCP, not encrypted";
-  if (!why_none.empty()) made.transport += " (no shared memory: " + why_none + ")";
+  made.why_no_memory = why_none;
   return made;
 }
 
 }  // namespace
+
+FabricUse fabric_use(const std::vector<TransportKind>& transports) {
+  const auto place = [&](TransportKind kind) {
+    return std::find(transports.begin(), transports.end(), kind);
+  };
+  const auto rdma = place(TransportKind::kRdma);
+  const auto tcp = place(TransportKind::kTcp);
+  if (rdma == transports.end() || tcp < rdma) return FabricUse::kNo;
+  return tcp == transports.end() ? FabricUse::kMust : FabricUse::kMay;
+}
+
+std::string described(const SessionConnections& made, const std::string& why_no_fabric) {
+  std::string why = made.why_no_memory.empty() ? "" : "no shared memory: " + made.why_no_memory;
+  if (!why_no_fabric.empty()) why += (why.empty() ? "no RDMA: " : "; no RDMA: ") + why_no_fabric;
+  return why.empty() ? made.transport : made.transport + " (" + why + ")";
+}
 
 Result<SessionConnections> open_session_connections(const SessionData& session,
                                                     const std::vector<TransportKind>& transports,
@@ -129,8 +145,10 @@ Result<SessionConnections> open_session_connections(const SessionData& session,
   std::string why_none;
   Status by_tcp;
   for (const TransportKind kind : transports) {
-    if (kind == TransportKind::kTcp) {
+    if (kind != TransportKind::kSharedMemory) {
+      if (!by_tcp.ok()) continue;
       Result<SessionConnections> made = open_by_tcp(like, why_none);
+      if (made.ok()) made->fabric = fabric_use(transports);
       if (made.ok() || made.status().code() != Code::kUnavailable) return made;
       by_tcp = made.status();
       continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,23 @@
 
 namespace gpurun::client {
 
+// Whether the connections may, or must, go on over RDMA.
+enum class FabricUse : std::uint8_t { kNo, kMay, kMust };
+
 struct SessionConnections {
   std::vector<OpenedConnection> all;  // By index. Not empty.
   AttachConnection like;              // How they were opened, for later ones.
-  std::string transport;              // For people: "TCP, not encrypted (no shared memory: ...)".
+  std::string transport;              // For people: "TCP, not encrypted".
+  std::string why_no_memory = {};     // For people: why it is not shared memory, or empty.
+  FabricUse fabric = FabricUse::kNo;
 };
+
+// For TCP. RDMA takes the place of a connection that stands, so it must come before TCP.
+FabricUse fabric_use(const std::vector<TransportKind>& transports);
+
+// `made.transport` with the reasons against better ones: "TCP, not encrypted (no shared memory:
+// ...)".
+std::string described(const SessionConnections& made, const std::string& why_no_fabric);
 
 // Opens `like.words.count` connections, which differ from `like` in their index only. Uses the
 // first of `transports` that leads to the server. If another transport follows, a local socket must

@@ -4,16 +4,44 @@
 #include <algorithm>
 #include <string>
 
+#include "base/printable.h"
+
 namespace gpurun::client {
 namespace {
 
 Status wrong(std::string_view text, const std::string& why) {
-  return Status(Code::kInvalidArgument, std::string(kTransportsVariable) + " is '" +
-                                            std::string(text.substr(0, 80)) + "': " + why +
-                                            "; it may be shm, tcp, or both with a comma between");
+  return Status(Code::kInvalidArgument,
+                std::string(kTransportsVariable) + " is '" + std::string(text.substr(0, 80)) +
+                    "': " + why + "; it may be shm, rdma, tcp, or several with commas between");
+}
+
+Result<std::vector<std::string>> parse_ports(const char* variable, std::string_view text) {
+  std::vector<std::string> ports;
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    const std::string_view name = text.substr(0, comma);
+    if (!transport::rdma::is_port_name(name) || ports.size() == transport::rdma::kPortsMax) {
+      return Status(Code::kInvalidArgument,
+                    std::string(variable) + ": '" + printable(name.substr(0, 40)) +
+                        "' is not a device or port; write mlx5_0 or mlx5_0:1, with commas between");
+    }
+    ports.emplace_back(name);
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  return ports;
 }
 
 }  // namespace
+
+Result<transport::rdma::AllowedPorts> parse_allowed_ports(std::string_view trusted,
+                                                          std::string_view restricted) {
+  Result<std::vector<std::string>> trusts = parse_ports(kTrustFabricVariable, trusted);
+  if (!trusts.ok()) return trusts.status();
+  Result<std::vector<std::string>> restricts = parse_ports(kNetDevicesVariable, restricted);
+  if (!restricts.ok()) return restricts.status();
+  return transport::rdma::AllowedPorts{*std::move(trusts), *std::move(restricts)};
+}
 
 Result<std::vector<TransportKind>> parse_transports(std::string_view text) {
   if (text.empty()) return all_transports();
@@ -24,6 +52,8 @@ Result<std::vector<TransportKind>> parse_transports(std::string_view text) {
     TransportKind kind = TransportKind::kTcp;
     if (name == "shm") {
       kind = TransportKind::kSharedMemory;
+    } else if (name == "rdma") {
+      kind = TransportKind::kRdma;
     } else if (name != "tcp") {
       return wrong(text, "'" + std::string(name.substr(0, 40)) + "' is no transport");
     }

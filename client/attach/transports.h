@@ -1,5 +1,5 @@
-// Transports: the ways that a session's connections may take, best first. GPURUN_TRANSPORTS=shm,tcp
-// restricts and orders them.
+// Transports: the ways that a session's connections may take, best first.
+// GPURUN_TRANSPORTS=shm,rdma,tcp restricts and orders them.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,35 @@
 #include <vector>
 
 #include "base/result.h"
+#include "transport/rdma/allowed_ports.h"
 
 namespace gpurun::client {
 
 enum class TransportKind : std::uint8_t {
   kSharedMemory,  // "shm": with a server on this machine. Nothing is encrypted.
+  kRdma,          // "rdma": from TCP without TLS, where both sides trust the fabric.
   kTcp,           // "tcp": with TLS or without, as the control link.
 };
 
 inline constexpr const char* kTransportsVariable = "GPURUN_TRANSPORTS";
 
 inline std::vector<TransportKind> all_transports() {
-  return {TransportKind::kSharedMemory, TransportKind::kTcp};
+  return {TransportKind::kSharedMemory, TransportKind::kRdma, TransportKind::kTcp};
 }
 
-// Parses "shm,tcp": each at most once, and at least one. Empty text means all of them.
+// Parses "shm,rdma,tcp": each at most once, and at least one. Empty text means all of them.
 // kInvalidArgument: the message gives the reason.
 Result<std::vector<TransportKind>> parse_transports(std::string_view text);
+
+// The fabrics that the user trusts, "mlx5_0:1,mlx5_1" or "*" for all, because RDMA encrypts
+// nothing. gpurun --trust-fabric sets it.
+inline constexpr const char* kTrustFabricVariable = "GPURUN_TRUST_FABRIC";
+// The devices and ports that may be used, in the same form. UCX users know it as UCX_NET_DEVICES.
+inline constexpr const char* kNetDevicesVariable = "GPURUN_NET_DEVICES";
+
+// Parses the values of both variables. Empty `trusted`: the user trusts no fabric.
+// kInvalidArgument: the message names the variable and the wrong name.
+Result<transport::rdma::AllowedPorts> parse_allowed_ports(std::string_view trusted,
+                                                          std::string_view restricted);
 
 }  // namespace gpurun::client

@@ -50,7 +50,7 @@ _gpurun() {
     /login:--tls-ca) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
   esac
   case $path:$current in
-    /:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -n -l -s --timeout --device --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --stats --trace --session-folder -q --version" -- "$current") ;;
+    /:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -n -l -s --timeout --device --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --trust-fabric --stats --trace --session-folder -q --version" -- "$current") ;;
     /:*) mapfile -t COMPREPLY < <(compgen -c -W "login" -- "$current") ;;
     /login:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help --fingerprint --server-fingerprint --tls-ca --tls --insecure-plaintext" -- "$current") ;;
     /login:*) mapfile -t COMPREPLY < <(_gpurun_servers "$current") ;;

@@ -36,6 +36,7 @@ complete -c gpurun -n '__gpurun_at /' -l insecure-plaintext -d 'reach servers be
 complete -c gpurun -n '__gpurun_at /' -l tls -d 'speak TLS within this machine, too'
 complete -c gpurun -n '__gpurun_at /' -l tls-ca -r -F -d 'PEM file with the authorities that sign servers\' certificates'
 complete -c gpurun -n '__gpurun_at /' -l server-fingerprint -x -d 'the server\'s key, as its gpurund --fingerprint prints it'
+complete -c gpurun -n '__gpurun_at /' -l trust-fabric -d 'let sessions go over RDMA, which encrypts nothing; =mlx5_0:1,... names ports'
 complete -c gpurun -n '__gpurun_at /' -l stats -d 'print counts and waiting times at the end'
 complete -c gpurun -n '__gpurun_at /' -l trace -x -a '(__fish_complete_directories)' -d 'each process leaves what it did there; gpuctl trace makes a timeline of it'
 complete -c gpurun -n '__gpurun_at /' -l session-folder -x -a '(__fish_complete_directories)' -d 'a folder through which programs in containers use the GPU: mount it there'

@@ -49,6 +49,8 @@ std::string feature_name(unsigned bit) {
       return "shareable handles of device memory";
     case static_cast<unsigned>(Feature::kCarrierChanges):
       return "connections that change their carrier";
+    case static_cast<unsigned>(Feature::kFabric):
+      return "connections over RDMA";
     case static_cast<unsigned>(Feature::kPackedRecords):
       return "packed records of calls";
     case static_cast<unsigned>(Feature::kCounting):

@@ -72,8 +72,11 @@ enum class Feature : std::uint8_t {
   // A connection may leave its shared memory while it runs, and enter it again
   // (transport/carrier/connection.h).
   kCarrierChanges = 20,
+  // Behind the worker's answer, both ends say what they have for RDMA (transport/rdma/exchange.h).
+  // Only an end offers it that has the consent of its owner.
+  kFabric = 21,
 };
-inline constexpr unsigned kFeatureCount = 21;
+inline constexpr unsigned kFeatureCount = 22;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);

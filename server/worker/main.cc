@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/thread_name.h"
 #include "base/thread_stacks.h"
@@ -43,6 +44,7 @@
 #include "server/worker/channels/channel_security.h"
 #include "server/worker/channels/extra_bulk_channels.h"
 #include "server/worker/channels/worker.h"
+#include "server/worker/channels/worker_fabric.h"
 #include "server/worker/sandbox/confinement.h"
 #include "transport/shm/connection.h"
 #include "transport/sockets/connection.h"
@@ -66,8 +68,9 @@ struct CommandLine {
   std::uint64_t memory_bytes = 0;  // For --count. A worker that serves gets it from its daemon.
   std::string images;              // Empty: no cache.
   std::uint64_t images_bytes = 0;
-  int exchange = -1;  // Descriptor. -1: nothing is shared with other workers.
-  bool tls = false;   // The session is expected to be encrypted.
+  int exchange = -1;                // Descriptor. -1: nothing is shared with other workers.
+  bool tls = false;                 // The session is expected to be encrypted.
+  std::vector<std::string> fabric;  // Ports of RDMA devices that the operator trusts.
   // Its place among the arguments. nullptr: the worker was started for a lease.
   char* spare = nullptr;
 };
@@ -259,6 +262,7 @@ struct Images {
 // `confined` is why no untrusted client may be served.
 struct Readiness {
   Images images;
+  std::unique_ptr<WorkerFabric> fabric;
   Result<Started> started = Status(Code::kUnavailable, "not started");
   Status confined;
   Status status;
@@ -305,7 +309,9 @@ Result<Readiness> make_ready(const CommandLine& line) {
   // Driver and devices are open, or never will be. From here on the client is untrusted and decides
   // what runs.
   const bool emulated = ready.started.ok() && is_emulated(*ready.started->driver);
-  ready.confined = confinement->finish(emulated, assignment->memory_bytes);
+  ready.fabric = std::make_unique<WorkerFabric>(line.fabric);
+  ready.confined = confinement->finish(emulated, assignment->memory_bytes,
+                                       [fabric = ready.fabric.get()] { fabric->open(); });
   ready.status = ready.started.ok() ? ready.confined : ready.started.status();
   // Otherwise the session's handshake would create it. It takes as long as all else here together,
   // so workers without TLS skip it.
@@ -343,6 +349,7 @@ Status serve(const CommandLine& line) {
   };
   // The first bytes of a client are read only in confinement, too.
   if (hand_over->encrypted && !ready->confined.ok()) return ready->status;
+  ready->fabric->note(*channels);
   const Status secured = secure_channels(*hand_over, *channels, handshake());
   if (!secured.ok() && secured.code() != Code::kRefused) return secured;
   if (hand_over->encrypted) log = channels->log.get();
@@ -352,6 +359,7 @@ Status serve(const CommandLine& line) {
     static_cast<void>(say(protocol::Refused{why}));
     return failure;
   }
+  const bool local = transport::shm::is_local(*channels->log);
   if (const Status shared = share_offered(*channels, *hand_over); !shared.ok()) {
     static_cast<void>(say(protocol::Refused{shared.to_string()}));
     return shared;
@@ -363,7 +371,11 @@ Status serve(const CommandLine& line) {
     started.state->interprocess().set_exchange(exchange);
     started.state->shareable_handles().set_exchange(exchange);
   }
-  const protocol::Features features = protocol::our_features(protocol::Sender::kServer);
+  protocol::Features features = protocol::our_features(protocol::Sender::kServer);
+  // Within the machine there is shared memory.
+  if (ready->fabric->is_wanted() && !local) {
+    features.offered |= protocol::feature_bit(protocol::Feature::kFabric);
+  }
   const ByteView snapshot = started.state->snapshot();
   // gpurund has checked that each side has the features that the other requires.
   started.options.features = features.offered & hand_over->features.offered;
@@ -384,6 +396,9 @@ Status serve(const CommandLine& line) {
       protocol::kRelease, started.driver->version(), Bytes(snapshot.begin(), snapshot.end()),
       rows_to_tell(hand_over->rows), features, first_credits(started),
       unserved_rows(*started.driver, started.options.handlers)}));
+  if ((started.options.features & protocol::feature_bit(protocol::Feature::kFabric)) != 0) {
+    GPURUN_RETURN_IF_ERROR(ready->fabric->answer(*channels, handshake()));
+  }
   return run_worker(started.options, *std::move(channels));
 }
 
@@ -410,10 +425,12 @@ int run(int argc, char** argv) {
   app.add_option("--exchange", words.exchange,
                  "descriptor for what is shared with other workers of the lease");
   app.add_flag("--tls", words.tls, "sessions are expected to be encrypted");
+  app.add_option("--fabric", words.fabric, "port of an RDMA device that sessions may use");
   app.add_option("--images-bytes", words.images_bytes, "bytes that it may take");
   bool spare = false;
   app.add_flag(gpurun::server::kSpareWord, spare, "wait, the driver mapped, to be given GPUs");
   CLI11_PARSE(app, argc, argv);
+  words.confinement.rdma = !words.fabric.empty();
   for (int index = 1; spare && index < argc; ++index) {
     if (std::strcmp(argv[index], gpurun::server::kSpareWord) == 0) words.spare = argv[index];
   }

@@ -14,6 +14,7 @@ constexpr std::string_view kLibraryPath = "LD_LIBRARY_PATH";
 constexpr std::string_view kSession = "GPURUN_SESSION";
 constexpr std::string_view kStats = "GPURUN_STATS";
 constexpr std::string_view kTrace = "GPURUN_TRACE";
+constexpr std::string_view kTrustFabric = "GPURUN_TRUST_FABRIC";
 constexpr std::string_view kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 
 bool is_named(const std::string& entry, std::string_view name) {
@@ -92,6 +93,7 @@ Result<Environment> program_environment(const Environment& user, const ProgramSe
   set(&program, kLibraryPath, prepended({settings.library_folder}, value_of(user, kLibraryPath)));
   set(&program, kSession, settings.session_file);
   if (settings.stats && value_of(user, kStats).empty()) set(&program, kStats, "1");
+  if (!settings.trusted_fabrics.empty()) set(&program, kTrustFabric, settings.trusted_fabrics);
   if (!settings.trace_folder.empty()) set(&program, kTrace, settings.trace_folder);
   if (settings.emulated) set_defaults(&program, said);
   return program;
@@ -107,6 +109,8 @@ Result<Environment> container_environment(const Environment& user,
                                         "GPURUN_SYNC",
                                         "GPURUN_SPIN_US",
                                         "GPURUN_TRANSPORTS",
+                                        "GPURUN_TRUST_FABRIC",
+                                        "GPURUN_NET_DEVICES",
                                         "GPURUN_PACKING",
                                         "GPURUN_BULK_CONNECTIONS",
                                         "GPURUN_NVJITLINK",

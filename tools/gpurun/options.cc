@@ -169,6 +169,8 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   app.add_option("--server-fingerprint", options.server_fingerprint,
                  "the server's key, as its gpurund --fingerprint prints it")
       ->type_name("sha256:HEX");
+  app.add_flag("--trust-fabric", options.trusted_fabrics,
+               "let sessions go over RDMA, which encrypts nothing; =mlx5_0:1,... names ports");
   app.add_flag("--stats", options.stats, "print counts and waiting times at the end");
   app.add_option("--trace", words.trace_folder,
                  "each process leaves what it did there; gpuctl trace makes a timeline of it")
@@ -184,6 +186,7 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   const int own_count = own_words(argc, argv, app);
   try {
     app.parse(own_count, argv);
+    if (options.trusted_fabrics == "true") options.trusted_fabrics = "*";  // Without a value.
   } catch (const CLI::CallForVersion& version) {
     options.action = Options::Action::kShowText;
     options.text = std::string(version.what()) + "\n";

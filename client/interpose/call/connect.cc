@@ -73,6 +73,14 @@ Result<Attached> connect_from_environment() {
       parse_transports(transports == nullptr ? "" : transports);
   if (!allowed.ok()) return allowed.status();
   options.transports = *std::move(allowed);
+  const auto value = [](const char* variable) {
+    const char* const set = std::getenv(variable);
+    return std::string_view(set == nullptr ? "" : set);
+  };
+  Result<transport::rdma::AllowedPorts> fabrics =
+      parse_allowed_ports(value(kTrustFabricVariable), value(kNetDevicesVariable));
+  if (!fabrics.ok()) return fabrics.status();
+  options.fabrics = *std::move(fabrics);
   const SessionOptions wanted = SessionOptions::from_environment();
   options.bulk_connections = std::max(wanted.bulk_connections, 1U);
   options.more_later = wanted.bulk_connections == 0;

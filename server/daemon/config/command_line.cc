@@ -58,6 +58,10 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
   app.add_option("--confinement", config.confinement,
                  "full, or none: workers can do what this daemon's user can")
       ->capture_default_str();
+  app.add_option("--fabric", config.trusted_fabrics,
+                 "RDMA devices or ports that sessions may use, such as mlx5_0:1; nothing is "
+                 "encrypted there")
+      ->delimiter(',');
   app.add_option("--worker-memory", config.worker_memory,
                  "main memory that one worker may have, such as 16GiB; 0: by its GPUs")
       ->transform(as_size());

@@ -28,6 +28,9 @@
 //   memory = "4GiB"
 //   capability = 9.0
 //
+//   [fabric]                       # RDMA, which encrypts nothing
+//   trusted = ["mlx5_0:1"]         # devices or ports that sessions may use; ["*"]: all
+//
 //   [every-user]                   # the bounds of each user with a token
 //   max-leases = 4
 //   [user.anna]                    # overrides [every-user] for one user
@@ -38,6 +41,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "server/daemon/users/users.h"
 #include "server/daemon/workers/worker_uids.h"
@@ -63,7 +67,8 @@ struct Config {
   UidRange worker_uids;            // Used by root only.
   bool worker_uids_given = false;  // The operator chose them, so they must be usable.
   std::string confinement = "full";
-  std::uint64_t worker_memory = 0;  // ProcessSettings::worker_memory_bytes.
+  std::uint64_t worker_memory = 0;           // ProcessSettings::worker_memory_bytes.
+  std::vector<std::string> trusted_fabrics;  // [fabric] trusted. Empty: no RDMA.
   std::uint64_t spare_workers = 1;
   bool spare_workers_given = false;  // False: a server of one run has none.
   std::string spare_level = "mapped";

@@ -116,6 +116,27 @@ Status take_emulated(const ConfigPlace& place, const toml::node& node, Config* c
   return read_emulated(place, node, setting_names(), &config->emulated);
 }
 
+Status take_fabric(const ConfigPlace& place, const toml::node& node, Config* config) {
+  const toml::table* table = node.as_table();
+  if (table == nullptr) return place.wrong("must be a table");
+  config->trusted_fabrics.clear();
+  for (const auto& [key, value] : *table) {
+    const ConfigPlace inner = place.within(key.str(), key.source().begin.line);
+    if (key.str() != "trusted") {
+      return inner.wrong(unknown_in_table(key.str(), {"trusted"}, setting_names()));
+    }
+    const toml::array* ports = value.as_array();
+    for (std::size_t i = 0; ports != nullptr && i < ports->size(); ++i) {
+      const auto* port = ports->get(i)->as_string();
+      if (port == nullptr) ports = nullptr;
+      if (port != nullptr) config->trusted_fabrics.push_back(port->get());
+      if (ports == nullptr) break;
+    }
+    if (ports == nullptr) return inner.wrong("must be a list of ports, such as [\"mlx5_0:1\"]");
+  }
+  return {};
+}
+
 // When a change of the file takes effect.
 enum class Heeded { kAtStart, kAtReload };
 
@@ -182,6 +203,7 @@ constexpr Setting kSettings[] = {
     {"worker-uids", take_uids, same_uids},
     {"confinement", take_it<&C::confinement>, same<&C::confinement>, kStart, check_confinement},
     {"worker-memory", take_its_size<&C::worker_memory>, same<&C::worker_memory>},
+    {"fabric", take_fabric, same<&C::trusted_fabrics>, kStart, check_fabric},
     {"spare-workers", take_given<&C::spare_workers, &C::spare_workers_given>,
      same<&C::spare_workers, &C::spare_workers_given>, kStart, check_spare_workers},
     {"spare-level", take_it<&C::spare_level>, same<&C::spare_level>, kStart, check_spare_level},

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "protocol/limits.h"
 #include "server/daemon/workers/spare_workers.h"
+#include "transport/rdma/allowed_ports.h"
 #include "transport/sockets/address.h"
 
 namespace gpurun::server {
@@ -85,6 +87,19 @@ Status check_audit(const Config& config) {
 
 Status check_confinement(const Config& config) {
   return check_word(config.confinement, {"full", "none"}, "full or none");
+}
+
+Status check_fabric(const Config& config) {
+  if (config.trusted_fabrics.size() > transport::rdma::kPortsMax) {
+    return Status(Code::kInvalidArgument,
+                  "names more than " + std::to_string(transport::rdma::kPortsMax) + " ports");
+  }
+  for (const std::string& port : config.trusted_fabrics) {
+    if (transport::rdma::is_port_name(port)) continue;
+    return Status(Code::kInvalidArgument, "names '" + printable(port.substr(0, 40)) +
+                                              "', which is not a device or port of RDMA");
+  }
+  return {};
 }
 
 Status check_spare_workers(const Config& config) {

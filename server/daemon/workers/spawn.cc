@@ -257,6 +257,9 @@ class ProcessSpawner final : public WorkerSpawner {
       arguments.insert(arguments.end(), {"--images", settings_->images_path, "--images-bytes",
                                          std::to_string(settings_->images_bytes)});
     }
+    for (const std::string& port : settings_->trusted_fabrics) {
+      arguments.insert(arguments.end(), {"--fabric", port});
+    }
     arguments.insert(arguments.end(), {"--exchange", std::to_string(kHandOverFd + 1)});
     arguments.insert(arguments.end(), words.begin(), words.end());
     const Result<pid_t> process =

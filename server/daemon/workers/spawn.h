@@ -90,6 +90,8 @@ struct ProcessSettings {
   // Bytes of main memory that a worker may have. 0: for emulated devices, their memory and some
   // more, otherwise no limit.
   std::uint64_t worker_memory_bytes = 0;
+  // Ports of RDMA devices that their sessions may use, because the operator trusts the fabric.
+  std::vector<std::string> trusted_fabrics;
   std::vector<std::uint64_t> device_bytes;  // Of emulated devices.
   std::shared_ptr<WorkerGroups> groups;     // Empty: no control groups.
 };

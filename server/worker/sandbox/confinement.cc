@@ -106,13 +106,15 @@ bool empty_root() {
 
 // Devices that the system lets every user open and that no CUDA driver needs. RDMA and tunnels
 // reach networks that the worker's namespace does not block. The others reach the kernel.
-constexpr const char* kHiddenFolders[] = {"/dev/infiniband", "/dev/net", "/dev/vfio"};
+constexpr const char* kRdmaFolder = "/dev/infiniband";
+constexpr const char* kHiddenFolders[] = {kRdmaFolder, "/dev/net", "/dev/vfio"};
 constexpr const char* kHiddenNodes[] = {"/dev/kvm", "/dev/fuse", "/dev/vhost-net",
                                         "/dev/vhost-vsock"};
 
 // Hides the devices in this mount namespace only.
-Status hide_devices() {
+Status hide_devices(bool rdma) {
   for (const char* folder : kHiddenFolders) {
+    if (rdma && folder == kRdmaFolder) continue;
     if (access(folder, F_OK) == 0 &&
         mount("none", folder, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
               "size=4k,nr_inodes=1,mode=555") != 0) {
@@ -182,13 +184,14 @@ Status Confinement::make_namespaces() {
   // Unmounts outside apply here too. A worker may wait for days, and would keep the file system
   // busy.
   other_namespaces_ = made && mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) == 0;
-  if (other_namespaces_) GPURUN_RETURN_IF_ERROR(hide_devices());
+  if (other_namespaces_) GPURUN_RETURN_IF_ERROR(hide_devices(order_.rdma));
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(125);
   return {};
 }
 
-Status Confinement::finish(bool emulated, std::uint64_t memory_bytes) {
+Status Confinement::finish(bool emulated, std::uint64_t memory_bytes,
+                           const std::function<void()>& opens) {
   const bool full = order_.full && !kSanitized;
   if (full && user_namespace_ && order_.user == 0) add("user-namespace");
   if (full && other_namespaces_) add("network");
@@ -204,6 +207,7 @@ Status Confinement::finish(bool emulated, std::uint64_t memory_bytes) {
     // In a namespace without root, the change from one user to another drops no capabilities.
     if (user_namespace_ && !drop_capabilities()) return Status::from_errno(errno, "capset");
   }
+  if (opens && !(full && emulated)) opens();
   return full ? limit(emulated, memory_bytes) : Status();
 }
 

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/result.h"
@@ -18,6 +19,7 @@ namespace gpurun::server {
 struct ConfinementOrder {
   bool full = false;  // Otherwise only `user` applies.
   uid_t user = 0;     // The user to become. 0: keep the present one.
+  bool rdma = false;  // The operator trusts the fabric, so RDMA devices stay visible.
 };
 
 class Confinement {
@@ -30,7 +32,9 @@ class Confinement {
   // are known, so no file stays visible and few system calls stay allowed. `memory_bytes` limits
   // the private writable memory of this process. 0: no limit. After a failure (kRefused,
   // kUnavailable) nothing must run here.
-  Status finish(bool emulated, std::uint64_t memory_bytes);
+  // `opens` opens further devices. It runs as the worker's user, before system calls are given up,
+  // and not at all where no file stays visible.
+  Status finish(bool emulated, std::uint64_t memory_bytes, const std::function<void()>& opens = {});
 
   // The parts that are in force, as fixed words with spaces between them (docs/security.md). Empty
   // when there are no such parts. Call it after finish().

@@ -10,7 +10,8 @@ using Kinds = std::vector<TransportKind>;
 
 TEST(Transports, ParsesKindsInUsersOrder) {
   EXPECT_EQ(*parse_transports(""), all_transports());
-  EXPECT_EQ(*parse_transports("shm,tcp"), all_transports());
+  EXPECT_EQ(*parse_transports("shm,rdma,tcp"), all_transports());
+  EXPECT_EQ(*parse_transports("rdma"), Kinds{TransportKind::kRdma});
   EXPECT_EQ(*parse_transports("tcp"), Kinds{TransportKind::kTcp});
   EXPECT_EQ(*parse_transports("shm"), Kinds{TransportKind::kSharedMemory});
   EXPECT_EQ(*parse_transports("tcp,shm"),
@@ -18,7 +19,7 @@ TEST(Transports, ParsesKindsInUsersOrder) {
 }
 
 TEST(Transports, RejectsInvalidListAndQuotesIt) {
-  for (const char* text : {"rdma", "TCP", "tcp,", ",", " tcp", "shm;tcp", "tcp,shm,tcp"}) {
+  for (const char* text : {"ib", "TCP", "tcp,", ",", " tcp", "shm;tcp", "tcp,shm,tcp"}) {
     const auto parsed = parse_transports(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.status().code(), Code::kInvalidArgument);
@@ -27,6 +28,23 @@ TEST(Transports, RejectsInvalidListAndQuotesIt) {
         << parsed.status().message();
   }
   EXPECT_LT(parse_transports(std::string(100'000, 'x')).status().message().size(), 300U);
+}
+
+TEST(AllowedPorts, NameDevicesAndPorts) {
+  const auto ports = parse_allowed_ports("mlx5_0:1,rxe0", "*");
+  ASSERT_TRUE(ports.ok());
+  EXPECT_EQ(ports->trusted, (std::vector<std::string>{"mlx5_0:1", "rxe0"}));
+  EXPECT_EQ(ports->restricted, std::vector<std::string>{"*"});
+  EXPECT_TRUE(parse_allowed_ports("", "")->trusted.empty());
+  for (const std::string text : {",", "a,,b", "a b", "mlx5_0;x", "\x1b[31m", "**"}) {
+    const auto wrong = parse_allowed_ports("*", text);
+    EXPECT_EQ(wrong.status().code(), Code::kInvalidArgument) << text;
+    EXPECT_NE(wrong.status().message().find("GPURUN_NET_DEVICES: "), std::string::npos);
+  }
+  std::string many = "p0";
+  for (int i = 1; i < 70; ++i) many += ",p" + std::to_string(i);
+  EXPECT_FALSE(parse_allowed_ports(many, "").ok());
+  EXPECT_FALSE(parse_allowed_ports(std::string(100, 'a'), "").ok());
 }
 
 }  // namespace

@@ -1,0 +1,37 @@
+// go_over_fabric(): all offers first, and then all answers.
+#include "client/attach/fabric_attach.h"
+
+#include <utility>
+
+#include "transport/rdma/exchange.h"
+
+namespace gpurun::client {
+
+Result<std::string> go_over_fabric(std::vector<OpenedConnection>& connections,
+                                   const transport::rdma::AllowedPorts& allowed, int fd_min,
+                                   Deadline deadline) {
+  namespace rdma = transport::rdma;
+  std::vector<rdma::Rejected> rejected;
+  const Result<std::unique_ptr<rdma::Fabric>> fabric = rdma::open_fabric(allowed, &rejected);
+  rdma::Side side;
+  side.fabric = fabric.ok() ? fabric->get() : nullptr;
+  side.why_none = fabric.status().message();
+  side.fd_min = fd_min;
+  std::vector<rdma::Asked> asked;
+  for (const OpenedConnection& each : connections) {
+    Result<rdma::Asked> one = rdma::ask(*each.connection, side, deadline);
+    if (!one.ok()) return one.status();
+    asked.push_back(*std::move(one));
+  }
+  std::string why_none;
+  for (std::size_t i = 0; i < connections.size(); ++i) {
+    std::string why;
+    OpenedConnection& one = connections[i];
+    GPURUN_RETURN_IF_ERROR(
+        rdma::enter(one.connection, one.below, std::move(asked[i]), deadline, &why));
+    if (i == 0) why_none = std::move(why);
+  }
+  return why_none;
+}
+
+}  // namespace gpurun::client

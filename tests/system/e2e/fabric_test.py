@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Fabric: sessions over RDMA, on the verbs double. A session uses RDMA when both sides trust the
+fabric, says why when it does not, and goes on over TCP when its queue pair fails in mid-copy.
+"""
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
+import world  # noqa: E402
+
+VERBS_FOLDER = sys.argv.pop()
+PROGRAM = sys.argv.pop()
+# The double's NICs find each other within one network namespace, so the worker keeps that of the test.
+SERVER = ("--confinement", "none", "--fabric", "rdma0:1")
+OVER = "RDMA, not encrypted"
+
+
+class Fabric(unittest.TestCase):
+    def run_over(self, server, rounds=6, size=1 << 20, words=("--trust-fabric",), **changes):
+        """The transport of a run that copies right, and the double's counts in the program."""
+        done = world.measured(server, [PROGRAM, str(rounds), str(size)], words=words,
+                              **{"GPURUN_TRANSPORTS": "rdma,tcp", "GPURUN_PACKING": "off", "LD_LIBRARY_PATH": VERBS_FOLDER, **changes})
+        self.assertEqual((done.status, done.stdout, world.without_meeting(done.stderr)), (0, "right\n", ""))
+        (statistics,) = done.statistics
+        return statistics["transport"]
+
+    def test_session_uses_rdma_when_both_sides_trust_the_fabric(self):
+        with world.Gpurund(*SERVER) as server, tempfile.TemporaryDirectory() as folder:
+            counters = os.path.join(folder, "counters")
+            self.assertEqual(self.run_over(server, VERBS_DOUBLE_COUNTERS=counters), OVER)
+            self.assertGreater(self.bytes_of(counters), 6 << 20)
+            for changes in ({"GPURUN_TRUST_FABRIC": "rdma0"}, {"GPURUN_TRUST_FABRIC": "rdma0:1,mlx5_0"},
+                            {"GPURUN_TRUST_FABRIC": "*", "GPURUN_TRANSPORTS": "rdma"},
+                            {"GPURUN_TRUST_FABRIC": "*", "GPURUN_NET_DEVICES": "rdma0:1"}):
+                self.assertEqual(self.run_over(server, rounds=1, words=(), **changes), OVER)
+
+    # The session attaches over TLS, and its bytes come back there when the fabric fails.
+    def test_encrypted_session_uses_rdma_and_goes_on_over_tls(self):
+        with world.Gpurund("--tls", *SERVER) as server:
+            words = ("--tls", "--trust-fabric")
+            self.assertEqual(self.run_over(server, words=words), OVER)
+            self.assertEqual(self.run_over(server, words=("--tls",)), "TCP, encrypted by TLS")
+            for fault in ("breaks_qp posts=40", "cuts_qp posts=50"):
+                self.assertEqual(self.run_over(server, rounds=12, words=words, VERBS_DOUBLE_FAULTS=fault), OVER)
+
+    def test_each_refusal_has_a_reason(self):
+        with world.Gpurund(*SERVER) as server:
+            # Without the user's word nothing is said about RDMA.
+            self.assertEqual(self.run_over(server, rounds=1, words=()), "TCP, not encrypted")
+            for changes, said in (
+                    ({"GPURUN_NET_DEVICES": "mlx5_7"}, "rdma0:1: GPURUN_NET_DEVICES does not name it"),
+                    ({"GPURUN_TRUST_FABRIC": "mlx5_7"}, "rdma0:1: it is not among the trusted fabrics"),
+                    ({"VERBS_DOUBLE_DEVICES": ""}, "this machine has no RDMA device"),
+                    ({"VERBS_DOUBLE_DEVICES": "rdma0 gids=v2/192.0.2.1"}, "none of its GIDs"),
+                    ({"VERBS_DOUBLE_DEVICES": "rdma0 link=infiniband"}, "the server: rdma0:1: none of its GIDs"),
+                    ({"VERBS_DOUBLE_FAULTS": "open_fails error=EACCES"}, "cannot be opened: Permission denied")):
+                words = () if "GPURUN_TRUST_FABRIC" in changes else ("--trust-fabric",)
+                over = self.run_over(server, rounds=1, words=words, **changes)
+                self.assertTrue(over.startswith("TCP, not encrypted (no RDMA: ") and said in over, over)
+            done = world.measured(server, [PROGRAM, "1", "100"], GPURUN_TRANSPORTS="rdma")
+            self.assertNotEqual(done.status, 0)
+            self.assertRegex(done.stderr, "GPURUN_TRANSPORTS allows RDMA only, .*the user trusts no fabric")
+        with world.Gpurund("--confinement", "none") as server:
+            over = self.run_over(server, rounds=1)
+            self.assertIn("no RDMA: the server trusts no fabric, or its gpurund is older", over)
+        with world.Gpurund("--confinement", "none", "--fabric", "mlx5_7") as server:
+            over = self.run_over(server, rounds=1)
+            self.assertIn("no RDMA: the server: rdma0:1: it is not among the trusted fabrics", over)
+
+    def test_session_goes_on_over_tcp_when_its_queue_pair_fails(self):
+        with world.Gpurund(*SERVER) as server, tempfile.TemporaryDirectory() as folder:
+            for number, fault in enumerate(("breaks_qp posts=40", "breaks_qp bytes=3000000", "cuts_qp posts=50",
+                                            "port_down port=1 posts=45")):
+                counters = os.path.join(folder, str(number))
+                self.assertEqual(self.run_over(server, rounds=12, VERBS_DOUBLE_FAULTS=fault,
+                                               VERBS_DOUBLE_COUNTERS=counters), OVER)
+                self.assertGreater(self.failed_of(counters), 0, fault)
+                # Most of the 12 MiB to the device went by TCP.
+                self.assertLess(self.bytes_of(counters), 12 << 20, fault)
+
+    @staticmethod
+    def counter(path, index):
+        with open(path, "rb") as file:
+            file.seek(8 * index)
+            return int.from_bytes(file.read(8), "little")
+
+    def bytes_of(self, path):
+        return self.counter(path, 8)
+
+    def failed_of(self, path):
+        return self.counter(path, 17)
+
+
+if __name__ == "__main__":
+    world.main()
