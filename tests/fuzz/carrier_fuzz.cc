@@ -81,6 +81,8 @@ class FuzzSocket final : public transport::carrier::Socket {
   Status gone_by_the_program() override { return Status(Code::kUnavailable, "never"); }
   void await_room(bool, std::chrono::nanoseconds) noexcept override {}
   void await_bytes(int, bool, std::chrono::nanoseconds) noexcept override {}
+  void heed_calls() noexcept override {}
+  void call_for_room() noexcept override {}
   bool has_ended() const noexcept override { return pipes_.ended; }
   Result<std::unique_ptr<transport::sockets::SocketWatch>> watch(int) override {
     return Status(Code::kUnavailable, "no watch");

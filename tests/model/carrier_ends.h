@@ -15,7 +15,7 @@
 
 namespace gpurun::model {
 
-inline constexpr std::size_t kSocketBytes = 24;
+inline constexpr std::size_t kSocketBytes = 10;
 inline constexpr std::size_t kRingBytes = 8;
 
 // One direction of the sockets.
@@ -112,8 +112,16 @@ class ModelSocket final : public transport::carrier::Socket {
   }
   void await_bytes(int, bool or_room, std::chrono::nanoseconds) noexcept override {
     const Quiet quiet;
-    until([=, this] { return end_.has_bytes() || (or_room && end_.has_room()); },
+    rest(1);  // A thread that has the turn goes on.
+    until([=, this] { return end_.has_bytes() || ((or_room || called_) && end_.has_room()); },
           "the socket to be ready");
+    if (end_.has_room()) called_ = false;
+  }
+  void heed_calls() noexcept override {}
+  void call_for_room() noexcept override {
+    const Quiet quiet;
+    point();
+    called_ = true;
   }
   bool has_ended() const noexcept override { return false; }
   Result<std::unique_ptr<transport::sockets::SocketWatch>> watch(int) override {
@@ -124,6 +132,7 @@ class ModelSocket final : public transport::carrier::Socket {
 
  private:
   mutable PipeEnd end_;
+  bool called_ = false;
 };
 
 // Both rings, in memory that starts as zeros.

@@ -33,6 +33,11 @@ struct Pair {
     }
   }
 
+  // An end may still want to send a record that no thread will read.
+  ~Pair() {
+    for (const auto& end : ends) end->shut_down();
+  }
+
   RingMemory memory;
   Pipe pipes[2];  // To each end.
   ModelSocket* sockets[2] = {};
@@ -51,9 +56,7 @@ void send(Pair& pair, int end, std::size_t count) {
   check(pair.ends[end]->send({&part, 1}, Deadline::never()).ok(), "a send fails");
 }
 
-// Receives all of the other end's bytes, then attends until that end has received its own. So both
-// ends receive as long as either changes.
-void receive(Pair& pair, int end, std::size_t count) {
+void receive_all(Pair& pair, int end, std::size_t count) {
   CarriedConnection& connection = *pair.ends[end];
   std::array<std::byte, 5> piece;
   for (std::size_t got = 0; got < count;) {
@@ -65,6 +68,12 @@ void receive(Pair& pair, int end, std::size_t count) {
     }
     got += *came;
   }
+}
+
+// Until the other end has received its own bytes, too. So both ends receive as long as either
+// changes.
+void attend(Pair& pair, int end) {
+  CarriedConnection& connection = *pair.ends[end];
   const auto other = [&pair, end] { return pair.received[1 - end]; };
   {
     const Quiet quiet;
@@ -81,7 +90,13 @@ void receive(Pair& pair, int end, std::size_t count) {
       if (other()) return;
     }
     check(connection.attend().ok(), "an end does not attend");
+    if (connection.wants_room()) rest(1);  // A thread that has the turn goes on.
   }
+}
+
+void receive(Pair& pair, int end, std::size_t count) {
+  receive_all(pair, end, count);
+  attend(pair, end);
 }
 
 // Each end sends and receives, and `asks` runs beside them.
@@ -100,6 +115,21 @@ void run(Pair& pair, std::size_t from_server, Asks asks) {
 void leaving() {
   Pair pair;
   run(pair, 1, [&] { check(pair.ends[choose(2)]->leave().ok(), "an end cannot ask"); });
+}
+
+// The other end sends nothing before it has all bytes, so only the thread that hears can send what
+// the sender has left.
+void answering() {
+  Pair pair;
+  exploring(true);
+  const int threads[] = {
+      spawn("sends", [&] { send(pair, 0, kSent); }), spawn("hears", [&] { receive(pair, 0, 1); }),
+      spawn("asks", [&] { check(pair.ends[choose(2)]->leave().ok(), "an end cannot ask"); })};
+  receive_all(pair, 1, kSent);
+  send(pair, 1, 1);
+  attend(pair, 1);
+  for (const int thread : threads) join(thread);
+  exploring(false);
 }
 
 void entering() {
@@ -127,8 +157,11 @@ void failing() {
   run(pair, 1, [] {});
 }
 
-constexpr Scenario kScenarios[] = {
-    {"leaving", leaving}, {"entering", entering}, {"both_leave", both_leave}, {"failing", failing}};
+constexpr Scenario kScenarios[] = {{"leaving", leaving},
+                                   {"answering", answering},
+                                   {"entering", entering},
+                                   {"both_leave", both_leave},
+                                   {"failing", failing}};
 
 }  // namespace
 }  // namespace gpurun::model

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "transport/carrier/carrier.h"
 #include "transport/carrier/socket.h"
+#include "transport/carrier/watch.h"
 
 namespace gpurun::transport::carrier {
 
@@ -32,9 +33,16 @@ class Line {
   // The bytes of the socket.
   Connection& bytes() const noexcept { return socket_->bytes(); }
   Carrier& carrier() const noexcept { return *carrier_; }
+  WatchPlace& watch() noexcept { return watch_; }
   const std::string& description() const noexcept { return description_; }
   bool is_gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 
+  // The sender leaves output. The thread that sleeps for bytes wakes when there is room, and sends
+  // it. Call behind kFlush. Any thread.
+  void call_for_room() noexcept {
+    socket_->call_for_room();
+    watch_.want_room();
+  }
   // Any thread, any number of times.
   void shut_down() noexcept {
     gone_.store(true);
@@ -68,6 +76,7 @@ class Line {
   const std::unique_ptr<Socket> socket_;
   const std::unique_ptr<Carrier> carrier_;
   const std::string description_;
+  WatchPlace watch_;
   std::atomic<bool> gone_{false};
 };
 

@@ -11,14 +11,8 @@ namespace {
 // does the first poll after a watch woke a thread.
 constexpr unsigned kLooksAtCarrier = 256;
 
-// While a connection changes, a sender may leave bytes for this thread to send after this thread
-// has gone to sleep. So it looks again.
-constexpr std::chrono::seconds kChangingSlice{1};
-
-Deadline changing_slice(Deadline deadline) {
-  const Deadline slice = Deadline::in(kChangingSlice);
-  return deadline.is_never() || slice.when() < deadline.when() ? slice : deadline;
-}
+// The longest wait for bytes at once, because a program may close the descriptors below it.
+constexpr std::chrono::nanoseconds kSlice = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -167,29 +161,21 @@ bool Receiver::finds_rest() {
   return true;
 }
 
+// Sleeps at the socket, and at the carrier's own descriptor.
 Status Receiver::read_socket(Deadline deadline) {
   sender_.fulfil();
-  if (duties_.has(kFlush)) {
-    // No thread sends, so this one does when the socket has room.
-    line_.socket().await_room(true, slice_of(deadline));
-    sender_.fulfil();
-    return look_at_socket().status();
+  const int beside = by_carrier() ? line_.carrier().fd() : -1;
+  if (beside < 0 && by_carrier() && times_left() == 0 && !duties_.has(kFlush)) {
+    // One system call. A sender leaves no bytes before this end has left or heard of a change.
+    const Result<std::size_t> come = line_.bytes().receive(input_.room(), 1, deadline);
+    if (!come.ok()) return note_end(come.status());
+    input_.came(*come);
+    return heed_records();
   }
-  const bool changes = times_left() != 0 || !by_carrier();
-  const Deadline until = changes ? changing_slice(deadline) : deadline;
-  const Result<std::size_t> come = line_.bytes().receive(input_.room(), 1, until);
-  if (come.status().code() == Code::kDeadline && !deadline.passed()) return {};
-  if (!come.ok()) return note_end(come.status());
-  input_.came(*come);
-  return heed_records();
-}
-
-// The carrier wakes this end by a descriptor of its own.
-Status Receiver::read_either(Deadline deadline) {
-  sender_.fulfil();
   if (deadline.passed()) return line_.late("receiving");
-  line_.socket().await_bytes(line_.carrier().fd(), duties_.has(kFlush),
-                             changing_slice(deadline).remaining());
+  line_.socket().heed_calls();
+  line_.socket().await_bytes(beside, duties_.has(kFlush),
+                             deadline.is_never() ? kSlice : std::min(kSlice, deadline.remaining()));
   return look_at_socket().status();
 }
 
@@ -200,11 +186,8 @@ Status Receiver::sleep(Deadline deadline) {
     sleeper_.wake_up();
     return {};
   }
-  if (CarriedWatch* const watch = watch_.load(std::memory_order_acquire); watch != nullptr) {
-    watch->receiver_sleeps();
-  }
-  const Status slept =
-      carried && line_.carrier().fd() >= 0 ? read_either(deadline) : read_socket(deadline);
+  if (CarriedWatch* const watch = line_.watch().get(); watch != nullptr) watch->receiver_sleeps();
+  const Status slept = read_socket(deadline);
   if (carried && by_carrier()) sleeper_.wake_up();
   return slept;
 }
@@ -284,7 +267,7 @@ bool Receiver::wake_up() noexcept {
 Result<std::unique_ptr<Watch>> Receiver::watch() {
   auto socket = line_.socket().watch(line_.carrier().fd());
   if (!socket.ok()) return socket.status();
-  return std::unique_ptr<Watch>(new CarriedWatch(*std::move(socket), *this, watch_));
+  return std::unique_ptr<Watch>(new CarriedWatch(*std::move(socket), *this, line_.watch()));
 }
 
 }  // namespace gpurun::transport::carrier

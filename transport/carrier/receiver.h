@@ -51,7 +51,6 @@ class Receiver final : private Watched {
   Result<std::size_t> take_from_socket(MutableBytes into);
   Status sleep(Deadline deadline);
   Status read_socket(Deadline deadline);
-  Status read_either(Deadline deadline);
   Result<std::size_t> look_at_socket();
   Status note_end(const Status& failed);
   Status heed_records();
@@ -82,6 +81,7 @@ class Receiver final : private Watched {
   bool by_carrier() const noexcept { return by_carrier_.load(std::memory_order_relaxed); }
 
   bool go_to_sleep(bool* wants_room) override;
+  bool wants_room() const noexcept override { return duties_.has(kFlush); }
   bool heed_wake() override;
   bool wake_up() noexcept override;
 
@@ -89,7 +89,6 @@ class Receiver final : private Watched {
   Duties& duties_;
   Sender& sender_;
   const bool may_change_;
-  std::atomic<CarriedWatch*> watch_{nullptr};
   Sleeper sleeper_;
   KeptBytes kept_;
   SocketInput input_;

@@ -24,8 +24,10 @@ void Sender::Turn::begin() noexcept {
 }
 
 Sender::Turn::~Turn() {
-  if (!sender_.output_.empty()) sender_.duties_.add(kFlush);
+  const bool left = !sender_.output_.empty();
+  if (left) sender_.duties_.add(kFlush);
   sender_.mutex_.unlock();
+  if (left) sender_.line_.call_for_room();
 }
 
 // Puts at most a step. A sleeping receiver is woken later, once for all steps.

@@ -3,8 +3,16 @@
 
 #include <poll.h>
 
+#include <algorithm>
+#include <atomic>
+
+#include "transport/sockets/room_call.h"
+
 namespace gpurun::transport::carrier {
 namespace {
+
+// A process without another descriptor looks again so often.
+constexpr std::chrono::nanoseconds kSpanWithoutCalls = std::chrono::milliseconds(100);
 
 // `connection` is `below` itself, or owns it.
 class AnySocket final : public Socket {
@@ -24,8 +32,20 @@ class AnySocket final : public Socket {
   void await_bytes(int beside, bool or_room, std::chrono::nanoseconds span) noexcept override {
     if (connection_->holds_received()) return;
     pollfd ready[] = {{below_.fd(), static_cast<short>(or_room ? POLLIN | POLLOUT : POLLIN), 0},
-                      {beside, POLLIN, 0}};
-    (void)poll(ready, 2, Deadline::in(span).poll_timeout_ms());
+                      {beside, POLLIN, 0},
+                      {call_ == nullptr ? -1 : call_->fd(), POLLIN, 0}};
+    if (call_ == nullptr) span = std::min(span, kSpanWithoutCalls);
+    (void)poll(ready, 3, Deadline::in(span).poll_timeout_ms());
+    if (ready[2].revents != 0 && call_ != nullptr) call_->take_back();
+  }
+  void heed_calls() noexcept override {
+    if (call_ != nullptr) return;
+    call_ = sockets::RoomCall::of(below_);
+    heeded_.store(call_.get());
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // The caller looks behind it.
+  }
+  void call_for_room() noexcept override {
+    if (sockets::RoomCall* const call = heeded_.load(); call != nullptr) call->make();
   }
   bool has_ended() const noexcept override {
     pollfd end = {below_.fd(), POLLRDHUP, 0};
@@ -38,6 +58,8 @@ class AnySocket final : public Socket {
  private:
   const std::unique_ptr<Connection> connection_;
   sockets::SocketConnection& below_;
+  std::unique_ptr<sockets::RoomCall> call_;  // The receiving thread's.
+  std::atomic<sockets::RoomCall*> heeded_{nullptr};
 };
 
 }  // namespace

@@ -5,18 +5,30 @@
 
 namespace gpurun::transport::carrier {
 
-CarriedWatch::CarriedWatch(std::unique_ptr<sockets::SocketWatch> socket, Watched& watched,
-                           std::atomic<CarriedWatch*>& place)
-    : socket_(std::move(socket)), watched_(watched), place_(place) {
-  place_.store(this, std::memory_order_release);
+void WatchPlace::set(CarriedWatch* watch) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  watch_.store(watch, std::memory_order_release);
 }
 
-CarriedWatch::~CarriedWatch() { place_.store(nullptr, std::memory_order_release); }
+void WatchPlace::want_room() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (CarriedWatch* const watch = get(); watch != nullptr) watch->want_room();
+}
+
+CarriedWatch::CarriedWatch(std::unique_ptr<sockets::SocketWatch> socket, Watched& watched,
+                           WatchPlace& place)
+    : socket_(std::move(socket)), watched_(watched), place_(place) {
+  place_.set(this);
+}
+
+CarriedWatch::~CarriedWatch() { place_.set(nullptr); }
 
 bool CarriedWatch::go_to_sleep() {
   bool wants_room = false;
   const bool awake = watched_.go_to_sleep(&wants_room);
   socket_->want_room(wants_room);
+  // A sender that has left output in between may have called want_room() too early.
+  if (!wants_room && watched_.wants_room()) want_room();
   return awake;
 }
 

@@ -20,6 +20,8 @@ class Watched {
   // Returns true when there is no reason to sleep. Otherwise the socket becomes readable when there
   // is one. `*wants_room`: the socket must also be watched for room to send.
   virtual bool go_to_sleep(bool* wants_room) = 0;
+  // Any thread.
+  virtual bool wants_room() const noexcept = 0;
   // The socket has become readable. Returns as go_to_sleep(): records for the connection itself are
   // no reason to wake up.
   virtual bool heed_wake() = 0;
@@ -31,12 +33,27 @@ class Watched {
   ~Watched() = default;
 };
 
+class CarriedWatch;
+
+// Where a connection finds its watch.
+class WatchPlace {
+ public:
+  // The receiving thread.
+  CarriedWatch* get() const noexcept { return watch_.load(std::memory_order_acquire); }
+  void set(CarriedWatch* watch) noexcept;
+  // As CarriedWatch's. Any thread.
+  void want_room() noexcept;
+
+ private:
+  std::mutex mutex_;  // Held while another thread than the receiving one uses the watch.
+  std::atomic<CarriedWatch*> watch_{nullptr};
+};
+
 class CarriedWatch final : public Watch {
  public:
-  // `watched` and `place` belong to the connection and outlive this object. `place` points to this
-  // object while it lives.
-  CarriedWatch(std::unique_ptr<sockets::SocketWatch> socket, Watched& watched,
-               std::atomic<CarriedWatch*>& place);
+  // `watched` and `place` belong to the connection and outlive this object. `place` has this object
+  // while it lives.
+  CarriedWatch(std::unique_ptr<sockets::SocketWatch> socket, Watched& watched, WatchPlace& place);
   ~CarriedWatch() override;
 
   Status wait(Deadline deadline) override;
@@ -47,13 +64,15 @@ class CarriedWatch final : public Watch {
   // The receiving thread goes to sleep at the socket. Pauses the socket's watch, if this watch is
   // paused.
   void receiver_sleeps() noexcept;
+  // The sender has left output. Wakes the watcher, too, when the socket has room. Any thread.
+  void want_room() noexcept { socket_->want_room(true); }
 
  private:
   bool go_to_sleep();
 
   const std::unique_ptr<sockets::SocketWatch> socket_;
   Watched& watched_;
-  std::atomic<CarriedWatch*>& place_;
+  WatchPlace& place_;
   std::mutex mutex_;  // Guards all below, and watched_ while no thread receives.
   int pauses_ = 0;
   bool socket_paused_ = false;  // The socket's watch is paused with this one.
