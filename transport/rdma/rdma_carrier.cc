@@ -231,13 +231,13 @@ void RdmaCarrier::await_rest() noexcept {
   });
 }
 
-// A peer that never pauses keeps no thread here.
+// A peer that never pauses keeps no thread here. More cannot have come before the call.
 void RdmaCarrier::poll() noexcept {
   bool wakes = false;
   {
     const std::lock_guard<std::mutex> lock(queue_);
     std::array<ibv_wc, 16> come;
-    for (std::uint64_t seen = 0; seen < receives_ && !has_failed();) {
+    for (std::uint64_t seen = 0; seen < pair_->receives() && !has_failed();) {
       const int count = pair_->poll_receives(come.data(), static_cast<int>(come.size()));
       for (int i = 0; i < count && !has_failed(); ++i) {
         if (!heed(come[static_cast<std::size_t>(i)])) {
