@@ -22,7 +22,7 @@ std::uint32_t immediate(Meaning meaning, std::uint64_t count) {
   return std::uint32_t{meaning} << 30 | (static_cast<std::uint32_t>(count) & 0x3fffffff);
 }
 
-// A carrier whose peer is a queue pair in the hands of the test.
+// A carrier with a queue pair of the test as its peer.
 struct Liar {
   // `sends`: the peer sends although both devices write.
   explicit Liar(const std::string& devices = "rdma0", bool sends = false) {
