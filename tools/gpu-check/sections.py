@@ -12,6 +12,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import network  # noqa: E402
+
 PROGRAM_SECONDS = 25
 GROUP_SECONDS = 12  # The shortest time for a group of the bench.
 AT_ONCE = max(1, min(8, (os.cpu_count() or 2) // 2))  # Programs that are only tested for their
@@ -197,6 +200,7 @@ SECTIONS = {
     "bench-gpu": ("calls one by one on the GPU", 150,
                   bench("gpu", ("shm-waits", "fences", "posted", "shm-copies", "copies", "objects"), "--device", "real",
                         "--rounds", "3")),
+    "network": ("RDMA ports, gpurun beside perftest", 240, network.measure),
     "bench-cores": ("the budgets, on the null device and all these cores", 400,
                     bench("cores", ("mnist", "shm-waits", "shm-copies", "fences", "copies", "tls", "sessions", "shm-sessions",
                                   "start"), "--rounds", "3")),
