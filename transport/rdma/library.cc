@@ -43,8 +43,8 @@ namespace {
     (ibv_pd * pd, void* address, std::size_t bytes, std::uint64_t iova, unsigned access),          \
     (pd, address, bytes, iova, access))                                                            \
   X("IBVERBS_1.1", int, ibv_dereg_mr, (ibv_mr * mr), (mr))                                         \
-  X("IBVERBS_1.1", ibv_comp_channel*, ibv_create_comp_channel, (ibv_context * context), (context)) \
-  X("IBVERBS_1.1", int, ibv_destroy_comp_channel, (ibv_comp_channel * channel), (channel))         \
+  X("IBVERBS_1.0", ibv_comp_channel*, ibv_create_comp_channel, (ibv_context * context), (context)) \
+  X("IBVERBS_1.0", int, ibv_destroy_comp_channel, (ibv_comp_channel * channel), (channel))         \
   X("IBVERBS_1.1", ibv_cq*, ibv_create_cq,                                                         \
     (ibv_context * context, int size, void* user, ibv_comp_channel* channel, int vector),          \
     (context, size, user, channel, vector))                                                        \
