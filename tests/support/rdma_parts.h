@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/drivers/verbs/library_path.h"
 #include "tests/drivers/verbs/verbs_double.h"
 #include "transport/carrier/connection.h"
 #include "transport/rdma/fabric.h"
@@ -41,7 +42,7 @@ class VerbsDouble {
 
  private:
   static void* library() {
-    static void* const opened = dlopen(GPURUN_TEST_VERBS_DOUBLE, RTLD_NOW | RTLD_LOCAL);
+    static void* const opened = dlopen(verbs_double_path, RTLD_NOW | RTLD_LOCAL);
     if (opened == nullptr) throw std::runtime_error(dlerror());
     return opened;
   }
