@@ -21,6 +21,7 @@ import time
 import debian_kernel
 import initramfs
 import needs
+import time_stamps
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SKIPPED = 77  # As ctest's SKIP_RETURN_CODE.
@@ -84,6 +85,11 @@ def save(folder, name, text):
         file.write(text)
 
 
+def append(number):
+    """The kernel's command line."""
+    return f"{APPEND} tsc_early_khz={time_stamps.khz()} lab.guest={number}"
+
+
 class Guest:
     """One QEMU. Dies with the thread that made it."""
 
@@ -93,7 +99,7 @@ class Guest:
             self.process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", "--", "qemu-system-x86_64", *DEVICES,
                  "-smp", str(processors), "-m", str(memory_mib), "-kernel", os.path.join(kernel, "image"),
-                 "-initrd", os.path.join(shared, "initramfs"), "-append", f"{APPEND} lab.guest={number}",
+                 "-initrd", os.path.join(shared, "initramfs"), "-append", append(number),
                  "-serial", f"file:{self.path('console')}",
                  *folder("lab", shared), *folder("host", "/", ",readonly=on"),
                  *(wire(number, shared) if guests == 2 else ())],

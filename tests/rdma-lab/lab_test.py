@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import lab
+import time_stamps
 
 PARSER = argparse.ArgumentParser()
 PARSER.add_argument("--build", required=True)
@@ -54,6 +55,10 @@ class Lab(unittest.TestCase):
                        environment={"WORD": "it's said"})
         self.assertEqual((done.status, done.output), (3, f"it's said\nbelow\n{mark}\n"))
         self.assertFalse(os.path.exists(mark))
+
+    def test_kernel_has_the_rate_of_the_clock(self):
+        done = lab.run("dmesg | sed -n 's/.*tsc: Detected \\(.*\\) MHz.*/\\1/p'", build=BUILD)
+        self.assertAlmostEqual(1000 * float(done.output) / time_stamps.khz(), 1, delta=0.0001)
 
     def test_deadline_ends_guest(self):
         ours = processes("lab.guest=")

@@ -16,8 +16,9 @@ sys.path.insert(0, os.path.join(lab.HERE, "../programs"))
 import both_ways  # noqa: E402
 
 HEAD = """{stand}
-One guest of QEMU without KVM, its two RDMA devices (tests/rdma-lab), one processor. Medians. The figures are
-for ratios between them, and say nothing of hardware.
+One guest of QEMU without KVM, its two RDMA devices (tests/rdma-lab), one processor. Times are medians. Rates are
+means, perftest's of the data and gpurun's of all bytes on the link. The figures are for ratios between them, and say
+nothing of hardware.
 """
 
 
@@ -32,7 +33,7 @@ def main(build, page=None):
         print(f"skipped: {lacks}")
         return lab.SKIPPED
     words = [sys.executable, "-B", os.path.join(lab.HERE, "guest/references.py"),
-             "--build", os.path.abspath(build), "--transport", "tcp"]
+             "--build", os.path.abspath(build)]
     done = lab.run(shlex.join(words), build=build, seconds=900)
     if done.status != 0:
         sys.exit(done.output)

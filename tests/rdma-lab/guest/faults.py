@@ -95,10 +95,19 @@ def libraries(name):
     return found
 
 
+def interface_counter(device, name):
+    with open(f"/sys/class/net/{device}/statistics/{name}", encoding="utf-8") as file:
+        return int(file.read())
+
+
 def packets(device):
     """Packets that the interface has sent."""
-    with open(f"/sys/class/net/{device}/statistics/tx_packets", encoding="utf-8") as file:
-        return int(file.read())
+    return interface_counter(device, "tx_packets")
+
+
+def sent_bytes(device):
+    """Bytes that the interface has sent, with all heads."""
+    return interface_counter(device, "tx_bytes")
 
 
 def rdma_counter(device, name):

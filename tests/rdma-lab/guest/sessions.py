@@ -17,6 +17,8 @@ PLAINTEXT = () if world.ARGS.transport == "tls" else ("--insecure-plaintext",)
 
 def server(*words, **options):
     """A gpurund across the link. `words`: its further options. `options`: those of world.Gpurund."""
+    if options.get("over", world.ARGS.transport) == "rdma":
+        words += ("--fabric", "*")
     return world.Gpurund("--listen", f"{FAR}:0", *PLAINTEXT, *words, **options)
 
 
@@ -34,13 +36,15 @@ def kill(victim, serving):
 
 
 class Process:
-    """A run that a test watches and writes to. The end of `with` ends it."""
+    """A run that a test watches and writes to, with changes of the program's environment. The end of `with` ends
+    it."""
 
-    def __init__(self, serving, *command):
+    def __init__(self, serving, *command, **changes):
         pipe = subprocess.PIPE
+        self.said = ""
         self.run = subprocess.Popen(
             [world.GPURUN, "-q", *serving.transport.words, *PLAINTEXT, "-l", serving.address, "--", *command],
-            env=world.client_environment(serving), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+            env=world.client_environment(serving, **changes), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
     def __enter__(self):
         return self
@@ -62,6 +66,6 @@ class Process:
         self.run.stdin.flush()
 
     def ends(self):
-        """Waits for the end. Returns the exit status and stderr."""
-        _, errors = self.run.communicate(timeout=SECONDS)
+        """Waits for the end, which puts the rest of stdout into `said`. Returns the exit status and stderr."""
+        self.said, errors = self.run.communicate(timeout=SECONDS)
         return self.run.returncode, world.without_meeting(errors)

@@ -9,6 +9,8 @@ TRANSPORTS = {
     # No options: the transport that sessions choose by default.
     "shm": Transport((), {}, "shared memory, not encrypted"),
     "tcp": Transport((), {"GPURUN_TRANSPORTS": "tcp"}, "TCP, not encrypted"),
+    # The server needs --fabric, too.
+    "rdma": Transport((), {"GPURUN_TRANSPORTS": "rdma,tcp", "GPURUN_TRUST_FABRIC": "*"}, "RDMA, not encrypted"),
     "tls": Transport(("--tls",), {}, "TCP, encrypted by TLS"),
 }
 ANY = Transport((), {}, "")
