@@ -100,29 +100,45 @@ void add_late_connections(const AttachConnection& like, const AttachOptions& opt
   }
 }
 
-// Goes on over RDMA where both sides consent, and describes the transport. kUnavailable: RDMA was
-// all that the user allows.
+// Adds the reasons against the fabric, one for each port and one for the whole.
+void add_rejected_ports(const FabricAttach& fabric, std::vector<transport::Rejected>* rejected) {
+  for (const transport::Rejected& port : fabric.rejected) {
+    rejected->push_back({"RDMA by " + port.name, port.reason});
+  }
+  const std::string& why = fabric.agreement.why_none;
+  const bool repeats = !fabric.rejected.empty() &&
+                       why == fabric.rejected.front().name + ": " + fabric.rejected.front().reason;
+  if (!why.empty() && !repeats) rejected->push_back({"RDMA", why});
+}
+
+// Goes on over RDMA where both sides consent. Adds the reasons against the transports that would
+// have come first. kUnavailable: RDMA was all that the user allows.
 Status choose_carrier(SessionConnections& opened, const AttachOptions& options,
-                      std::uint64_t features, Deadline deadline) {
-  const bool consents = !options.fabrics.trusted.empty();
-  std::string why;
-  if (opened.fabric == FabricUse::kNo || !consents) {
-    why = std::string("the user trusts no fabric (gpurun --trust-fabric, ") + kTrustFabricVariable +
-          ")";
+                      std::uint64_t features, Deadline deadline,
+                      std::vector<transport::Rejected>* rejected) {
+  if (!opened.why_no_memory.empty()) {
+    rejected->push_back({"shared memory", opened.why_no_memory});
+  }
+  if (opened.fabric == FabricUse::kNo) return {};
+  FabricAttach fabric;
+  std::string& why = fabric.agreement.why_none;
+  if (options.fabrics.trusted.empty()) {
+    why = kNoFabricTrusted;
   } else if ((features & protocol::feature_bit(protocol::Feature::kFabric)) == 0) {
     why = "the server trusts no fabric, or its gpurund is older";
   } else {
-    Result<std::string> reason =
+    Result<FabricAttach> went =
         go_over_fabric(opened.all, options.fabrics, options.fd_min, deadline);
-    if (!reason.ok()) return reason.status();
-    why = *std::move(reason);
-    if (why.empty()) opened.transport = "RDMA, not encrypted";
+    if (!went.ok()) return went.status();
+    fabric = *std::move(went);
   }
-  if (opened.fabric == FabricUse::kMust && !why.empty()) {
+  if (why.empty()) {
+    opened.transport = "RDMA by " + fabric.agreement.ports + ", payload not encrypted";
+  } else if (opened.fabric == FabricUse::kMust) {
     return Status(Code::kUnavailable, std::string(kTransportsVariable) +
                                           " allows RDMA only, which is not available: " + why);
   }
-  opened.transport = described(opened, opened.fabric != FabricUse::kNo && consents ? why : "");
+  add_rejected_ports(fabric, rejected);
   return {};
 }
 
@@ -171,10 +187,9 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
       protocol::rows_lacking(options.rows, accept->rows, protocol::kRelease, accept->release);
   if (!lacking.ok()) return no(lacking.status());
 
-  if (const Status chosen = choose_carrier(*opened, options, *features, deadline); !chosen.ok()) {
-    return no(chosen);
-  }
   Attached attached;
+  const Status chosen = choose_carrier(*opened, options, *features, deadline, &attached.rejected);
+  if (!chosen.ok()) return no(chosen);
   const bool shares = opened->all[0].memory.is_there();
   opened->like.may_change =
       (*features & protocol::feature_bit(protocol::Feature::kCarrierChanges)) != 0;

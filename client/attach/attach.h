@@ -22,6 +22,7 @@
 #include "protocol/control/version.h"
 #include "protocol/limits.h"
 #include "transport/rdma/allowed_ports.h"
+#include "transport/rejected.h"
 
 namespace gpurun::client {
 
@@ -71,8 +72,11 @@ struct Attached {
   std::vector<std::uint16_t> unserved;
   // One for the connects, one for the TLS handshakes if there are any, one for the worker's answer.
   unsigned round_trips = 0;
-  // The transport, for people: "TCP, not encrypted (no shared memory: ...)".
+  // The transport, for people: "TCP, not encrypted", "RDMA by mlx5_0:1 to mlx5_0:1, payload not
+  // encrypted".
   std::string transport;
+  // The transports and ports that would have come first.
+  std::vector<transport::Rejected> rejected;
 };
 
 //   kUnavailable  nothing listens there, or no allowed transport leads there.

@@ -7,12 +7,12 @@
 
 namespace gpurun::client {
 
-Result<std::string> go_over_fabric(std::vector<OpenedConnection>& connections,
-                                   const transport::rdma::AllowedPorts& allowed, int fd_min,
-                                   Deadline deadline) {
+Result<FabricAttach> go_over_fabric(std::vector<OpenedConnection>& connections,
+                                    const transport::rdma::AllowedPorts& allowed, int fd_min,
+                                    Deadline deadline) {
   namespace rdma = transport::rdma;
-  std::vector<rdma::Rejected> rejected;
-  const Result<std::unique_ptr<rdma::Fabric>> fabric = rdma::open_fabric(allowed, &rejected);
+  FabricAttach result;
+  const Result<std::unique_ptr<rdma::Fabric>> fabric = rdma::open_fabric(allowed, &result.rejected);
   rdma::Side side;
   side.fabric = fabric.ok() ? fabric->get() : nullptr;
   side.why_none = fabric.status().message();
@@ -23,15 +23,14 @@ Result<std::string> go_over_fabric(std::vector<OpenedConnection>& connections,
     if (!one.ok()) return one.status();
     asked.push_back(*std::move(one));
   }
-  std::string why_none;
   for (std::size_t i = 0; i < connections.size(); ++i) {
-    std::string why;
     OpenedConnection& one = connections[i];
-    GPURUN_RETURN_IF_ERROR(
-        rdma::enter(one.connection, one.below, std::move(asked[i]), deadline, &why));
-    if (i == 0) why_none = std::move(why);
+    Result<rdma::Agreement> agreement =
+        rdma::enter(one.connection, one.below, std::move(asked[i]), deadline);
+    if (!agreement.ok()) return agreement.status();
+    if (i == 0) result.agreement = *std::move(agreement);
   }
-  return why_none;
+  return result;
 }
 
 }  // namespace gpurun::client

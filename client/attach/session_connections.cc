@@ -104,9 +104,8 @@ Result<SessionConnections> open_locally(const SessionData& session, const Attach
   made.all = *std::move(opened);
   const OpenedConnection& log = made.all.front();
   made.transport =
-      log.memory.is_there()
-          ? "shared memory, not encrypted"
-          : "a local socket, not encrypted (no shared memory: " + log.why_no_memory + ")";
+      log.memory.is_there() ? "shared memory, not encrypted" : "a local socket, not encrypted";
+  made.why_no_memory = log.why_no_memory;
   return made;
 }
 
@@ -129,12 +128,6 @@ FabricUse fabric_use(const std::vector<TransportKind>& transports) {
   const auto tcp = place(TransportKind::kTcp);
   if (rdma == transports.end() || tcp < rdma) return FabricUse::kNo;
   return tcp == transports.end() ? FabricUse::kMust : FabricUse::kMay;
-}
-
-std::string described(const SessionConnections& made, const std::string& why_no_fabric) {
-  std::string why = made.why_no_memory.empty() ? "" : "no shared memory: " + made.why_no_memory;
-  if (!why_no_fabric.empty()) why += (why.empty() ? "no RDMA: " : "; no RDMA: ") + why_no_fabric;
-  return why.empty() ? made.transport : made.transport + " (" + why + ")";
 }
 
 Result<SessionConnections> open_session_connections(const SessionData& session,

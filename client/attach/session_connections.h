@@ -28,10 +28,6 @@ struct SessionConnections {
 // For TCP. RDMA takes the place of a connection that stands, so it must come before TCP.
 FabricUse fabric_use(const std::vector<TransportKind>& transports);
 
-// `made.transport` with the reasons against better ones: "TCP, not encrypted (no shared memory:
-// ...)".
-std::string described(const SessionConnections& made, const std::string& why_no_fabric);
-
 // Opens `like.words.count` connections, which differ from `like` in their index only. Uses the
 // first of `transports` that leads to the server. If another transport follows, a local socket must
 // accept the first connection within `door_patience` and within half of the time to connect. If

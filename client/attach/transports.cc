@@ -9,10 +9,10 @@
 namespace gpurun::client {
 namespace {
 
-Status wrong(std::string_view text, const std::string& why) {
+Status wrong(const char* origin, std::string_view text, const std::string& why) {
   return Status(Code::kInvalidArgument,
-                std::string(kTransportsVariable) + " is '" + std::string(text.substr(0, 80)) +
-                    "': " + why + "; it may be shm, rdma, tcp, or several with commas between");
+                std::string(origin) + " is '" + printable(text.substr(0, 80)) + "': " + why +
+                    "; it may be shm, rdma, tcp, or several with commas between");
 }
 
 Result<std::vector<std::string>> parse_ports(const char* variable, std::string_view text) {
@@ -35,15 +35,16 @@ Result<std::vector<std::string>> parse_ports(const char* variable, std::string_v
 }  // namespace
 
 Result<transport::rdma::AllowedPorts> parse_allowed_ports(std::string_view trusted,
-                                                          std::string_view restricted) {
-  Result<std::vector<std::string>> trusts = parse_ports(kTrustFabricVariable, trusted);
+                                                          std::string_view restricted,
+                                                          const char* trust_origin) {
+  Result<std::vector<std::string>> trusts = parse_ports(trust_origin, trusted);
   if (!trusts.ok()) return trusts.status();
   Result<std::vector<std::string>> restricts = parse_ports(kNetDevicesVariable, restricted);
   if (!restricts.ok()) return restricts.status();
   return transport::rdma::AllowedPorts{*std::move(trusts), *std::move(restricts)};
 }
 
-Result<std::vector<TransportKind>> parse_transports(std::string_view text) {
+Result<std::vector<TransportKind>> parse_transports(std::string_view text, const char* origin) {
   if (text.empty()) return all_transports();
   std::vector<TransportKind> kinds;
   for (std::string_view rest = text;;) {
@@ -55,10 +56,10 @@ Result<std::vector<TransportKind>> parse_transports(std::string_view text) {
     } else if (name == "rdma") {
       kind = TransportKind::kRdma;
     } else if (name != "tcp") {
-      return wrong(text, "'" + std::string(name.substr(0, 40)) + "' is no transport");
+      return wrong(origin, text, "'" + printable(name.substr(0, 40)) + "' is no transport");
     }
     if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) {
-      return wrong(text, "it names " + std::string(name) + " twice");
+      return wrong(origin, text, "it names " + std::string(name) + " twice");
     }
     kinds.push_back(kind);
     if (comma == std::string_view::npos) return kinds;

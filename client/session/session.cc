@@ -12,6 +12,7 @@
 #include "client/process/opening_descriptor.h"
 #include "client/session/session_impl.h"
 #include "protocol/log/log_packer.h"
+#include "transport/carrier/connection.h"
 
 namespace gpurun::client {
 namespace {
@@ -326,6 +327,15 @@ bool Session::take_mirrored(Lane& lane, std::uint64_t address, std::uint64_t byt
 void Session::take_device_writes(Lane& lane) { (void)impl_->mirror.take(lane); }
 
 void Session::give_host_writes(Lane& lane) { impl_->mirror.give(lane); }
+
+unsigned Session::connections_that_left() const noexcept {
+  unsigned count = 0;
+  for_each_connection(impl_->channels, [&count](transport::Connection& each) {
+    const auto* const carried = dynamic_cast<const transport::carrier::CarriedConnection*>(&each);
+    if (carried != nullptr && carried->changes().left != 0) ++count;
+  });
+  return count;
+}
 
 HostMirrorTraffic::Hold Session::hold_exchanges() { return impl_->mirror.hold_exchanges(); }
 

@@ -284,6 +284,10 @@ class Session {
   // CUDA_LAUNCH_BLOCKING=1: a kernel launch waits for the kernel.
   bool launches_wait() const noexcept;
 
+  // How many of the first connections have left shared memory or RDMA for their sockets, because a
+  // fabric has failed or a side wanted it. Any thread.
+  unsigned connections_that_left() const noexcept;
+
   HandleTable& handles() noexcept { return handles_; }
   Stats& stats() noexcept;
   Bulk& bulk() noexcept;

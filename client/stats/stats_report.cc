@@ -227,6 +227,13 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
   append(&text, "gpurun: %.200s (process %d) on %.200s\n", subject.program.c_str(), subject.process,
          subject.server.c_str());
   if (!subject.transport.empty()) append(&text, "over %.300s\n", subject.transport.c_str());
+  if (subject.connections_that_left != 0) {
+    append(&text, "connections that left it for their sockets: %u\n",
+           subject.connections_that_left);
+  }
+  for (const transport::Rejected& each : subject.rejected) {
+    append(&text, "not over %.100s: %.300s\n", each.name.c_str(), each.reason.c_str());
+  }
   append(&text, "%-38s %9s %7s %12s %12s %11s %11s\n", "function", "calls", "fences", "bytes there",
          "bytes back", "waited ms", "longest ms");
   const auto line = [&text](const char* name, const Stats::Row& row) {
@@ -263,7 +270,13 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
   std::string text = "{\"program\":" + json_string(subject.program);
   append(&text, ",\"process\":%d,\"server\":", subject.process);
   text += json_string(subject.server);
-  text += ",\"transport\":" + json_string(subject.transport);
+  text += ",\"transport\":" + json_string(subject.transport) + ",\"rejected\":[";
+  for (const transport::Rejected& each : subject.rejected) {
+    text += &each == &subject.rejected.front() ? "{" : ",{";
+    text +=
+        "\"transport\":" + json_string(each.name) + ",\"reason\":" + json_string(each.reason) + "}";
+  }
+  append(&text, "],\"connections_that_left\":%u", subject.connections_that_left);
   append(&text, ",\"attach_round_trips\":%u,\"bulk_connections\":%u", subject.attach_round_trips,
          subject.bulk_connections);
   append(&text, ",\"bulk_connections_out\":%u,\"bulk_connections_out_most\":%u",

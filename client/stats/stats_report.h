@@ -7,6 +7,7 @@
 
 #include "client/stats/stats.h"
 #include "protocol/statistics/worker_statistics.h"
+#include "transport/rejected.h"
 
 namespace gpurun::client {
 
@@ -25,6 +26,9 @@ struct StatsSubject {
   unsigned bulk_connections_out = 1;
   unsigned bulk_connections_out_most = 1;
   std::string transport = {};  // The session's transport: Attached::transport.
+  // The transports and ports that would have come first.
+  std::vector<transport::Rejected> rejected = {};
+  unsigned connections_that_left = 0;  // As Session::connections_that_left().
 };
 
 // What is reported.
@@ -49,6 +53,7 @@ inline Statistics statistics_of(const Stats& stats) {
 std::string statistics_table(const StatsSubject& subject, const Statistics& statistics);
 // Returns one line of JSON, ended by a newline:
 //   `{"program":"x","process":1,"server":"h:p","transport":"TCP, not encrypted",
+//    "rejected":[{"transport":"shared memory","reason":".."}, ...],"connections_that_left":0,
 //    "attach_round_trips":3,"bulk_connections":1,
 //    "bulk_connections_most":2,"bulk_connections_out":1,"bulk_connections_out_most":1,
 //    "blocking_round_trips":5,

@@ -12,7 +12,7 @@ _gpurun() {
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
     case $word in
-      --device | --fingerprint | --secret-file | --server-fingerprint | --session-folder | --timeout | --tls-ca | --token-file | --trace | -l | -n | -s)
+      --device | --fingerprint | --secret-file | --server-fingerprint | --session-folder | --timeout | --tls-ca | --token-file | --trace | --transport | -l | -n | -s)
         [ "${COMP_WORDS[i + 1]}" != = ] || ((i++))
         ((i++))
         while [ "${COMP_WORDS[i + 1]}" = : ]; do ((i += 2)); done ;;
@@ -44,13 +44,14 @@ _gpurun() {
     /:--token-file) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     /:--tls-ca) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     /:--server-fingerprint) return ;;
+    /:--transport) return ;;
     /:--trace) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
     /:--session-folder) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
     /login:--fingerprint | /login:--server-fingerprint) return ;;
     /login:--tls-ca) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
   esac
   case $path:$current in
-    /:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -n -l -s --timeout --device --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --trust-fabric --stats --trace --session-folder -q --version" -- "$current") ;;
+    /:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -n -l -s --timeout --device --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --transport --trust-fabric --stats --trace --session-folder -q --version" -- "$current") ;;
     /:*) mapfile -t COMPREPLY < <(compgen -c -W "login" -- "$current") ;;
     /login:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help --fingerprint --server-fingerprint --tls-ca --tls --insecure-plaintext" -- "$current") ;;
     /login:*) mapfile -t COMPREPLY < <(_gpurun_servers "$current") ;;

@@ -11,7 +11,7 @@ function __gpurun_at
     for word in (commandline -opc)[2..-1]
         if test $value = yes; set value no; continue; end
         switch $word
-            case --device --fingerprint --secret-file --server-fingerprint --session-folder --timeout --tls-ca --token-file --trace -l -n -s
+            case --device --fingerprint --secret-file --server-fingerprint --session-folder --timeout --tls-ca --token-file --trace --transport -l -n -s
                 set value yes
             case '-?*'
                 test $word = --; and set path /program
@@ -36,6 +36,7 @@ complete -c gpurun -n '__gpurun_at /' -l insecure-plaintext -d 'reach servers be
 complete -c gpurun -n '__gpurun_at /' -l tls -d 'speak TLS within this machine, too'
 complete -c gpurun -n '__gpurun_at /' -l tls-ca -r -F -d 'PEM file with the authorities that sign servers\' certificates'
 complete -c gpurun -n '__gpurun_at /' -l server-fingerprint -x -d 'the server\'s key, as its gpurund --fingerprint prints it'
+complete -c gpurun -n '__gpurun_at /' -l transport -x -d 'transports that sessions may use, best first: shm, rdma, tcp'
 complete -c gpurun -n '__gpurun_at /' -l trust-fabric -d 'let sessions go over RDMA, which encrypts nothing; =mlx5_0:1,... names ports'
 complete -c gpurun -n '__gpurun_at /' -l stats -d 'print counts and waiting times at the end'
 complete -c gpurun -n '__gpurun_at /' -l trace -x -a '(__fish_complete_directories)' -d 'each process leaves what it did there; gpuctl trace makes a timeline of it'
@@ -48,4 +49,4 @@ complete -c gpurun -n '__gpurun_at /login' -l tls-ca -r -F -d 'PEM file with the
 complete -c gpurun -n '__gpurun_at /login' -l tls -d 'speak TLS within this machine, too'
 complete -c gpurun -n '__gpurun_at /login' -l insecure-plaintext -d 'reach servers beyond this machine without TLS; they must allow it, too'
 complete -c gpurun -n '__gpurun_at /login' -x -a '(__gpurun_servers)'
-complete -c gpurun -n '__gpurun_at / /program' -x -a '(__fish_complete_subcommand -- --device --fingerprint --secret-file --server-fingerprint --session-folder --timeout --tls-ca --token-file --trace -l -n -s)'
+complete -c gpurun -n '__gpurun_at / /program' -x -a '(__fish_complete_subcommand -- --device --fingerprint --secret-file --server-fingerprint --session-folder --timeout --tls-ca --token-file --trace --transport -l -n -s)'

@@ -14,6 +14,7 @@ constexpr std::string_view kLibraryPath = "LD_LIBRARY_PATH";
 constexpr std::string_view kSession = "GPURUN_SESSION";
 constexpr std::string_view kStats = "GPURUN_STATS";
 constexpr std::string_view kTrace = "GPURUN_TRACE";
+constexpr std::string_view kTransports = "GPURUN_TRANSPORTS";
 constexpr std::string_view kTrustFabric = "GPURUN_TRUST_FABRIC";
 constexpr std::string_view kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 
@@ -93,6 +94,7 @@ Result<Environment> program_environment(const Environment& user, const ProgramSe
   set(&program, kLibraryPath, prepended({settings.library_folder}, value_of(user, kLibraryPath)));
   set(&program, kSession, settings.session_file);
   if (settings.stats && value_of(user, kStats).empty()) set(&program, kStats, "1");
+  if (!settings.transports.empty()) set(&program, kTransports, settings.transports);
   if (!settings.trusted_fabrics.empty()) set(&program, kTrustFabric, settings.trusted_fabrics);
   if (!settings.trace_folder.empty()) set(&program, kTrace, settings.trace_folder);
   if (settings.emulated) set_defaults(&program, said);

@@ -38,6 +38,7 @@ struct ProgramSettings {
   std::string library_folder;
   std::string session_file;
   bool stats = false;
+  std::string transports;          // GPURUN_TRANSPORTS. Empty: as the user has it.
   std::string trusted_fabrics;     // GPURUN_TRUST_FABRIC. Empty: as the user has it.
   std::string trace_folder;        // Absolute. Empty: nothing is recorded.
   bool emulated = false;           // The devices are emulated: sets kEmulatedDefaults and uses the

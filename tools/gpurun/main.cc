@@ -326,6 +326,7 @@ Result<Program> prepare_program(Run* run) {
   settings.library_folder = run->places.client_folder;
   settings.session_file = *std::move(session_file);
   settings.stats = run->options.stats;
+  settings.transports = run->options.transports;
   settings.trusted_fabrics = run->options.trusted_fabrics;
   settings.trace_folder = run->trace_folder;
   settings.emulated = run->lease.link->emulated();

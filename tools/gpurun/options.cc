@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/command_suggestion.h"
+#include "client/attach/transports.h"
 #include "protocol/control/version_line.h"
 
 namespace gpurun::tools {
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int kGpuCountMax = 64;
 // Planned options. They are refused by name, so that no user believes that they had an effect.
-constexpr const char* kLaterOptions[] = {"-p", "-m", "--filter", "--transport"};
+constexpr const char* kLaterOptions[] = {"-p", "-m", "--filter"};
 
 Status wrong(const std::string& message) { return Status(Code::kInvalidArgument, message); }
 
@@ -31,9 +32,21 @@ std::optional<std::uint64_t> whole_number(std::string_view text) {
 // given is not an empty text: `-l "$SERVER"` with an unset variable must not run the program on
 // this machine.
 struct Words {
-  std::optional<std::string> gpu_count, servers, servers_file, timeout, device, trace_folder,
-      session_folder;
+  std::optional<std::string> gpu_count, servers, servers_file, timeout, device, transports,
+      trace_folder, session_folder;
 };
+
+Status check_transports(const Words& words, Options* options) {
+  if (words.transports && words.transports->empty()) {
+    return wrong(
+        "--transport: a transport must be named: shm, rdma, tcp, or several with commas "
+        "between");
+  }
+  options->transports = words.transports.value_or("");
+  const auto transports = client::parse_transports(options->transports, "--transport");
+  if (!transports.ok()) return transports.status();
+  return client::parse_allowed_ports(options->trusted_fabrics, "", "--trust-fabric").status();
+}
 
 Status check(const Words& words, Options* options) {
   options->gpu_count_named = words.gpu_count.has_value();
@@ -50,6 +63,7 @@ Status check(const Words& words, Options* options) {
     return wrong("--session-folder: a folder must be named");
   }
   options->session_folder = words.session_folder.value_or("");
+  GPURUN_RETURN_IF_ERROR(check_transports(words, options));
   if (words.servers && words.servers_file) {
     return wrong("-l and -s both name servers; give one of them");
   }
@@ -169,6 +183,9 @@ Result<Options> parse_options(int argc, const char* const* argv) {
   app.add_option("--server-fingerprint", options.server_fingerprint,
                  "the server's key, as its gpurund --fingerprint prints it")
       ->type_name("sha256:HEX");
+  app.add_option("--transport", words.transports,
+                 "transports that sessions may use, best first: shm, rdma, tcp")
+      ->type_name("LIST");
   app.add_flag("--trust-fabric", options.trusted_fabrics,
                "let sessions go over RDMA, which encrypts nothing; =mlx5_0:1,... names ports");
   app.add_flag("--stats", options.stats, "print counts and waiting times at the end");

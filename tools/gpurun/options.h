@@ -42,6 +42,7 @@ struct Options {
   std::string authorities_file;     // May sign a server's certificate.
   std::string server_fingerprint;   // Of the key that the server must have. "": not named.
   bool stats = false;
+  std::string transports;       // As GPURUN_TRANSPORTS. "": not named.
   std::string trusted_fabrics;  // "*" or a list of ports. "": not named.
   std::string trace_folder;     // Where each process leaves its trace. "": not named.
   std::string session_folder;   // For programs in containers. "": not named.

@@ -8,16 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/rejected.h"
+
 namespace gpurun::transport::rdma {
 
 // An address of IPv6, in which one of IPv4 is mapped (::ffff:192.0.2.1).
 using Gid = std::array<std::uint8_t, 16>;
 
-// A device or port that is not used, with the reason.
-struct Rejected {
-  std::string name;
-  std::string reason;
-};
+using transport::Rejected;
 
 // Which ports may be used: "mlx5_0" for a device, "mlx5_0:1" for a port.
 struct AllowedPorts {

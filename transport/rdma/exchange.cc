@@ -14,11 +14,12 @@
 namespace gpurun::transport::rdma {
 namespace {
 
-constexpr std::size_t kReasonBytes = 192;
+constexpr std::size_t kTextBytes = 192;
 
 struct Words {
   Offer offer;  // Without ring_bytes: there is no offer.
-  std::array<char, kReasonBytes> reason{};
+  // Why there is no offer. With an offer, the name of its port. Older ends leave that empty.
+  std::array<char, kTextBytes> text{};
 };
 static_assert(std::is_trivially_copyable_v<Words> && sizeof(Words) == 256);
 
@@ -26,7 +27,8 @@ Status send_words(Connection& socket, const FabricEnd* end, const std::string& w
                   Deadline deadline) {
   Words words;
   if (end != nullptr) words.offer = end->offer();
-  std::copy_n(why_none.begin(), std::min(why_none.size(), kReasonBytes), words.reason.begin());
+  const std::string text = end != nullptr ? end->port() : why_none;
+  std::copy_n(text.begin(), std::min(text.size(), kTextBytes), words.text.begin());
   const ByteView bytes = bytes_of(words);
   return socket.send({&bytes, 1}, deadline);
 }
@@ -41,9 +43,14 @@ Result<Words> receive_words(Connection& socket, Deadline deadline) {
   return words;
 }
 
-std::string reason_of(const Words& words) {
-  const auto end = std::find(words.reason.begin(), words.reason.end(), '\0');
-  return printable(std::string(words.reason.begin(), end));
+std::string text_of(const Words& words) {
+  const auto end = std::find(words.text.begin(), words.text.end(), '\0');
+  return printable(std::string(words.text.begin(), end));
+}
+
+std::string ports_of(const FabricEnd& end, const Words& words) {
+  const std::string theirs = text_of(words);
+  return end.port() + (theirs.empty() ? "" : " to " + theirs);
 }
 
 Result<std::unique_ptr<FabricEnd>> make_end(const Connection& socket, const Side& side,
@@ -83,16 +90,21 @@ Result<Asked> ask(Connection& socket, const Side& side, Deadline deadline) {
   return asked;
 }
 
-Status enter(std::unique_ptr<Connection>& connection, Connection* below, Asked asked,
-             Deadline deadline, std::string* why_none) {
+Result<Agreement> enter(std::unique_ptr<Connection>& connection, Connection* below, Asked asked,
+                        Deadline deadline) {
   const Result<Words> words = receive_words(*connection, deadline);
   if (!words.ok()) return words.status();
-  *why_none = asked.end == nullptr ? asked.why_none : "the server: " + reason_of(*words);
-  if (asked.end == nullptr || words->offer.ring_bytes == 0) return {};
+  if (asked.end == nullptr) return Agreement{{}, asked.why_none};
+  if (words->offer.ring_bytes == 0) return Agreement{{}, "the server: " + text_of(*words)};
   Result<std::unique_ptr<carrier::Carrier>> carrier = asked.end->connect(words->offer);
   // The other end carries the connection already, so this end does so too.
   const bool enters = carrier.ok();
-  *why_none = enters ? std::string() : carrier.status().message();
+  Agreement agreement;
+  if (enters) {
+    agreement.ports = ports_of(*asked.end, *words);
+  } else {
+    agreement.why_none = carrier.status().message();
+  }
   auto made =
       carried(connection, below,
               enters ? *std::move(carrier)
@@ -100,7 +112,7 @@ Status enter(std::unique_ptr<Connection>& connection, Connection* below, Asked a
   if (!made.ok()) return made.status();
   if (enters) GPURUN_RETURN_IF_ERROR((*made)->enter());
   connection = *std::move(made);
-  return {};
+  return agreement;
 }
 
 Status answer(std::unique_ptr<Connection>& connection, Connection* below, const Side& side,

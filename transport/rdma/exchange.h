@@ -33,12 +33,17 @@ struct Asked {
 //   kDeadline, kPeerGone
 Result<Asked> ask(Connection& socket, const Side& side, Deadline deadline);
 
-// Receives the answer and goes on over RDMA, or over `connection` as it is. Then `*why_none` is the
-// reason. It may come from the other end, and is printable. `below`: the connection of TCP that
-// `connection` owns, or nullptr when it is that itself.
+// The result of the connecting end. The other end's words in it are printable.
+struct Agreement {
+  std::string ports;     // "mlx5_0:1 to mlx5_1:1": this end's port and the other end's.
+  std::string why_none;  // Why the connection does not go over RDMA. Empty: it does.
+};
+
+// Receives the answer and goes on over RDMA, or over `connection` as it is. `below`: the connection
+// of TCP that `connection` owns, or nullptr when it is that itself.
 //   kDeadline, kPeerGone, kProtocol  the connection is of no further use.
-Status enter(std::unique_ptr<Connection>& connection, Connection* below, Asked asked,
-             Deadline deadline, std::string* why_none);
+Result<Agreement> enter(std::unique_ptr<Connection>& connection, Connection* below, Asked asked,
+                        Deadline deadline);
 
 // The other end: receives the words, answers, and carries the connection if both ends offer.
 // Errors as enter().

@@ -13,9 +13,10 @@ namespace {
 class VerbsEnd final : public FabricEnd {
  public:
   explicit VerbsEnd(std::unique_ptr<QueuePair> pair)
-      : offer_(pair->offer()), pair_(std::move(pair)) {}
+      : offer_(pair->offer()), port_(pair->port().name()), pair_(std::move(pair)) {}
 
   const Offer& offer() const noexcept override { return offer_; }
+  std::string port() const override { return port_; }
   Result<std::unique_ptr<carrier::Carrier>> connect(const Offer& theirs) override {
     const Offer copy = theirs;
     GPURUN_RETURN_IF_ERROR(pair_->connect(copy));
@@ -24,6 +25,7 @@ class VerbsEnd final : public FabricEnd {
 
  private:
   const Offer offer_;
+  const std::string port_;
   std::unique_ptr<QueuePair> pair_;
 };
 
@@ -42,6 +44,11 @@ class VerbsFabric final : public Fabric {
     const auto link = static_cast<Link>(copy.link);
     const Result<Port> port = choose_port(ports_, local, &link);
     return port.ok() ? made(QueuePair::make(*port, copy.ring_bytes, fd_min)) : port.status();
+  }
+  std::vector<std::string> ports() const override {
+    std::vector<std::string> names;
+    for (const Port& port : ports_) names.push_back(port.name());
+    return names;
   }
 
  private:
@@ -63,6 +70,8 @@ class VerbsFabric final : public Fabric {
 };
 
 }  // namespace
+
+const char* why_not_built() noexcept { return ""; }
 
 Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts& allowed,
                                             std::vector<Rejected>* rejected) {

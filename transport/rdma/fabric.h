@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -23,6 +24,8 @@ class FabricEnd {
   virtual ~FabricEnd() = default;
 
   virtual const Offer& offer() const noexcept = 0;
+  // The port that it uses: "mlx5_0:1".
+  virtual std::string port() const = 0;
   // Once. The other end may send from now on. `theirs` may be any bytes of an untrusted peer.
   //   kProtocol     `theirs` is not valid.
   //   kUnavailable  the ends do not fit, or the device refuses it.
@@ -46,6 +49,8 @@ class Fabric {
   //   kResourceExhausted  the device refuses it, and the message says how to raise a limit.
   virtual Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs,
                                                       int fd_min) = 0;
+  // The names of its ports. At least one.
+  virtual std::vector<std::string> ports() const = 0;
 };
 
 // Opens the devices of the allowed ports. Every port that is left out is added to `rejected`. It
@@ -54,6 +59,9 @@ class Fabric {
 //   kUnavailable  no port can be used. The message has the first reason.
 Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts& allowed,
                                             std::vector<Rejected>* rejected);
+
+// Why this build has no RDMA. Empty: it has it.
+const char* why_not_built() noexcept;
 
 // The local address of a connected socket.
 //   kUnavailable  it is not a socket of IP.

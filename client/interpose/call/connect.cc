@@ -101,6 +101,9 @@ Result<Attached> connect_from_environment() {
   GPURUN_LOG(kInfo, "attached to %s over %s; copies' bytes have %zu connections",
              attached->channels.server_name.c_str(), attached->transport.c_str(),
              attached->channels.bulk.size());
+  for (const transport::Rejected& each : attached->rejected) {
+    GPURUN_LOG(kInfo, "not over %s: %s", each.name.c_str(), each.reason.c_str());
+  }
   return attached;
 }
 

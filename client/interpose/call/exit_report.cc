@@ -46,6 +46,8 @@ void print_statistics(const Process& process) {
   subject.server = process.server;
   subject.attach_round_trips = process.attach_round_trips;
   subject.transport = process.transport;
+  subject.rejected = process.rejected;
+  subject.connections_that_left = process.session->connections_that_left();
   subject.bulk_connections = process.session->bulk().used().now;
   subject.bulk_connections_most = process.session->bulk().used().most;
   subject.bulk_connections_out = process.session->bulk().used_from_device().now;

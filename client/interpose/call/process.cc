@@ -131,6 +131,7 @@ int connect() {
   process->driver_version = attached->driver_version;
   process->attach_round_trips = attached->round_trips;
   process->transport = std::move(attached->transport);
+  process->rejected = std::move(attached->rejected);
   process->features = attached->features;
   begin_trace(*process);
   keep_opcodes(attached->lacking, g_lacking);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -12,6 +13,7 @@
 #include "client/devices/device_snapshot.h"
 #include "client/session/session.h"
 #include "protocol/calls/device_memory.h"
+#include "transport/rejected.h"
 
 namespace gpurun::client::interpose {
 
@@ -32,7 +34,8 @@ struct Process {
   std::string server_release;                   // The version of gpurun on the server.
   int driver_version = 0;                       // The server's cuDriverGetVersion.
   unsigned attach_round_trips = 0;
-  std::string transport;       // Attached::transport.
+  std::string transport;                      // Attached::transport.
+  std::vector<transport::Rejected> rejected;  // Attached::rejected.
   std::uint64_t features = 0;  // Bits that both ends offer (protocol/control/features.h).
   // Granted with the attach and not adopted yet (device_windows.h).
   std::optional<protocol::CreditGrant> first_credits;

@@ -14,7 +14,7 @@ VERBS_FOLDER = sys.argv.pop()
 PROGRAM = sys.argv.pop()
 # The double's NICs find each other within one network namespace, so the worker keeps that of the test.
 SERVER = ("--confinement", "none", "--fabric", "rdma0:1")
-OVER = "RDMA, not encrypted"
+OVER = "RDMA by rdma0:1 to rdma0:1, payload not encrypted"
 
 
 class Fabric(unittest.TestCase):
@@ -24,6 +24,8 @@ class Fabric(unittest.TestCase):
                               **{"GPURUN_TRANSPORTS": "rdma,tcp", "GPURUN_PACKING": "off", "LD_LIBRARY_PATH": VERBS_FOLDER, **changes})
         self.assertEqual((done.status, done.stdout, world.without_meeting(done.stderr)), (0, "right\n", ""))
         (statistics,) = done.statistics
+        self.rejected = {each["transport"]: each["reason"] for each in statistics["rejected"]}
+        self.left = statistics["connections_that_left"]
         return statistics["transport"]
 
     def test_session_uses_rdma_when_both_sides_trust_the_fabric(self):
@@ -31,6 +33,7 @@ class Fabric(unittest.TestCase):
             counters = os.path.join(folder, "counters")
             self.assertEqual(self.run_over(server, VERBS_DOUBLE_COUNTERS=counters), OVER)
             self.assertGreater(self.bytes_of(counters), 6 << 20)
+            self.assertEqual(self.left, 0)
             for changes in ({"GPURUN_TRUST_FABRIC": "rdma0"}, {"GPURUN_TRUST_FABRIC": "rdma0:1,mlx5_0"},
                             {"GPURUN_TRUST_FABRIC": "*", "GPURUN_TRANSPORTS": "rdma"},
                             {"GPURUN_TRUST_FABRIC": "*", "GPURUN_NET_DEVICES": "rdma0:1"}):
@@ -46,28 +49,42 @@ class Fabric(unittest.TestCase):
                 self.assertEqual(self.run_over(server, rounds=12, words=words, VERBS_DOUBLE_FAULTS=fault), OVER)
 
     def test_each_refusal_has_a_reason(self):
-        with world.Gpurund(*SERVER) as server:
-            # Without the user's word nothing is said about RDMA.
-            self.assertEqual(self.run_over(server, rounds=1, words=()), "TCP, not encrypted")
-            for changes, said in (
-                    ({"GPURUN_NET_DEVICES": "mlx5_7"}, "rdma0:1: GPURUN_NET_DEVICES does not name it"),
-                    ({"GPURUN_TRUST_FABRIC": "mlx5_7"}, "rdma0:1: it is not among the trusted fabrics"),
-                    ({"VERBS_DOUBLE_DEVICES": ""}, "this machine has no RDMA device"),
-                    ({"VERBS_DOUBLE_DEVICES": "rdma0 gids=v2/192.0.2.1"}, "none of its GIDs"),
-                    ({"VERBS_DOUBLE_DEVICES": "rdma0 link=infiniband"}, "the server: rdma0:1: none of its GIDs"),
-                    ({"VERBS_DOUBLE_FAULTS": "open_fails error=EACCES"}, "cannot be opened: Permission denied")):
+        with world.Gpurund(*SERVER) as server, tempfile.TemporaryDirectory() as broken:
+            with open(os.path.join(broken, "libibverbs.so.1"), "w", encoding="utf-8") as file:
+                file.write("no library" * 100)
+            for changes, name, said in (
+                    ({"GPURUN_TRUST_FABRIC": ""}, "RDMA", "the user trusts no fabric"),
+                    ({"GPURUN_NET_DEVICES": "mlx5_7"}, "RDMA by rdma0:1", "GPURUN_NET_DEVICES does not name it"),
+                    ({"GPURUN_TRUST_FABRIC": "mlx5_7"}, "RDMA by rdma0:1", "it is not among the trusted fabrics"),
+                    ({"VERBS_DOUBLE_DEVICES": ""}, "RDMA", "this machine has no RDMA device"),
+                    ({"VERBS_DOUBLE_DEVICES": "rdma0 gids=v2/192.0.2.1"}, "RDMA", "rdma0:1: none of its GIDs"),
+                    ({"VERBS_DOUBLE_DEVICES": "rdma0 link=infiniband"}, "RDMA", "the server: rdma0:1: none of its GIDs"),
+                    ({"VERBS_DOUBLE_FAULTS": "memlock bytes=10000"}, "RDMA by rdma0:1", "the device does not register"),
+                    ({"LD_LIBRARY_PATH": broken}, "RDMA", "no RDMA library: "),
+                    ({"VERBS_DOUBLE_FAULTS": "open_fails error=EACCES"}, "RDMA by rdma0", "cannot be opened: Permission denied")):
                 words = () if "GPURUN_TRUST_FABRIC" in changes else ("--trust-fabric",)
-                over = self.run_over(server, rounds=1, words=words, **changes)
-                self.assertTrue(over.startswith("TCP, not encrypted (no RDMA: ") and said in over, over)
+                self.assertEqual(self.run_over(server, rounds=1, words=words, **changes), "TCP, not encrypted")
+                self.assertEqual(list(self.rejected), [name])
+                self.assertIn(said, self.rejected[name])
             done = world.measured(server, [PROGRAM, "1", "100"], GPURUN_TRANSPORTS="rdma")
             self.assertNotEqual(done.status, 0)
             self.assertRegex(done.stderr, "GPURUN_TRANSPORTS allows RDMA only, .*the user trusts no fabric")
         with world.Gpurund("--confinement", "none") as server:
-            over = self.run_over(server, rounds=1)
-            self.assertIn("no RDMA: the server trusts no fabric, or its gpurund is older", over)
+            self.assertEqual(self.run_over(server, rounds=1), "TCP, not encrypted")
+            self.assertEqual(self.rejected, {"RDMA": "the server trusts no fabric, or its gpurund is older"})
         with world.Gpurund("--confinement", "none", "--fabric", "mlx5_7") as server:
-            over = self.run_over(server, rounds=1)
-            self.assertIn("no RDMA: the server: rdma0:1: it is not among the trusted fabrics", over)
+            self.assertEqual(self.run_over(server, rounds=1), "TCP, not encrypted")
+            self.assertEqual(self.rejected, {"RDMA": "the server: rdma0:1: it is not among the trusted fabrics"})
+
+    # One line for each device that a session rejects, also where it uses another one.
+    def test_table_names_ports_and_rejected_devices(self):
+        with world.Gpurund(*SERVER) as server:
+            done = world.gpurun("--stats", "--trust-fabric", "--transport", "rdma,tcp", *server.options(), "--", PROGRAM, "1", "100",
+                                env=world.environment(LD_LIBRARY_PATH=VERBS_FOLDER, GPURUN_NET_DEVICES="rdma0",
+                                                      VERBS_DOUBLE_DEVICES="rdma0 ports=2; rdma1",
+                                                      VERBS_DOUBLE_FAULTS="port_down port=2"))
+        self.assertIn(f"\nover {OVER}\nnot over RDMA by rdma0:2: it is not active\n"
+                      "not over RDMA by rdma1:1: GPURUN_NET_DEVICES does not name it\nfunction", done.stderr)
 
     def test_session_goes_on_over_tcp_when_its_queue_pair_fails(self):
         with world.Gpurund(*SERVER) as server, tempfile.TemporaryDirectory() as folder:
@@ -77,6 +94,7 @@ class Fabric(unittest.TestCase):
                 self.assertEqual(self.run_over(server, rounds=12, VERBS_DOUBLE_FAULTS=fault,
                                                VERBS_DOUBLE_COUNTERS=counters), OVER)
                 self.assertGreater(self.failed_of(counters), 0, fault)
+                self.assertGreater(self.left, 0, fault)
                 # Most of the 12 MiB to the device went by TCP.
                 self.assertLess(self.bytes_of(counters), 12 << 20, fault)
 

@@ -110,8 +110,14 @@ class WrongOptions(unittest.TestCase):
     def test_unknown_and_future_options_are_refused(self):
         self.refused(["--fast"], "there is no option --fast; gpurun --help")
         self.refused(["-x"], "there is no option -x; gpurun --help")
-        for word in ("-p", "-p0.5", "-m", "--filter", "--transport", "--transport=rdma"):
+        for word in ("-p", "-p0.5", "-m", "--filter"):
             self.refused([word], r"-\w+ does not exist yet in this version")
+
+    def test_wrong_transports_are_refused(self):
+        self.refused(["--transport", "ib"], "--transport is 'ib': 'ib' is no transport; it may be shm, rdma, tcp")
+        self.refused(["--transport", "tcp,tcp"], "it names tcp twice")
+        self.refused(["--transport", ""], "a transport must be named: shm, rdma, tcp")
+        self.refused(["--trust-fabric=a,,b"], "--trust-fabric: '' is not a device or port")
 
     def test_invalid_or_unreachable_addresses_are_refused(self):
         for address, said in (("::1", r"in brackets, \[::1\]"), ("[::1", "is no .IPv6."),

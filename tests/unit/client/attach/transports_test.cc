@@ -27,6 +27,9 @@ TEST(Transports, RejectsInvalidListAndQuotesIt) {
               std::string::npos)
         << parsed.status().message();
   }
+  EXPECT_EQ(parse_transports("ib", "--transport").status().message().find("--transport is 'ib'"),
+            0U);
+  EXPECT_EQ(parse_transports("\x1b[2J").status().message().find('\x1b'), std::string::npos);
   EXPECT_LT(parse_transports(std::string(100'000, 'x')).status().message().size(), 300U);
 }
 

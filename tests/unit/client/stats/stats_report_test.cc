@@ -71,6 +71,28 @@ TEST(StatsReport, JsonListsFunctionsWithSums) {
   EXPECT_EQ(json["functions"][1]["sent_bytes"], 7);
 }
 
+TEST(StatsReport, RejectedTransportsHaveALineEach) {
+  StatsSubject subject{"x", 1, "h:1", 2};
+  subject.transport = "TCP, not encrypted";
+  subject.rejected = {{"shared memory", "it is \"far\""}, {"RDMA by mlx5_0:1", "it is not active"}};
+  const auto json = nlohmann::json::parse(statistics_json(subject, counted()));
+  EXPECT_EQ(json["rejected"][0]["reason"], "it is \"far\"");
+  EXPECT_EQ(json["rejected"][1]["transport"], "RDMA by mlx5_0:1");
+  EXPECT_NE(statistics_table(subject, counted())
+                .find("\nover TCP, not encrypted\nnot over shared memory: it is \"far\"\n"
+                      "not over RDMA by mlx5_0:1: it is not active\n"),
+            std::string::npos);
+  EXPECT_EQ(json["connections_that_left"], 0);
+  subject.connections_that_left = 2;
+  EXPECT_NE(
+      statistics_table(subject, counted())
+          .find("over TCP, not encrypted\nconnections that left it for their sockets: 2\nnot"),
+      std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(statistics_json(subject, counted()))["connections_that_left"], 2);
+  subject.rejected.clear();
+  EXPECT_TRUE(nlohmann::json::parse(statistics_json(subject, counted()))["rejected"].empty());
+}
+
 TEST(StatsReport, JsonReportsBatchesAndFullLogWaits) {
   const auto json = nlohmann::json::parse(statistics_json({"x", 1, "h:1", 2}, counted()));
   EXPECT_EQ(json["batches"]["count"], 2);

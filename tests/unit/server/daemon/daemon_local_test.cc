@@ -86,6 +86,7 @@ TEST_F(LocalSocketTest, AttachedClientSharesMemoryWithWorker) {
   const auto attached = attach(client::all_transports());
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
   EXPECT_EQ(attached->transport, "shared memory, not encrypted");
+  EXPECT_TRUE(attached->rejected.empty());
   EXPECT_TRUE(attached->channels.log->capabilities().shares_memory);
   EXPECT_TRUE(attached->channels.bulk[0]->capabilities().shares_memory);
   expect_they_talk(*attached->channels.log, *workers_end(0));
@@ -114,10 +115,14 @@ TEST_F(LocalSocketTest, UnreachableSocketFallsBackToTcpWithReason) {
   session_.local = nowhere_;
   const auto attached = attach(client::all_transports());
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
-  EXPECT_EQ(attached->transport,
-            "TCP, not encrypted (no shared memory: the server is not on this machine, or out of "
-            "reach here: connecting to " +
-                session_.local + ": Connection refused)");
+  EXPECT_EQ(attached->transport, "TCP, not encrypted");
+  ASSERT_EQ(attached->rejected.size(), 2U);
+  EXPECT_EQ(attached->rejected[0].name, "shared memory");
+  EXPECT_EQ(attached->rejected[0].reason,
+            "the server is not on this machine, or out of reach here: connecting to " +
+                session_.local + ": Connection refused");
+  EXPECT_EQ(attached->rejected[1].name, "RDMA");
+  EXPECT_EQ(attached->rejected[1].reason, client::kNoFabricTrusted);
   expect_they_talk(*attached->channels.log, *workers_end(0));
   const auto only = attach({TransportKind::kSharedMemory});
   ASSERT_FALSE(only.ok());
@@ -166,8 +171,9 @@ TEST_F(LocalSocketTest, FullSocketFallsBackToTcpInTime) {
   const auto attached = client::attach(session_, options);
   ASSERT_TRUE(attached.ok()) << attached.status().to_string();
   EXPECT_LT(std::chrono::steady_clock::now() - start, kLong / 2);
-  EXPECT_EQ(attached->transport.find("TCP, not encrypted (no shared memory: "), 0U)
-      << attached->transport;
+  EXPECT_EQ(attached->transport, "TCP, not encrypted");
+  ASSERT_FALSE(attached->rejected.empty());
+  EXPECT_EQ(attached->rejected[0].name, "shared memory");
   expect_they_talk(*attached->channels.log, *workers_end(0));
 }
 

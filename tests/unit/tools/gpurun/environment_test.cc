@@ -52,6 +52,16 @@ TEST(ProgramEnvironment, SetsTraceFolder) {
   EXPECT_EQ(value_of(*program_environment({}, settings()), "GPURUN_TRACE"), "");
 }
 
+TEST(ProgramEnvironment, SetsTransportsOfTheCommandLine) {
+  ProgramSettings chosen = settings();
+  chosen.transports = "rdma,tcp";
+  EXPECT_EQ(value_of(*program_environment({"GPURUN_TRANSPORTS=shm"}, chosen), "GPURUN_TRANSPORTS"),
+            "rdma,tcp");
+  EXPECT_EQ(
+      value_of(*program_environment({"GPURUN_TRANSPORTS=shm"}, settings()), "GPURUN_TRANSPORTS"),
+      "shm");
+}
+
 TEST(ProgramEnvironment, RefusesPathThatLoaderWouldSplit) {
   for (const char* folder : {"/with space", "/with:colon", "/with;semicolon"}) {
     ProgramSettings split = settings();

@@ -40,6 +40,17 @@ TEST(OptionsTest, ParsesUsualCommandLine) {
   EXPECT_EQ(options->command, (std::vector<std::string>{"./sample_mnist", "-n", "9", "--", "x"}));
 }
 
+TEST(OptionsTest, TransportsHaveTheWordsOfTheVariable) {
+  EXPECT_EQ(parse({"--transport", "rdma,tcp", "--", "x"})->transports, "rdma,tcp");
+  EXPECT_EQ(parse({"--", "x"})->transports, "");
+  EXPECT_EQ(complaint({"--transport", "ib", "--", "x"}).find("--transport is 'ib': 'ib' is no"),
+            0U);
+  EXPECT_NE(complaint({"--transport", "", "--", "x"}).find("must be named"), std::string::npos);
+  EXPECT_EQ(parse({"--trust-fabric", "--", "x"})->trusted_fabrics, "*");
+  EXPECT_EQ(parse({"--trust-fabric=a:1", "--", "x"})->trusted_fabrics, "a:1");
+  EXPECT_EQ(complaint({"--trust-fabric=a,,b", "--", "x"}).find("--trust-fabric: '' is not"), 0U);
+}
+
 TEST(OptionsTest, TraceTakesFolder) {
   const Result<Options> options = parse({"--trace", "run/1", "--", "./train"});
   ASSERT_TRUE(options.ok()) << options.status().to_string();

@@ -63,12 +63,12 @@ struct Ends {
     });
     auto asked = ask(*client.connection, ours, soon());
     EXPECT_TRUE(asked.ok()) << asked.status().to_string();
-    std::string why;
-    const Status entered = enter(client.connection, client.below, *std::move(asked), soon(), &why);
-    EXPECT_TRUE(entered.ok()) << entered.to_string();
+    auto entered = enter(client.connection, client.below, *std::move(asked), soon());
+    EXPECT_TRUE(entered.ok()) << entered.status().to_string();
     const Status said = answered.get();
     EXPECT_TRUE(said.ok()) << said.to_string();
-    return why;
+    agreement = *std::move(entered);
+    return agreement.why_none;
   }
   bool copy() {
     const Bytes whole = test::pattern(2 << 20, 3);
@@ -78,6 +78,7 @@ struct Ends {
 
   End client;
   End server;
+  Agreement agreement;
 };
 
 Side side_of(Result<std::unique_ptr<Fabric>>& fabric) {
@@ -91,6 +92,7 @@ TEST(RdmaExchange, BothEndsGoOnOverRdma) {
     auto fabric = test::any_fabric();
     Ends ends(encrypted);
     EXPECT_EQ(ends.agree(side_of(fabric), side_of(fabric)), "");
+    EXPECT_EQ(ends.agreement.ports, "rdma0:1 to rdma0:1");
     EXPECT_TRUE(ends.copy());
     const verbs_double_counts before = VerbsDouble::counts();
     EXPECT_TRUE(ends.copy());

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/support/rdma_pair.h"
+#include "transport/rdma/survey.h"
 
 namespace gpurun::transport::rdma {
 namespace {
@@ -68,8 +69,10 @@ TEST(RdmaFabric, PortNeedsTheAddressOfTheConnection) {
 TEST(RdmaFabric, RoceV2IsPreferred) {
   Opened opened = open("old gids=v1/127.0.0.1; new gids=v1/127.0.0.1,v2/127.0.0.1");
   ASSERT_TRUE(opened.fabric.ok()) << opened.fabric.status().to_string();
+  EXPECT_EQ((*opened.fabric)->ports(), (std::vector<std::string>{"old:1", "new:1"}));
   auto end = (*opened.fabric)->make_end(local(), nullptr, 0);
   ASSERT_TRUE(end.ok());
+  EXPECT_EQ((*end)->port(), "new:1");
   EXPECT_EQ((*end)->offer().link, static_cast<std::uint8_t>(Link::kRoceV2));
   // The answer to an end with RoCE v1 is of the other port.
   Offer theirs = (*end)->offer();
@@ -77,6 +80,49 @@ TEST(RdmaFabric, RoceV2IsPreferred) {
   auto answer = (*opened.fabric)->make_end(local(), &theirs, 0);
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ((*answer)->offer().link, theirs.link);
+}
+
+TEST(RdmaSurvey, ListsLimitsPortsAndReasons) {
+  VerbsDouble::set(
+      "mlx5_0 ports=2 inline=200 sge=7 message=65536 odp=1 atomics=1; old profile=pvrdma",
+      "port_down port=2");
+  const Survey found = survey({{"mlx5_0"}, {}});
+  EXPECT_EQ(found.why_none, "");
+  EXPECT_NE(found.library.find("libibverbs"), std::string::npos);
+  ASSERT_EQ(found.devices.size(), 2U);
+  const SurveyedDevice& device = found.devices[0];
+  EXPECT_EQ(device.name, "mlx5_0");
+  EXPECT_EQ(device.firmware, "double");
+  EXPECT_EQ(device.why_not, "");
+  EXPECT_EQ(device.pieces_max, 7U);
+  EXPECT_LE(device.inline_bytes_max.value_or(0), 200U);
+  EXPECT_GE(device.inline_bytes_max.value_or(0), 128U);
+  EXPECT_TRUE(device.pages_on_demand);
+  EXPECT_TRUE(device.atomics);
+  ASSERT_EQ(device.ports.size(), 2U);
+  EXPECT_EQ(device.ports[0].why_not, "");
+  EXPECT_EQ(device.ports[0].state, "ACTIVE");
+  EXPECT_EQ(device.ports[0].link_layer, "Ethernet");
+  EXPECT_EQ(device.ports[0].message_bytes_max, 65536U);
+  EXPECT_EQ(device.ports[0].packet_bytes, 1024U);
+  EXPECT_EQ(device.ports[0].gbit, 100);
+  EXPECT_FALSE(device.ports[0].gids.empty());
+  // The fault begins with the first request, which is that of the probe of port 1.
+  EXPECT_EQ(device.ports[1].why_not, "it is not active");
+  EXPECT_EQ(found.devices[1].inline_bytes_max, 0U);
+  EXPECT_FALSE(found.devices[1].pages_on_demand);
+  EXPECT_EQ(found.devices[1].ports[0].gids[0].type, "RoCE v1");
+  EXPECT_EQ(found.devices[1].ports[0].why_not, "it is not among the trusted fabrics");
+}
+
+TEST(RdmaSurvey, DevicesThatCannotBeOpenedHaveTheReason) {
+  VerbsDouble::set("rdma0", "open_fails error=EACCES");
+  const Survey found = survey(test::all_ports());
+  ASSERT_EQ(found.devices.size(), 1U);
+  EXPECT_EQ(found.devices[0].why_not, "it cannot be opened: Permission denied");
+  EXPECT_TRUE(found.devices[0].ports.empty());
+  VerbsDouble::set("");
+  EXPECT_TRUE(survey(test::all_ports()).devices.empty());
 }
 
 // A low limit of locked memory gives smaller rings, and then a sentence that says what to do.
