@@ -12,7 +12,7 @@ _gpuctl() {
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
     case $word in
-      --expires | --note | --seconds | --secret-file | --server-fingerprint | --tls-ca | --token-file | --tokens | --user | -l | -o | -s)
+      --expires | --link-mbit | --note | --seconds | --secret-file | --server-fingerprint | --tls-ca | --token-file | --tokens | --user | -l | -o | -s)
         [ "${COMP_WORDS[i + 1]}" != = ] || ((i++))
         ((i++))
         while [ "${COMP_WORDS[i + 1]}" = : ]; do ((i += 2)); done ;;
@@ -45,6 +45,7 @@ _gpuctl() {
     /netperf:--tls-ca) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     /netperf:--server-fingerprint) return ;;
     /netperf:--seconds) return ;;
+    /netperf:--link-mbit) return ;;
     /health:-l) mapfile -t COMPREPLY < <(_gpuctl_servers "$current"); return ;;
     /health:-s) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     /health:--secret-file) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
@@ -73,11 +74,11 @@ _gpuctl() {
     /report:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint -o" -- "$current") ;;
     /trace:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -o" -- "$current") ;;
     /trace:*) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
-    /netperf:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --seconds --json" -- "$current") ;;
+    /netperf:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --trust-fabric --seconds --link-mbit --json" -- "$current") ;;
     /netperf:*) mapfile -t COMPREPLY < <(_gpuctl_servers "$current") ;;
-    /health:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --local --need-server --json" -- "$current") ;;
+    /health:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --trust-fabric --local --need-server --json" -- "$current") ;;
     /health:*) mapfile -t COMPREPLY < <(_gpuctl_servers "$current") ;;
-    /info:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --json" -- "$current") ;;
+    /info:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help -l -s --secret-file --token-file --insecure-plaintext --tls --tls-ca --server-fingerprint --trust-fabric --json" -- "$current") ;;
     /info:*) mapfile -t COMPREPLY < <(_gpuctl_servers "$current") ;;
     /topo:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help --json" -- "$current") ;;
     /token:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help" -- "$current") ;;

@@ -11,7 +11,7 @@ function __gpuctl_at
     for word in (commandline -opc)[2..-1]
         if test $value = yes; set value no; continue; end
         switch $word
-            case --expires --note --seconds --secret-file --server-fingerprint --tls-ca --token-file --tokens --user -l -o -s
+            case --expires --link-mbit --note --seconds --secret-file --server-fingerprint --tls-ca --token-file --tokens --user -l -o -s
                 set value yes
             case '-?*'
             case '*'
@@ -64,7 +64,9 @@ complete -c gpuctl -n '__gpuctl_at /netperf' -l insecure-plaintext -d 'reach ser
 complete -c gpuctl -n '__gpuctl_at /netperf' -l tls -d 'speak TLS within this machine, too'
 complete -c gpuctl -n '__gpuctl_at /netperf' -l tls-ca -r -F -d 'PEM file with the authorities that sign servers\' certificates'
 complete -c gpuctl -n '__gpuctl_at /netperf' -l server-fingerprint -x -d 'the server\'s key, as its gpurund --fingerprint prints it'
+complete -c gpuctl -n '__gpuctl_at /netperf' -l trust-fabric -d 'sessions may go over RDMA, which encrypts nothing; =mlx5_0:1,... names ports'
 complete -c gpuctl -n '__gpuctl_at /netperf' -l seconds -x -d 'how long each transport is measured'
+complete -c gpuctl -n '__gpuctl_at /netperf' -l link-mbit -x -d 'the speed of the link in Mbit/s, if that of the network device is not it'
 complete -c gpuctl -n '__gpuctl_at /netperf' -l json -d 'a line of JSON for each server'
 complete -c gpuctl -n '__gpuctl_at /netperf' -x -a '(__gpuctl_servers)'
 complete -c gpuctl -n '__gpuctl_at /health' -s h -l help -d 'Print this help message and exit'
@@ -76,6 +78,7 @@ complete -c gpuctl -n '__gpuctl_at /health' -l insecure-plaintext -d 'reach serv
 complete -c gpuctl -n '__gpuctl_at /health' -l tls -d 'speak TLS within this machine, too'
 complete -c gpuctl -n '__gpuctl_at /health' -l tls-ca -r -F -d 'PEM file with the authorities that sign servers\' certificates'
 complete -c gpuctl -n '__gpuctl_at /health' -l server-fingerprint -x -d 'the server\'s key, as its gpurund --fingerprint prints it'
+complete -c gpuctl -n '__gpuctl_at /health' -l trust-fabric -d 'sessions may go over RDMA, which encrypts nothing; =mlx5_0:1,... names ports'
 complete -c gpuctl -n '__gpuctl_at /health' -l local -d 'check this machine only, and no server'
 complete -c gpuctl -n '__gpuctl_at /health' -l need-server -d 'a machine for which no server is named fails'
 complete -c gpuctl -n '__gpuctl_at /health' -l json -d 'one object of JSON'
@@ -89,6 +92,7 @@ complete -c gpuctl -n '__gpuctl_at /info' -l insecure-plaintext -d 'reach server
 complete -c gpuctl -n '__gpuctl_at /info' -l tls -d 'speak TLS within this machine, too'
 complete -c gpuctl -n '__gpuctl_at /info' -l tls-ca -r -F -d 'PEM file with the authorities that sign servers\' certificates'
 complete -c gpuctl -n '__gpuctl_at /info' -l server-fingerprint -x -d 'the server\'s key, as its gpurund --fingerprint prints it'
+complete -c gpuctl -n '__gpuctl_at /info' -l trust-fabric -d 'sessions may go over RDMA, which encrypts nothing; =mlx5_0:1,... names ports'
 complete -c gpuctl -n '__gpuctl_at /info' -l json -d 'one object of JSON'
 complete -c gpuctl -n '__gpuctl_at /info' -x -a '(__gpuctl_servers)'
 complete -c gpuctl -n '__gpuctl_at /topo' -s h -l help -d 'Print this help message and exit'

@@ -67,8 +67,8 @@ std::string row(const std::string& id, const std::string& user, const std::strin
   return text + "\n";
 }
 
-Result<std::string> file_of(const TokenWords& words) {
-  std::string file = words.file.empty() ? protocol::default_token_file() : words.file;
+Result<std::string> file_of(const TokenOptions& options) {
+  std::string file = options.file.empty() ? protocol::default_token_file() : options.file;
   if (file.empty()) return wrong("neither STATE_DIRECTORY, XDG_STATE_HOME nor HOME is set");
   if (file[0] != '/') return wrong("--tokens: '" + file + "' is no absolute path");
   return file;
@@ -106,15 +106,15 @@ std::optional<Sha256Digest> fingerprint_beside(const std::string& file) {
 }
 
 // The server that a token must name, by the options. Nothing: they do not say.
-Result<std::optional<Sha256Digest>> server_of(const TokenWords& words,
+Result<std::optional<Sha256Digest>> server_of(const TokenOptions& options,
                                               const std::optional<Sha256Digest>& own) {
-  if (words.fingerprint.empty()) return std::optional<Sha256Digest>();
-  if (words.fingerprint == "own") {
+  if (options.fingerprint.empty()) return std::optional<Sha256Digest>();
+  if (options.fingerprint == "own") {
     if (own) return own;
     return wrong(
         "--server-fingerprint own: no gpurund that reads these tokens has shown a key yet");
   }
-  const Result<Sha256Digest> told = transport::tls::parse_fingerprint(words.fingerprint);
+  const Result<Sha256Digest> told = transport::tls::parse_fingerprint(options.fingerprint);
   if (!told.ok()) return wrong("--server-fingerprint: " + told.status().message());
   return std::optional<Sha256Digest>(*told);
 }
@@ -145,30 +145,30 @@ Result<UniqueFd> open_output(const std::string& path) {
   return file;
 }
 
-Result<TokenEntry> entry_of(const TokenWords& words, std::int64_t now) {
+Result<TokenEntry> entry_of(const TokenOptions& options, std::int64_t now) {
   TokenEntry entry;
-  entry.user = words.user;
-  entry.note = words.note;
+  entry.user = options.user;
+  entry.note = options.note;
   entry.made = now;
   entry.by = who_asks();
-  GPURUN_RETURN_IF_ERROR(protocol::check_user(words.user));
-  GPURUN_RETURN_IF_ERROR(protocol::check_note(words.note));
+  GPURUN_RETURN_IF_ERROR(protocol::check_user(options.user));
+  GPURUN_RETURN_IF_ERROR(protocol::check_note(options.note));
   // A file of an older release may hold other characters. The table does not show them.
-  if (!is_printable(words.note)) return wrong("a note is UTF-8 without control characters");
-  if (!words.expires.empty()) {
-    const Result<std::int64_t> lifetime = parse_lifetime(words.expires);
+  if (!is_printable(options.note)) return wrong("a note is UTF-8 without control characters");
+  if (!options.expires.empty()) {
+    const Result<std::int64_t> lifetime = parse_lifetime(options.expires);
     if (!lifetime.ok()) return wrong("--expires: " + lifetime.status().message());
     entry.expires = now + *lifetime;
   }
   return entry;
 }
 
-Status revoke_in(std::vector<TokenEntry>* entries, const TokenWords& words,
+Status revoke_in(std::vector<TokenEntry>* entries, const TokenOptions& options,
                  std::vector<TokenEntry>* revoked) {
   const std::int64_t now = seconds_now();
   const std::string who = who_asks();
   std::vector<TokenEntry*> found;
-  for (const std::string& id : words.ids) {
+  for (const std::string& id : options.ids) {
     const auto place = std::find_if(entries->begin(), entries->end(),
                                     [&](const TokenEntry& entry) { return entry.name() == id; });
     if (place == entries->end()) {
@@ -178,18 +178,18 @@ Status revoke_in(std::vector<TokenEntry>* entries, const TokenWords& words,
   }
   for (TokenEntry& entry : *entries) {
     const bool has_leases = entry.state == TokenState::kValid ||
-                            (entry.state == TokenState::kRetired && !words.keep_running);
-    if (words.ids.empty() && entry.user == words.user && has_leases) found.push_back(&entry);
+                            (entry.state == TokenState::kRetired && !options.keep_running);
+    if (options.ids.empty() && entry.user == options.user && has_leases) found.push_back(&entry);
   }
   if (found.empty()) {
-    return Status(Code::kUnavailable, "user " + words.user + " has no valid token");
+    return Status(Code::kUnavailable, "user " + options.user + " has no valid token");
   }
   for (TokenEntry* entry : found) {
     // A token that was revoked with its leases kept may still lose them, but not the reverse.
     if (entry->state == TokenState::kValid) entry->ended = now;
     entry->ended_by = who;
     if (entry->state != TokenState::kRevoked) {
-      entry->state = words.keep_running ? TokenState::kRetired : TokenState::kRevoked;
+      entry->state = options.keep_running ? TokenState::kRetired : TokenState::kRevoked;
     }
     revoked->push_back(*entry);
   }
@@ -240,20 +240,20 @@ std::string token_json(const std::vector<TokenEntry>& entries, std::int64_t now)
   return text;
 }
 
-int create_token(const TokenWords& words) {
-  const Result<std::string> file = file_of(words);
+int create_token(const TokenOptions& options) {
+  const Result<std::string> file = file_of(options);
   if (!file.ok()) return failed(file.status());
   const std::int64_t now = seconds_now();
-  Result<TokenEntry> entry = entry_of(words, now);
+  Result<TokenEntry> entry = entry_of(options, now);
   if (!entry.ok()) return failed(entry.status());
   const std::optional<Sha256Digest> own = fingerprint_beside(*file);
-  const Result<std::optional<Sha256Digest>> server = server_of(words, own);
+  const Result<std::optional<Sha256Digest>> server = server_of(options, own);
   if (!server.ok()) return failed(server.status());
   // Before the token is made, because nobody could read it otherwise.
-  const Result<UniqueFd> output = open_output(words.output);
+  const Result<UniqueFd> output = open_output(options.output);
   if (!output.ok()) return failed(output.status());
   const auto give_up = [&](const Status& status) {
-    if (!words.output.empty()) unlink(words.output.c_str());
+    if (!options.output.empty()) unlink(options.output.c_str());
     return failed(status);
   };
   const Result<protocol::Token> token = protocol::make_token(*server);
@@ -292,31 +292,31 @@ int create_token(const TokenWords& words) {
   return 0;
 }
 
-int list_tokens(const TokenWords& words) {
-  const Result<std::string> file = file_of(words);
+int list_tokens(const TokenOptions& options) {
+  const Result<std::string> file = file_of(options);
   if (!file.ok()) return failed(file.status());
   const auto entries = protocol::read_token_file(*file);
   if (!entries.ok()) return failed(entries.status());
   const std::int64_t now = seconds_now();
-  const std::string text = words.as_json ? token_json(*entries, now) : token_table(*entries, now);
+  const std::string text = options.as_json ? token_json(*entries, now) : token_table(*entries, now);
   std::fputs(text.c_str(), stdout);
   return std::fflush(stdout) == 0 ? 0 : kExitOwnFailure;
 }
 
-int revoke_tokens(const TokenWords& words) {
-  const Result<std::string> file = file_of(words);
+int revoke_tokens(const TokenOptions& options) {
+  const Result<std::string> file = file_of(options);
   if (!file.ok()) return failed(file.status());
-  if (words.ids.empty() == words.user.empty()) {
+  if (options.ids.empty() == options.user.empty()) {
     return failed(wrong("token revoke: name tokens by their ids, or a user by --user"));
   }
-  for (const std::string& id : words.ids) {
+  for (const std::string& id : options.ids) {
     if (const auto parsed = protocol::parse_token_id(id); !parsed.ok()) {
       return failed(wrong("'" + id + "': " + parsed.status().message()));
     }
   }
   std::vector<TokenEntry> revoked;
   const Status kept = protocol::update_token_file(
-      *file, [&](auto* entries) { return revoke_in(entries, words, &revoked); });
+      *file, [&](auto* entries) { return revoke_in(entries, options, &revoked); });
   if (!kept.ok()) return failed(kept);
   for (const TokenEntry& entry : revoked) {
     const bool spared = entry.state == TokenState::kRetired;

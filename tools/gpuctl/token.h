@@ -11,7 +11,7 @@
 
 namespace gpurun::tools {
 
-struct TokenWords {
+struct TokenOptions {
   std::string file;  // The token file. Empty: gpurund's default.
   std::string user, expires, note, fingerprint, output;
   std::vector<std::string> ids;
@@ -29,9 +29,9 @@ std::string token_json(const std::vector<protocol::TokenEntry>& entries, std::in
 // Each prints what it did and returns the exit status: 0, 2 for invalid options, or 125.
 //
 // Only the token is on stdout, or in the new file `output`. It is never shown again.
-int create_token(const TokenWords& words);
-int list_tokens(const TokenWords& words);
+int create_token(const TokenOptions& options);
+int list_tokens(const TokenOptions& options);
 // Revokes the tokens `ids`, or all of `user`. Give one of the two.
-int revoke_tokens(const TokenWords& words);
+int revoke_tokens(const TokenOptions& options);
 
 }  // namespace gpurun::tools

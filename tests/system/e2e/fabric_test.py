@@ -2,7 +2,9 @@
 """Fabric: sessions over RDMA, on the verbs double. A session uses RDMA when both sides trust the
 fabric, says why when it does not, and goes on over TCP when its queue pair fails in mid-copy.
 """
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -97,6 +99,74 @@ class Fabric(unittest.TestCase):
                 self.assertGreater(self.left, 0, fault)
                 # Most of the 12 MiB to the device went by TCP.
                 self.assertLess(self.bytes_of(counters), 12 << 20, fault)
+
+    def gpuctl(self, command, *words, status=0, **changes):
+        """The object of JSON that a command of gpuctl prints, with RDMA instead of shared memory."""
+        done = subprocess.run([world.GPUCTL, command, "--json", *words], capture_output=True, text=True,
+                              timeout=6 * world.SECONDS, stdin=subprocess.DEVNULL,
+                              env=world.environment(**{"GPURUN_TRANSPORTS": "rdma,tcp", "LD_LIBRARY_PATH": VERBS_FOLDER, **changes}))
+        self.assertEqual((done.returncode, done.stderr), (status, ""), done.stdout)
+        return json.loads(done.stdout)
+
+    def test_netperf_measures_each_port(self):
+        with world.Gpurund(*SERVER) as server:
+            report = self.gpuctl("netperf", "--trust-fabric", "--seconds", "0.3", "--link-mbit", "1000", *server.options(),
+                                 VERBS_DOUBLE_DEVICES="rdma0 ports=2; rdma1 gids=v2/192.0.2.1")
+            rdma = [each for each in report["transports"] if each["transport"] == "rdma"]
+            self.assertEqual([each["port"] for each in rdma], ["rdma0:1", "rdma0:2"])
+            for each in rdma:
+                self.assertEqual((each["available"], each["reason"]), (True, None))
+                self.assertEqual(each["session"], f"RDMA by {each['port']} to rdma0:1, payload not encrypted")
+                self.assertGreater(each["round_trip_us"]["p50"], 0)
+                self.assertTrue(all(each["to_device_gb_per_second"].values()) and all(each["from_device_gb_per_second"].values()))
+                self.assertIn(each["verdict"]["link"], ("ok", "below"))
+            for changes, said in (({"GPURUN_TRUST_FABRIC": ""}, "the user trusts no fabric"),
+                                  ({"VERBS_DOUBLE_DEVICES": ""}, "this machine has no RDMA device"),
+                                  ({"VERBS_DOUBLE_DEVICES": "rdma0 gids=v2/192.0.2.1"}, "rdma0:1: none of its GIDs"),
+                                  ({"GPURUN_TRANSPORTS": "tcp"}, "GPURUN_TRANSPORTS leaves it out")):
+                report = self.gpuctl("netperf", "--seconds", "0.1", *server.options(), **{"GPURUN_TRUST_FABRIC": "*", **changes})
+                (rdma,) = [each for each in report["transports"] if each["transport"] == "rdma"]
+                self.assertIn(said, rdma["reason"])
+                self.assertIsNone(rdma["round_trip_us"])
+            # Figures of a session that has left RDMA are none of RDMA.
+            report = self.gpuctl("netperf", "--trust-fabric", "--seconds", "0.1", *server.options(),
+                                 VERBS_DOUBLE_FAULTS="breaks_qp posts=60")
+            (rdma,) = [each for each in report["transports"] if each["transport"] == "rdma"]
+            self.assertIn("went on over another one", rdma["reason"])
+            self.assertIsNone(rdma["round_trip_us"])
+        # What this machine cannot know is found by the session.
+        with world.Gpurund("--confinement", "none") as server:
+            report = self.gpuctl("netperf", "--trust-fabric", "--seconds", "0.1", *server.options())
+            (rdma,) = [each for each in report["transports"] if each["transport"] == "rdma"]
+            self.assertIn("the server trusts no fabric", rdma["reason"])
+
+    def test_info_lists_devices_and_reasons(self):
+        devices = "rdma0 ports=2 inline=100; rdma1"
+        info = self.gpuctl("info", "--trust-fabric=rdma0", "127.0.0.1:1", VERBS_DOUBLE_DEVICES=devices,
+                           VERBS_DOUBLE_FAULTS="port_down port=2")
+        self.assertEqual({each["port"]: each["reason"] for each in info["rdma_ports"]},
+                         {"rdma0:1": None, "rdma0:2": "it is not active", "rdma1:1": "it is not among the trusted fabrics"})
+        self.assertLessEqual(info["rdma_devices"][0]["limits"]["inline_bytes"], 100)
+        self.assertTrue(info["rdma_library"].startswith(VERBS_FOLDER))
+        rdma = {each["transport"]: each for each in info["servers"][0]["transports"]}["rdma"]
+        self.assertEqual((rdma["used"], rdma["first"], rdma["port"]), (True, True, "rdma0:1"))
+        info = self.gpuctl("info", "127.0.0.1:1", GPURUN_NET_DEVICES="rdma7", GPURUN_TRUST_FABRIC="*")
+        rdma = {each["transport"]: each for each in info["servers"][0]["transports"]}["rdma"]
+        self.assertEqual(rdma["reason"], "rdma0:1: GPURUN_NET_DEVICES does not name it")
+
+    def test_health_fails_where_a_trusted_fabric_does_not_work(self):
+        with world.Gpurund(*SERVER) as server:
+            for status, verdict, said, changes in (
+                    (0, "n/a", "the user trusts no fabric", {}),
+                    (0, "ok", "may use rdma0:1", {"GPURUN_TRUST_FABRIC": "*"}),
+                    (1, "failed", "rdma0:1: none of its GIDs",
+                     {"GPURUN_TRUST_FABRIC": "*", "VERBS_DOUBLE_DEVICES": "rdma0 gids=v2/192.0.2.1"}),
+                    (1, "failed", "GPURUN_TRUST_FABRIC: ", {"GPURUN_TRUST_FABRIC": ","}),
+                    (0, "n/a", "use shared memory", {"GPURUN_TRUST_FABRIC": "*", "GPURUN_TRANSPORTS": ""})):
+                report = self.gpuctl("health", *server.options(), status=status, **changes)
+                (rdma,) = [each for each in report["checks"] if each["check"] == "rdma"]
+                self.assertEqual(rdma["verdict"], verdict)
+                self.assertIn(said, rdma["text"])
 
     @staticmethod
     def counter(path, index):

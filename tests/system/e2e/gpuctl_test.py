@@ -143,6 +143,14 @@ class Machine(unittest.TestCase):
         by_tls = json.loads(gpuctl("info", "--json", "--tls", server.address).stdout)["servers"][0]["transports"]
         self.assertEqual([each["transport"] for each in by_tls if each["first"]], ["tls"])
 
+    def test_word_none_names_no_server(self):
+        env = environment(GPURUN_SERVERS="none")
+        done = gpuctl("list", env=env)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertRegex(done.stderr, r"^gpuctl: GPURUN_SERVERS names no server, by the word none[^\n]*\n$")
+        done = gpuctl("info", "--json", env=env)
+        self.assertEqual((done.returncode, done.stderr, json.loads(done.stdout)["servers"]), (0, "", []))
+
     def test_info_prints_reasons(self):
         done = gpuctl("info", "127.0.0.1", env=environment(GPURUN_TRANSPORTS="tcp"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))

@@ -57,6 +57,9 @@ class Health(unittest.TestCase):
         self.assertEqual(found["tls"][0]["verdict"], "n/a")
         self.assertIn("loopback", found["tls"][0]["text"])
         self.assertEqual(found["clock"][0]["verdict"], "n/a")
+        self.assertEqual(found["path-mtu"][0]["verdict"], "ok")
+        self.assertRegex(found["path-mtu"][0]["text"], r"up to \d+ bytes, as lo allows")
+        self.assertIn("the user trusts no fabric", found["rdma"][0]["text"])
 
     def test_server_may_be_the_commands_word(self):
         with world.Gpurund() as server:

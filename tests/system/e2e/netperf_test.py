@@ -100,7 +100,7 @@ class Netperf(unittest.TestCase):
             self.assertTrue(found[name]["session"].startswith(session), found[name])
             self.check_figures(found[name])
         self.assertEqual([found[name]["verdict"]["link"] for name in ("shm", "tcp", "tls")], [None, "unknown", "unknown"])
-        self.assertIn("no verbs transport", found["rdma"]["reason"])
+        self.assertRegex(found["rdma"]["reason"], "the user trusts no fabric|RDMA is not built in")
         self.assertIsNone(found["rdma"]["round_trip_us"])
 
     def test_options_and_variables_leave_transports_out(self):
@@ -185,6 +185,8 @@ class Netperf(unittest.TestCase):
         self.refused(2, "a:b", "a:b")
         self.refused(2, "--seconds", "--seconds", "0", gone)
         self.refused(2, "names no server", "-l", "none")
+        self.refused(2, "GPURUN_SERVERS names no server, by the word none", env=environment(GPURUN_SERVERS="none"))
+        self.refused(2, "--link-mbit", "--link-mbit", "0", gone)
         self.refused(2, "excludes", "-l", gone, gone)
         with world.Gpurund() as server, tempfile.TemporaryDirectory() as folder:
             self.refused(125, "wants a token", server.address, env=environment(XDG_RUNTIME_DIR=folder))

@@ -2,10 +2,10 @@
 #include "tools/gpuctl/health/fabric_checks.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 #include "base/pci_devices.h"
-#include "tools/gpuctl/machine/known_transports.h"
 #include "tools/gpuctl/machine/verbs.h"
 
 namespace gpurun::tools {
@@ -23,18 +23,25 @@ struct Fabric {
   std::vector<VerbsDevice> devices;
   std::vector<VerbsPort> ports;
   std::vector<PciDevice> pci, gpus;
+  bool trusted;  // The user trusts a fabric.
+  bool works;    // A port that the user trusts and selects is active, and has an address.
 };
 
-bool uses_verbs() {
-  const auto& all = known_transports();
-  return std::any_of(all.begin(), all.end(), [](const KnownTransport& each) {
-    return std::string(each.name) == "rdma" && *each.missing == '\0';
+bool holds(const std::vector<std::string>& list, const VerbsPort& port) {
+  return std::any_of(list.begin(), list.end(), [&](const std::string& each) {
+    return each == "*" || each == port.device || each == port.name();
   });
 }
 
-Check fault(std::string name, std::string text, std::string fix) {
-  return uses_verbs() ? failed(std::move(name), std::move(text), std::move(fix))
-                      : warning(std::move(name), std::move(text), std::move(fix));
+bool works(const VerbsPort& port, const transport::rdma::AllowedPorts& allowed) {
+  return port.active() && port.gids > 0 && holds(allowed.trusted, port) &&
+         (allowed.restricted.empty() || holds(allowed.restricted, port));
+}
+
+Check fault(const Fabric& fabric, std::string name, std::string text, std::string fix) {
+  return fabric.trusted && !fabric.works
+             ? failed(std::move(name), std::move(text), std::move(fix))
+             : warning(std::move(name), std::move(text), std::move(fix));
 }
 
 // The place of a module in the order of starts, from 1. 0: it is not loaded. /proc/modules lists
@@ -47,18 +54,35 @@ std::size_t started_as(const SystemFiles& files, const std::string& name) {
   return 0;
 }
 
+// Such a module is part of the kernel, and not in /proc/modules. Its folder in /sys/module exists
+// if it has parameters or a version.
+bool is_built_in(const SystemFiles& files, const std::string& name) {
+  if (started_as(files, name) != 0) return false;
+  if (files.exists("/sys/module/" + name) || files.exists("/sys/bus/pci/drivers/" + name)) {
+    return true;
+  }
+  const std::string release = files.text("/proc/sys/kernel/osrelease").value_or("");
+  const std::string all =
+      files.text("/lib/modules/" + release + "/modules.builtin").value_or("") + "\n";
+  return all.find("/" + name + ".ko\n") != std::string::npos;
+}
+
+// gpurun needs libibverbs alone. NCCL and UCX open librdmacm.
 Check check_libraries(const Fabric& fabric, const VerbsLibraries& libraries) {
   const char* name = "verbs-library";
-  const std::string missing = libraries.verbs.empty() ? "libibverbs.so.1" : "librdmacm.so.1";
-  if (!libraries.verbs.empty() && !libraries.connection_manager.empty()) {
-    return ok(name, "both load, and their providers were not looked for: " + libraries.verbs +
-                        " and " + libraries.connection_manager);
+  if (!libraries.verbs.empty()) {
+    return ok(name, libraries.verbs + " loads" +
+                        (libraries.connection_manager.empty()
+                             ? ". librdmacm.so.1 is missing, which gpurun does not need"
+                             : ", and " + libraries.connection_manager) +
+                        ". The devices' providers were not looked for");
   }
   if (fabric.devices.empty()) return not_applicable(name, std::string(kNoDevice));
-  return fault(
-      name, missing + " is missing, and " + fabric.devices.front().name + " needs it",
-      "apt-get install libibverbs1 ibverbs-providers librdmacm1, or dnf install libibverbs "
-      "librdmacm");
+  const std::string text =
+      "libibverbs.so.1 is missing, and " + fabric.devices.front().name + " needs it";
+  const std::string fix =
+      "apt-get install libibverbs1 ibverbs-providers, or dnf install libibverbs";
+  return fabric.trusted ? failed(name, text, fix) : warning(name, text, fix);
 }
 
 std::string describe(const VerbsPort& port) {
@@ -69,16 +93,16 @@ std::string describe(const VerbsPort& port) {
   return text;
 }
 
-void add_port(const VerbsPort& port, Checks* checks) {
+void add_port(const Fabric& fabric, const VerbsPort& port, Checks* checks) {
   const char* name = "verbs-port";
   if (!port.active()) {
-    checks->push_back(fault(name, describe(port),
+    checks->push_back(fault(fabric, name, describe(port),
                             "connect the cable, set its network device up by ip link set DEVICE "
                             "up, and start a subnet manager on InfiniBand"));
     return;
   }
   if (port.gids == 0) {
-    checks->push_back(fault(name, describe(port) + ": without a GID no peer can address it",
+    checks->push_back(fault(fabric, name, describe(port) + ": without a GID no peer can address it",
                             "give its network device an address by ip addr add"));
     return;
   }
@@ -97,7 +121,7 @@ void add_port(const VerbsPort& port, Checks* checks) {
 }
 
 void add_ports(const Fabric& fabric, Checks* checks) {
-  for (const VerbsPort& port : fabric.ports) add_port(port, checks);
+  for (const VerbsPort& port : fabric.ports) add_port(fabric, port, checks);
   if (!fabric.ports.empty()) return;
   const auto hardware =
       std::find_if(fabric.pci.begin(), fabric.pci.end(), [](const PciDevice& each) {
@@ -108,29 +132,52 @@ void add_ports(const Fabric& fabric, Checks* checks) {
     return;
   }
   const std::string module = hardware->vendor == kVmware ? "vmw_pvrdma" : "mlx5_ib";
-  checks->push_back(fault("verbs-port", "no RDMA driver serves the device at " + hardware->address,
+  checks->push_back(fault(fabric, "verbs-port",
+                          "no RDMA driver serves the device at " + hardware->address,
                           "modprobe " + module));
+}
+
+// The network device of a PVRDMA port with an address. Empty: there is no such port.
+std::string pvrdma_net_device(const Fabric& fabric) {
+  for (const VerbsDevice& device : fabric.devices) {
+    if (!device.pci || device.pci->vendor != kVmware || device.pci->device != kPvrdma) continue;
+    for (const VerbsPort& port : fabric.ports) {
+      if (port.device == device.name && port.gids > 0 && !port.net_device.empty()) {
+        return port.net_device;
+      }
+    }
+  }
+  return {};
 }
 
 Check check_pvrdma(const Fabric& fabric) {
   const char* name = "pvrdma-module";
   const std::size_t own = started_as(fabric.files, "vmw_pvrdma");
-  if (own == 0) return not_applicable(name, "the module vmw_pvrdma is not loaded");
-  const std::string again = "modprobe -r vmw_pvrdma; modprobe vmxnet3; modprobe vmw_pvrdma";
+  if (own == 0 && !is_built_in(fabric.files, "vmw_pvrdma")) {
+    return not_applicable(name, "the module vmw_pvrdma is not loaded");
+  }
+  if (const std::string net = pvrdma_net_device(fabric); !net.empty()) {
+    return ok(name, "the port of vmw_pvrdma has the network device " + net);
+  }
+  const std::string again =
+      "modprobe -r vmw_pvrdma; modprobe vmxnet3; modprobe vmw_pvrdma. This ends the RDMA "
+      "connections of the machine";
   for (const char* first : {"vmxnet3", "ib_uverbs"}) {
     const std::size_t before = started_as(fabric.files, first);
-    if (before == 0) {
-      return fault(name, std::string("vmw_pvrdma is loaded, and it needs ") + first, again);
+    if (before == 0 && !is_built_in(fabric.files, first)) {
+      return fault(fabric, name, std::string("vmw_pvrdma is loaded, and it needs ") + first, again);
     }
-    if (before > own) {
+    if (own != 0 && before > own) {
       return fault(
-          name,
+          fabric, name,
           std::string("vmw_pvrdma started before ") + first + ", so its port has no network device",
           again +
               ". For the next start write 'softdep vmw_pvrdma pre: vmxnet3 ib_uverbs' "
               "into /etc/modprobe.d/gpurun-rdma.conf");
     }
   }
+  if (own == 0)
+    return not_applicable(name, "vmw_pvrdma is built in, and started in an unknown order");
   return ok(name, "vmxnet3 and ib_uverbs started before vmw_pvrdma");
 }
 
@@ -211,34 +258,79 @@ constexpr unsigned kAcs = 0x000d, kAts = 0x000f;
 constexpr unsigned kAcsRedirects = 0x1c;  // Requests, completions, and upstream forwarding.
 constexpr unsigned kAtsEnabled = 0x8000;
 
+// What the configuration of PCI devices says about traffic between peers.
+struct PeerTraffic {
+  std::vector<std::string> redirecting;  // Bridges.
+  std::vector<std::string> translating;  // Devices.
+  bool readable = false;
+  bool shared = false;  // Two peers are below one bridge.
+};
+
+void add_once(std::vector<std::string>* all, const std::string& one) {
+  if (std::find(all->begin(), all->end(), one) == all->end()) all->push_back(one);
+}
+
+// A device, and the bridges between it and the first `common` devices of its route.
+void look_at(const Fabric& fabric, const PciDevice& device, std::size_t common,
+             PeerTraffic* traffic) {
+  for (std::size_t i = common; i < device.route.size(); ++i) {
+    const std::string& address = device.route[i];
+    const std::string space =
+        fabric.files.bytes("/sys/bus/pci/devices/" + address + "/config").value_or("");
+    if (space.size() > 0x100) traffic->readable = true;
+    const std::size_t acs = capability(space, kAcs), ats = capability(space, kAts);
+    const bool bridge = i + 1 < device.route.size();
+    if (bridge && acs != 0 && (word_at(space, acs + 6, 2) & kAcsRedirects) != 0) {
+      add_once(&traffic->redirecting, address);
+    }
+    if (!bridge && ats != 0 && (word_at(space, ats + 6, 2) & kAtsEnabled) != 0) {
+      add_once(&traffic->translating, address);
+    }
+  }
+}
+
+// Traffic of peers that share no bridge passes the root complex whatever their bridges do. Bridges
+// above the last common one do not see the traffic.
+PeerTraffic peer_traffic(const Fabric& fabric) {
+  PeerTraffic traffic;
+  const std::vector<PciDevice> peers = peers_of(fabric);
+  for (std::size_t i = 0; i < fabric.gpus.size(); ++i) {  // The first peers are the GPUs.
+    for (std::size_t j = i + 1; j < peers.size(); ++j) {
+      const std::vector<std::string>&one = peers[i].route, &other = peers[j].route;
+      const auto parting = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
+      const auto common = static_cast<std::size_t>(parting.first - one.begin());
+      if (common < 2) continue;  // The root complex alone.
+      traffic.shared = true;
+      look_at(fabric, peers[i], common, &traffic);
+      look_at(fabric, peers[j], common, &traffic);
+    }
+  }
+  return traffic;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 Check check_acs(const Fabric& fabric) {
   const char* name = "acs-ats";
   if (fabric.gpus.empty() || peers_of(fabric).size() < 2) return not_applicable(name, kNoPeers);
-  std::string redirecting, translating;
-  bool readable = false;
-  for (const PciDevice& device : peers_of(fabric)) {
-    for (std::size_t i = 1; i < device.route.size(); ++i) {
-      const std::string& address = device.route[i];
-      const std::string space =
-          fabric.files.bytes("/sys/bus/pci/devices/" + address + "/config").value_or("");
-      if (space.size() > 0x100) readable = true;
-      const std::size_t acs = capability(space, kAcs), ats = capability(space, kAts);
-      const bool bridge = i + 1 < device.route.size();
-      if (bridge && acs != 0 && (word_at(space, acs + 6, 2) & kAcsRedirects) != 0 &&
-          redirecting.find(address) == std::string::npos) {
-        redirecting += (redirecting.empty() ? "" : ", ") + address;
-      }
-      if (!bridge && ats != 0 && (word_at(space, ats + 6, 2) & kAtsEnabled) != 0) {
-        translating += (translating.empty() ? "" : ", ") + address;
-      }
-    }
+  const PeerTraffic traffic = peer_traffic(fabric);
+  if (!traffic.shared) return not_applicable(name, "no two of them are below one PCIe bridge");
+  if (!traffic.readable) {
+    return not_applicable(name, "only root may read the configuration of PCI devices");
   }
-  if (!readable) return not_applicable(name, "only root may read the configuration of PCI devices");
-  const std::string ats = translating.empty() ? "" : ". ATS is on for " + translating;
-  if (redirecting.empty())
+  const std::string ats =
+      traffic.translating.empty() ? "" : ". ATS is on for " + listed(traffic.translating);
+  if (traffic.redirecting.empty()) {
     return ok(name, "no PCIe bridge redirects traffic between devices" + ats);
+  }
   return warning(
-      name, "PCIe bridges send traffic between devices through the processor: " + redirecting + ats,
+      name,
+      "PCIe bridges send traffic between devices through the processor: " +
+          listed(traffic.redirecting) + ats,
       "turn ACS off in the firmware, or by setpci -s BRIDGE ECAP_ACS+6.w=0000 until the next "
       "start. "
       "Devices are then not isolated from each other, so not with virtual machines");
@@ -302,8 +394,17 @@ VerbsLibraries find_verbs_libraries() {
           loaded_from("librdmacm.so.1", "rdma_create_event_channel")};
 }
 
-Checks fabric_checks(const SystemFiles& files, const VerbsLibraries& libraries) {
-  Fabric fabric = {files, verbs_devices(files), verbs_ports(files), pci_devices(files), {}};
+Checks fabric_checks(const SystemFiles& files, const VerbsLibraries& libraries,
+                     const transport::rdma::AllowedPorts& allowed) {
+  Fabric fabric = {files,
+                   verbs_devices(files),
+                   verbs_ports(files),
+                   pci_devices(files),
+                   {},
+                   !allowed.trusted.empty(),
+                   false};
+  fabric.works = std::any_of(fabric.ports.begin(), fabric.ports.end(),
+                             [&](const VerbsPort& port) { return works(port, allowed); });
   std::copy_if(fabric.pci.begin(), fabric.pci.end(), std::back_inserter(fabric.gpus),
                is_nvidia_gpu);
   Checks checks = {check_libraries(fabric, libraries)};

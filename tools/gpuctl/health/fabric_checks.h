@@ -5,6 +5,7 @@
 
 #include "base/system_files.h"
 #include "tools/gpuctl/health/check.h"
+#include "transport/rdma/allowed_ports.h"
 
 namespace gpurun::tools {
 
@@ -14,7 +15,9 @@ struct VerbsLibraries {
 };
 VerbsLibraries find_verbs_libraries();
 
-// Faults of RDMA are warnings as long as no transport of this build uses it (known_transports.h).
-Checks fabric_checks(const SystemFiles& files, const VerbsLibraries& libraries);
+// `allowed`: the ports that the user trusts and selects. A fault is a failure where the user trusts
+// a fabric and no such port works, and otherwise a warning.
+Checks fabric_checks(const SystemFiles& files, const VerbsLibraries& libraries,
+                     const transport::rdma::AllowedPorts& allowed);
 
 }  // namespace gpurun::tools

@@ -13,6 +13,7 @@
 #include "tools/gpuctl/health/install_checks.h"
 #include "tools/gpuctl/health/machine_checks.h"
 #include "tools/gpuctl/health/server_checks.h"
+#include "tools/gpuctl/machine/known_transports.h"
 #include "tools/gpurun/places.h"
 #include "transport/transport.h"
 
@@ -88,7 +89,9 @@ Checks all_checks(ServerChoice choice, const HealthOptions& options) {
   append(&checks, token_file_checks());
   const SystemFiles files;
   append(&checks, machine_checks(files, this_machine()));
-  append(&checks, fabric_checks(files, find_verbs_libraries()));
+  const auto allowed = allowed_ports_from_environment();  // The check "rdma" reports a failure.
+  append(&checks, fabric_checks(files, find_verbs_libraries(),
+                                allowed.ok() ? *allowed : transport::rdma::AllowedPorts()));
   add_server_checks(std::move(choice), options, &checks);
   return checks;
 }

@@ -19,8 +19,8 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kDescriptorsWanted = 1024;
 // gpurun's session and the pages that it shares with the program's processes.
 constexpr std::uint64_t kFileBytesWanted = 128 << 10;
-// RDMA registers rings and windows of this size for each session.
-constexpr std::uint64_t kLockedWanted = 64 * kMiB;
+// A connection over RDMA registers 4 MiB (transport/rdma/offer.h), and a process has up to 12.
+constexpr std::uint64_t kLockedWanted = 12 * 4 * kMiB;
 // Docker's default. PyTorch's loaders fail with it.
 constexpr std::uint64_t kSharedMemorySmall = 64 * kMiB;
 // The first one for CUDA 12.4, which gpurund needs (NVIDIA's release notes of CUDA 12.4).
@@ -51,7 +51,8 @@ Check check_memlock(const SystemFiles& files, const MachineLimits& limits) {
     return ok(name, text + ". Sessions over TCP and shared memory lock none");
   }
   if (limits.locked_bytes >= kLockedWanted) return ok(name, text);
-  return warning(name, text + ", and RDMA registers " + in_mib(kLockedWanted),
+  return warning(name,
+                 text + ", and RDMA registers up to " + in_mib(kLockedWanted) + " in each process",
                  "ulimit -l unlimited, LimitMEMLOCK=infinity in a service, or --ulimit memlock=-1 "
                  "for a container");
 }

@@ -1,6 +1,10 @@
 // Server checks: the link is made by the functions that gpurun itself uses.
 #include "tools/gpuctl/health/server_checks.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -9,6 +13,8 @@
 #include <optional>
 
 #include "base/printable.h"
+#include "base/system_files.h"
+#include "client/attach/session_connections.h"
 #include "protocol/control/version.h"
 #include "protocol/limits.h"
 #include "tools/gpurun/lease.h"
@@ -28,6 +34,13 @@ constexpr std::int64_t kClockSecondsMax = 60;
 Check failure_of(const Status& status, const std::string& step) {
   const Remedy remedy = remedy_of(status, step);
   return failed(remedy.check, status.message(), remedy.fix);
+}
+
+// 0: unknown.
+unsigned path_mtu_of(int socket) {
+  tcp_info about = {};
+  socklen_t bytes = sizeof about;
+  return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &about, &bytes) == 0 ? about.tcpi_pmtu : 0;
 }
 
 // The name, and the port behind it. False: the server cannot be reached.
@@ -56,6 +69,10 @@ bool add_reach_checks(const std::string& server, Checks* checks) {
     return false;
   }
   checks->push_back(ok("port", server + " accepts connections"));
+  const std::string device = found->empty() ? "" : route_to(found->front()).device;
+  const auto mtu = SystemFiles().number("/sys/class/net/" + device + "/mtu");
+  checks->push_back(path_mtu_check(server, path_mtu_of((*connected)->fd()), device,
+                                   static_cast<int>(device.empty() ? 0 : mtu.value_or(0))));
   return true;
 }
 
@@ -112,6 +129,55 @@ Check tls_check(const std::string& server, const client::ServerKey& key, bool sa
                  "the link to " + server +
                      " is not encrypted, so every machine on the way can read and change it",
                  "drop --insecure-plaintext and GPURUN_INSECURE_PLAINTEXT");
+}
+
+Check rdma_check(const SessionFacts& facts) {
+  const char* name = "rdma";
+  const auto why = [&](const std::string& transport) {
+    for (const KnownTransport& each : known_transports()) {
+      if (each.name == transport) return why_not(each, facts, false);
+    }
+    return std::string("unknown");
+  };
+  if (facts.fabrics.trusted.empty()) {
+    return not_applicable(name,
+                          std::string("sessions do not use RDMA: ") + client::kNoFabricTrusted);
+  }
+  if (client::fabric_use(facts.allowed) == client::FabricUse::kNo) {
+    return not_applicable(name, std::string("sessions do not use RDMA: ") +
+                                    client::kTransportsVariable + " leaves it out");
+  }
+  if (why("shm").empty()) {
+    return not_applicable(name, "sessions with a server of this machine use shared memory");
+  }
+  const std::string reason = why("rdma");
+  if (!reason.empty()) {
+    return failed(name, "sessions with " + facts.server + " do not use RDMA: " + reason,
+                  "gpuctl info shows each device with the reason against it; mend that, or leave "
+                  "out --trust-fabric and GPURUN_TRUST_FABRIC");
+  }
+  return ok(name, "sessions with " + facts.server + " may use " + facts.ports.usable.front() +
+                      ", if its gpurund trusts the fabric, too. The payload is not encrypted");
+}
+
+Check path_mtu_check(const std::string& server, unsigned path_mtu, const std::string& device,
+                     int device_mtu) {
+  const char* name = "path-mtu";
+  if (path_mtu == 0 || device_mtu <= 0) {
+    return not_applicable(name, "the network device that leads to " + server + " is unknown");
+  }
+  // A packet of IP has at most 65535 bytes.
+  const unsigned most = std::min(static_cast<unsigned>(device_mtu), 65535U);
+  const std::string text =
+      "packets to " + server + " have up to " + std::to_string(path_mtu) + " bytes";
+  if (path_mtu >= most) {
+    return ok(name, text + ", as " + device + " allows. No large packet was tried");
+  }
+  return warning(name,
+                 text + ", and " + device + " allows " + std::to_string(most) +
+                     ": a tunnel, or a network with a smaller MTU, is on the way",
+                 "set one MTU on the whole way, or ip link set " + device + " mtu " +
+                     std::to_string(path_mtu));
 }
 
 Remedy remedy_of(const Status& status, const std::string& step) {
@@ -224,6 +290,9 @@ Checks server_checks(const std::string& server, const ServerChoice& choice) {
   }
   checks.push_back(ok("token", server + " answers, and accepts this user"));
   append(&checks, listing_checks(server, *listing, std::int64_t{std::time(nullptr)}));
+  const Result<SessionFacts> facts = session_facts(server, one.credential, one.security);
+  checks.push_back(facts.ok() ? rdma_check(*facts)
+                              : failed("rdma", facts.status().message(), "correct that value"));
   return checks;
 }
 

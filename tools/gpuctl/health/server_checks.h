@@ -8,6 +8,7 @@
 #include "protocol/control/control.h"
 #include "tools/gpuctl/health/check.h"
 #include "tools/gpuctl/list.h"
+#include "tools/gpuctl/machine/known_transports.h"
 
 namespace gpurun::tools {
 
@@ -20,6 +21,14 @@ Checks server_checks(const std::string& server, const ServerChoice& choice);
 // that of the command line, without the token's fingerprint.
 Check tls_check(const std::string& server, const client::ServerKey& key, bool same_host,
                 const client::LinkSecurity& security);
+
+// Whether sessions go over RDMA, as far as this machine knows.
+Check rdma_check(const SessionFacts& facts);
+
+// The size of packets on the way to a server. `path_mtu`: by the kernel's information about a
+// connection (tcp(7), TCP_INFO). `device_mtu`: of the network device of the route. 0: unknown.
+Check path_mtu_check(const std::string& server, unsigned path_mtu, const std::string& device,
+                     int device_mtu);
 
 // What to do about a failure of gpuctl's link to a server, and the check that it belongs to.
 struct Remedy {

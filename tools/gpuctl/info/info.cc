@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/printable.h"
 #include "protocol/control/version.h"
 #include "tools/gpuctl/complain.h"
+#include "tools/gpuctl/info/rdma_info.h"
 #include "tools/gpurun/options.h"
 
 namespace gpurun::tools {
@@ -35,17 +37,7 @@ json count_json(std::uint64_t value) {
   return value == kUnlimited ? json("unlimited") : json(value);
 }
 
-std::string place_of(const std::optional<PciDevice>& pci) {
-  if (!pci) return "virtual";
-  return pci->address + (pci->node < 0 ? "" : ", NUMA node " + std::to_string(pci->node));
-}
-
-json pci_json(const std::optional<PciDevice>& pci) {
-  if (!pci) return nullptr;
-  return {{"address", pci->address},
-          {"numa_node", pci->node < 0 ? json() : json(pci->node)},
-          {"cpus", pci->cpus.empty() ? json() : json(pci->cpus)}};
-}
+RdmaInfo rdma_of(const MachineInfo& info) { return {info.verbs, info.ports, info.survey}; }
 
 std::string server_text(const ServerInfo& one) {
   std::string text = "\nserver " + printable(one.server) + "\n";
@@ -61,6 +53,9 @@ std::string server_text(const ServerInfo& one) {
       text += "no: " + printable(each.why_not);
     } else {
       text += each.first ? "yes: a session tries it first" : "yes: if the ones above fail";
+      if (!each.port.empty()) {
+        text += ". By " + each.port + ", payload not encrypted, if the server trusts its fabric";
+      }
     }
     text += "\n";
   }
@@ -73,6 +68,7 @@ json server_json(const ServerInfo& one) {
     transports.push_back({{"transport", each.name},
                           {"used", each.why_not.empty()},
                           {"first", each.first},
+                          {"port", each.port.empty() ? json() : json(each.port)},
                           {"reason", each.why_not.empty() ? json() : json(each.why_not)}});
   }
   return {{"server", one.server},
@@ -91,14 +87,7 @@ std::string devices_text(const MachineInfo& info) {
                   each.mbit > 0 ? (whole(each.mbit) + " Mbit/s").c_str() : "speed unknown");
     text += line + place_of(each.pci) + "\n";
   }
-  text += "\nRDMA devices\n";
-  for (const VerbsDevice& each : info.verbs)
-    text += "  " + each.name + ": " + place_of(each.pci) + "\n";
-  for (const VerbsPort& each : info.ports) {
-    text += "  " + each.name() + ": " + each.state + ", " + each.link_layer + ", " + each.rate +
-            ", GIDs: " + std::to_string(each.gids) + "\n";
-  }
-  if (info.verbs.empty()) text += "  none\n";
+  text += rdma_text(rdma_of(info));
   text += "\nGPUs of this machine\n";
   for (const PciDevice& each : info.gpus) text += "  NVIDIA, " + place_of(each) + "\n";
   if (info.gpus.empty()) text += "  none\n";
@@ -122,17 +111,20 @@ ServerInfo server_info(const std::string& server, const Credential& named,
     TransportInfo one = {each.name, each.what, why_not(each, *facts, false)};
     one.first = one.why_not.empty() && first;
     if (one.first) first = false;
+    if (one.why_not.empty() && each.link == LinkNeed::kAny) one.port = facts->ports.usable.front();
     info.transports.push_back(std::move(one));
   }
   return info;
 }
 
-MachineInfo machine_info(const SystemFiles& files, const MachineLimits& limits) {
+MachineInfo machine_info(const SystemFiles& files, const MachineLimits& limits,
+                         transport::rdma::Survey survey) {
   MachineInfo info;
   info.release = protocol::kRelease;
   info.net = net_devices(files);
   info.verbs = verbs_devices(files);
   info.ports = verbs_ports(files);
+  info.survey = std::move(survey);
   const std::vector<PciDevice> all = pci_devices(files);
   std::copy_if(all.begin(), all.end(), std::back_inserter(info.gpus), is_nvidia_gpu);
   info.limits = limits;
@@ -156,8 +148,8 @@ std::string info_text(const MachineInfo& info) {
 }
 
 std::string info_json(const MachineInfo& info) {
-  json transports = json::array(), net = json::array(), verbs = json::array(),
-       ports = json::array(), gpus = json::array(), servers = json::array();
+  json transports = json::array(), net = json::array(), gpus = json::array(),
+       servers = json::array();
   for (const KnownTransport& each : known_transports()) {
     transports.push_back({{"transport", each.name},
                           {"name", each.what},
@@ -170,38 +162,33 @@ std::string info_json(const MachineInfo& info) {
                    {"mbit", each.mbit > 0 ? json(each.mbit) : json()},
                    {"pci", pci_json(each.pci)}});
   }
-  for (const VerbsDevice& each : info.verbs) {
-    verbs.push_back({{"name", each.name}, {"pci", pci_json(each.pci)}});
-  }
-  for (const VerbsPort& each : info.ports) {
-    ports.push_back({{"port", each.name()},
-                     {"state", each.state},
-                     {"link_layer", each.link_layer},
-                     {"rate", each.rate},
-                     {"gids", each.gids},
-                     {"network_device", each.net_device.empty() ? json() : json(each.net_device)},
-                     {"mtu", each.mtu > 0 ? json(each.mtu) : json()}});
-  }
   for (const PciDevice& each : info.gpus) gpus.push_back(pci_json(each));
   for (const ServerInfo& each : info.servers) servers.push_back(server_json(each));
-  const json all = {{"release", info.release},
-                    {"transports", transports},
-                    {"network_devices", net},
-                    {"rdma_devices", verbs},
-                    {"rdma_ports", ports},
-                    {"gpus", gpus},
-                    {"limits",
-                     {{"locked_bytes", count_json(info.limits.locked_bytes)},
-                      {"descriptors", count_json(info.limits.descriptors_soft)},
-                      {"descriptors_most", count_json(info.limits.descriptors_hard)},
-                      {"file_bytes", count_json(info.limits.file_bytes_hard)},
-                      {"shared_memory_free_bytes", info.limits.shared_memory_free}}},
-                    {"servers", servers}};
+  const json all = {
+      {"release", info.release},
+      {"transports", transports},
+      {"network_devices", net},
+      {"rdma_library", info.survey.library.empty() ? json() : json(info.survey.library)},
+      {"rdma_devices", rdma_devices_json(rdma_of(info))},
+      {"rdma_ports", rdma_ports_json(rdma_of(info))},
+      {"gpus", gpus},
+      {"limits",
+       {{"locked_bytes", count_json(info.limits.locked_bytes)},
+        {"descriptors", count_json(info.limits.descriptors_soft)},
+        {"descriptors_most", count_json(info.limits.descriptors_hard)},
+        {"file_bytes", count_json(info.limits.file_bytes_hard)},
+        {"shared_memory_free_bytes", info.limits.shared_memory_free}}},
+      {"servers", servers}};
   return all.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
 }
 
 int show_info(const ServerChoice& choice, bool as_json) {
-  MachineInfo info = machine_info(SystemFiles(), this_machine());
+  const auto allowed = allowed_ports_from_environment();
+  if (!allowed.ok()) {
+    complain(allowed.status().message());
+    return kExitOwnFailure;
+  }
+  MachineInfo info = machine_info(SystemFiles(), this_machine(), transport::rdma::survey(*allowed));
   bool failed = false;
   for (const std::string& server : choice.servers) {
     info.servers.push_back(server_info(server, choice.credential, choice.security));

@@ -10,13 +10,15 @@
 #include "tools/gpuctl/machine/known_transports.h"
 #include "tools/gpuctl/machine/net_devices.h"
 #include "tools/gpuctl/machine/verbs.h"
+#include "transport/rdma/survey.h"
 
 namespace gpurun::tools {
 
 struct TransportInfo {
   std::string name, what;
-  std::string why_not;  // Why a session does not use it. Empty: it may.
-  bool first = false;   // A session tries this one first.
+  std::string why_not;    // Why a session does not use it. Empty: it may.
+  bool first = false;     // A session tries this one first.
+  std::string port = {};  // Of RDMA, if a session uses it: this machine's port.
 };
 
 struct ServerInfo {
@@ -31,15 +33,18 @@ struct MachineInfo {
   std::vector<NetDevice> net;
   std::vector<VerbsDevice> verbs;
   std::vector<VerbsPort> ports;
+  transport::rdma::Survey survey;  // What these devices answer.
   std::vector<PciDevice> gpus;
   MachineLimits limits;
   std::vector<ServerInfo> servers;
 };
 
-// Looks names and stored credentials up, and opens no connection.
+// Looks names and stored credentials up, opens the RDMA devices that the user trusts, and opens no
+// connection.
 ServerInfo server_info(const std::string& server, const Credential& named,
                        const client::LinkSecurity& security);
-MachineInfo machine_info(const SystemFiles& files, const MachineLimits& limits);
+MachineInfo machine_info(const SystemFiles& files, const MachineLimits& limits,
+                         transport::rdma::Survey survey);
 
 std::string info_text(const MachineInfo& info);
 std::string info_json(const MachineInfo& info);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "client/attach/session_connections.h"
 #include "protocol/limits.h"
 #include "tools/gpurun/lease.h"
+#include "transport/rdma/fabric.h"
 #include "transport/sockets/address.h"
 
 namespace gpurun::tools {
@@ -15,9 +17,23 @@ namespace sockets = transport::sockets;
 
 bool is_allowed(const KnownTransport& transport, const SessionFacts& facts) {
   const auto kinds = client::parse_transports(transport.setting);
-  if (!kinds.ok() || kinds->size() != 1) return true;
   return std::find(facts.allowed.begin(), facts.allowed.end(), kinds->front()) !=
          facts.allowed.end();
+}
+
+std::string value_of(const char* variable) {
+  const char* const value = getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
+std::string why_no_fabric(const SessionFacts& facts) {
+  if (client::fabric_use(facts.allowed) == client::FabricUse::kNo) {
+    return std::string(client::kTransportsVariable) + " names tcp before it";
+  }
+  if (facts.fabrics.trusted.empty()) return client::kNoFabricTrusted;
+  if (!facts.ports.usable.empty()) return "";
+  return facts.ports.why_none.empty() ? "this machine's address for the server is unknown"
+                                      : facts.ports.why_none;
 }
 
 // Why sessions with the server are encrypted.
@@ -34,10 +50,10 @@ std::string why_encrypted(const SessionFacts& facts) {
 
 const std::vector<KnownTransport>& known_transports() {
   static const std::vector<KnownTransport> all = {
-      {"shm", "shared memory", "shm", false, true, "shared memory", ""},
-      {"rdma", "RDMA", "", false, false, "RDMA", "this build has no verbs transport yet"},
-      {"tcp", "TCP", "tcp", false, false, "TCP, not encrypted", ""},
-      {"tls", "TCP with TLS", "tcp", true, false, "TCP, encrypted by TLS", ""},
+      {"shm", "shared memory", "shm", LinkNeed::kPlain, true, "shared memory", ""},
+      {"rdma", "RDMA", "rdma", LinkNeed::kAny, false, "RDMA", transport::rdma::why_not_built()},
+      {"tcp", "TCP", "tcp", LinkNeed::kPlain, false, "TCP, not encrypted", ""},
+      {"tls", "TCP with TLS", "tcp", LinkNeed::kTls, false, "TCP, encrypted by TLS", ""},
   };
   return all;
 }
@@ -57,12 +73,22 @@ Result<SessionFacts> session_facts(const std::string& server, const Credential& 
     facts.same_host = resolved->front().is_loopback();
     facts.route = route_to(resolved->front());
   }
-  const char* setting = getenv(client::kTransportsVariable);
   Result<std::vector<client::TransportKind>> allowed =
-      client::parse_transports(setting == nullptr ? "" : setting);
+      client::parse_transports(value_of(client::kTransportsVariable));
   if (!allowed.ok()) return allowed.status();
   facts.allowed = *std::move(allowed);
+  Result<transport::rdma::AllowedPorts> fabrics = allowed_ports_from_environment();
+  if (!fabrics.ok()) return fabrics.status();
+  facts.fabrics = *std::move(fabrics);
+  const bool may =
+      !facts.fabrics.trusted.empty() && client::fabric_use(facts.allowed) != client::FabricUse::kNo;
+  if (may && facts.route.local) facts.ports = fabric_ports(facts.fabrics, *facts.route.local);
   return facts;
+}
+
+Result<transport::rdma::AllowedPorts> allowed_ports_from_environment() {
+  return client::parse_allowed_ports(value_of(client::kTrustFabricVariable),
+                                     value_of(client::kNetDevicesVariable));
 }
 
 std::string why_not(const KnownTransport& transport, const SessionFacts& facts,
@@ -75,8 +101,10 @@ std::string why_not(const KnownTransport& transport, const SessionFacts& facts,
   const Result<client::LinkDecision> decision =
       client::decide_link(facts.security, facts.server, facts.same_host);
   if (!decision.ok()) return decision.status().message();
-  if (transport.encrypts == decision->tls) return "";
-  if (!transport.encrypts) return why_encrypted(facts);
+  if (transport.link == LinkNeed::kAny) return why_no_fabric(facts);
+  const bool encrypts = transport.link == LinkNeed::kTls;
+  if (encrypts == decision->tls) return "";
+  if (!encrypts) return why_encrypted(facts);
   if (may_ask_for_tls) return "";
   return facts.security.insecure_plaintext
              ? "--insecure-plaintext turns encryption off"

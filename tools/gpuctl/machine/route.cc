@@ -6,10 +6,9 @@
 #include <sys/socket.h>
 
 #include <cstring>
-#include <optional>
 
-#include "base/pci_devices.h"
 #include "base/unique_fd.h"
+#include "transport/rdma/fabric.h"
 
 namespace gpurun::tools {
 namespace {
@@ -45,15 +44,9 @@ std::string device_of(const SocketAddress& own) {
   return name;
 }
 
-// Drivers of virtual devices invent a speed: veth 10000, vmxnet3 10000, virtio what its host says.
-bool has_real_speed(const SystemFiles& files, const std::string& folder) {
-  const std::optional<PciDevice> pci = pci_device_at(files, folder + "/device");
-  return pci && pci->vendor != kVirtioVendor && pci->vendor != kVmwareVendor;
-}
-
 double mbit_below(const SystemFiles& files, const std::string& device, int depth) {
   const std::string folder = "/sys/class/net/" + device;
-  if (has_real_speed(files, folder)) {
+  if (has_real_speed(pci_device_at(files, folder + "/device"))) {
     const auto mbit = files.number(folder + "/speed");
     return mbit && *mbit > 0 ? static_cast<double>(*mbit) : 0;  // -1: no carrier, or no speed.
   }
@@ -72,6 +65,11 @@ double mbit_below(const SystemFiles& files, const std::string& device, int depth
 
 }  // namespace
 
+// Drivers of virtual devices invent a speed: veth 10000, vmxnet3 10000, virtio what its host says.
+bool has_real_speed(const std::optional<PciDevice>& pci) {
+  return pci && pci->vendor != kVirtioVendor && pci->vendor != kVmwareVendor;
+}
+
 double device_mbit(const SystemFiles& files, const std::string& device) {
   return mbit_below(files, device, kLowerDevicesMax);
 }
@@ -84,6 +82,7 @@ Route route_to(const SocketAddress& address, const SystemFiles& files) {
   if (!own.ok()) return route;
   route.device = device_of(*own);
   if (!route.device.empty()) route.mbit = device_mbit(files, route.device);
+  if (const auto local = transport::rdma::address_of(fd.get()); local.ok()) route.local = *local;
   return route;
 }
 

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include "tools/gpuctl/machine/route.h"
+
 namespace gpurun::tools {
 namespace {
 
@@ -61,6 +63,15 @@ std::vector<VerbsDevice> verbs_devices(const SystemFiles& files) {
     devices.push_back({name, pci_device_at(files, std::string(kClass) + "/" + name + "/device")});
   }
   return devices;
+}
+
+double port_mbit(const SystemFiles& files, const std::string& name) {
+  for (const VerbsPort& port : verbs_ports(files)) {
+    if (port.name() != name) continue;
+    const auto pci = pci_device_at(files, std::string(kClass) + "/" + port.device + "/device");
+    return has_real_speed(pci) ? 1000 * std::strtod(port.rate.c_str(), nullptr) : 0;
+  }
+  return 0;
 }
 
 std::string loaded_from(const char* library, const char* function) {

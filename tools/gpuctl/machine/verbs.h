@@ -36,6 +36,10 @@ struct VerbsDevice {
 };
 std::vector<VerbsDevice> verbs_devices(const SystemFiles& files);
 
+// The speed of a port, in Mbit/s, by the text of its rate: "100 Gb/sec (4X EDR)". 0: unknown, or
+// the port of a device with an invented speed (route.h).
+double port_mbit(const SystemFiles& files, const std::string& name);
+
 // The file behind a library's name, as "/usr/lib/x86_64-linux-gnu/libibverbs.so.1.14.44.0". Empty:
 // the loader does not find it. The library stays loaded.
 std::string loaded_from(const char* library, const char* function);

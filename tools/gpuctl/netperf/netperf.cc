@@ -19,6 +19,7 @@
 #include "tools/gpuctl/child.h"
 #include "tools/gpuctl/complain.h"
 #include "tools/gpuctl/machine/known_transports.h"
+#include "tools/gpuctl/machine/verbs.h"
 #include "tools/gpuctl/netperf/report.h"
 #include "tools/gpurun/options.h"
 #include "tools/gpurun/places.h"
@@ -72,26 +73,35 @@ std::string last_line(const std::string& errors) {
   return protocol::hide_tokens(found.empty() ? last : found);
 }
 
-std::string session_of(int statistics_file) {
+struct SessionWords {
+  std::string transport;  // Empty: there are no statistics.
+  bool left = false;      // A connection left the transport while it ran.
+};
+
+SessionWords session_of(int statistics_file) {
   const Result<std::string> text =
       read_text_from_start(statistics_file, kStatisticsMax, "statistics of the session");
-  if (!text.ok()) return "";
+  if (!text.ok()) return {};
   const std::string first = text->substr(0, text->find('\n'));
   const json parsed = json::parse(first, nullptr, false);
-  if (!parsed.is_object() || !parsed.contains("transport")) return "";
-  return parsed["transport"].is_string() ? parsed["transport"].get<std::string>() : "";
+  const json transport = parsed.is_object() ? parsed.value("transport", json()) : json();
+  if (!transport.is_string()) return {};
+  const json left = parsed.value("connections_that_left", json());
+  return {transport.get<std::string>(), left.is_number() && left != 0};
 }
 
+// `port`: of RDMA. Empty: the transport has none.
 ChildOptions order_of(const Parts& parts, const std::string& server,
-                      const KnownTransport& transport, const NetperfOptions& options,
-                      int statistics_file) {
+                      const KnownTransport& transport, const std::string& port,
+                      const NetperfOptions& options, int statistics_file) {
+  const bool encrypts = transport.link == LinkNeed::kTls;
   ChildOptions child;
   child.command = {parts.gpurun, "-q", "-l", server};
   for (const std::string& word : options.link_options) {
-    if (!transport.encrypts || word != "--insecure-plaintext") child.command.push_back(word);
+    if (!encrypts || word != "--insecure-plaintext") child.command.push_back(word);
   }
   const auto asks = std::find(options.link_options.begin(), options.link_options.end(), "--tls");
-  if (transport.encrypts && asks == options.link_options.end()) child.command.push_back("--tls");
+  if (encrypts && asks == options.link_options.end()) child.command.push_back("--tls");
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.3f", options.seconds);
   for (const std::string& word :
@@ -103,13 +113,16 @@ ChildOptions order_of(const Parts& parts, const std::string& server,
                        "GPURUN_STATS_FILE=/proc/" + std::to_string(getpid()) + "/fd/" +
                            std::to_string(statistics_file),
                        "CUDA_VISIBLE_DEVICES=0"};
+  if (!port.empty()) {
+    child.environment.push_back(std::string(client::kNetDevicesVariable) + "=" + port);
+  }
   const double bound = kStartSeconds + 3 * options.seconds;
   child.deadline = Deadline::in(std::chrono::milliseconds(std::lround(1000 * bound)));
   return child;
 }
 
 // Why the run has no figures. Empty: it has all of them, and over that transport.
-std::string fault_of(const ChildEnd& end, const KnownTransport& transport,
+std::string fault_of(const ChildEnd& end, const KnownTransport& transport, bool left,
                      const TransportReport& report) {
   if (end.timed_out) return "the measurement did not end in time";
   if (!end.succeeded()) {
@@ -120,6 +133,7 @@ std::string fault_of(const ChildEnd& end, const KnownTransport& transport,
   if (report.session.rfind(transport.session, 0) != 0) {
     return "the session used another transport: " + report.session;
   }
+  if (left) return "the transport failed, and the session went on over another one";
   return report.figures.from_device_pageable ? "" : "the measuring program printed no figures";
 }
 
@@ -130,7 +144,7 @@ void measure(const Parts& parts, const std::string& server, const KnownTransport
     report->unavailable = statistics.status().message();
     return;
   }
-  ChildOptions child = order_of(parts, server, transport, options, statistics->get());
+  ChildOptions child = order_of(parts, server, transport, report->port, options, statistics->get());
   int done = 0;
   const auto show = [&] {
     progress.show(report->what + ": measurement " + std::to_string(done + 1) + " of 7");
@@ -145,8 +159,9 @@ void measure(const Parts& parts, const std::string& server, const KnownTransport
     report->unavailable = end.status().message();
     return;
   }
-  report->session = session_of(statistics->get());
-  report->unavailable = fault_of(*end, transport, *report);
+  const SessionWords session = session_of(statistics->get());
+  report->session = session.transport;
+  report->unavailable = fault_of(*end, transport, session.left, *report);
   if (!report->unavailable.empty()) report->figures = Figures();
 }
 
@@ -159,6 +174,27 @@ Status check_free_gpu(const std::string& server, const protocol::Listing& listin
                                     : "no GPU of " + server +
                                           " is free, and a session needs one; gpuctl list shows "
                                           "the holders");
+}
+
+// The sessions that measure `transport`: one, or over RDMA one for each port of this machine. The
+// server chooses its own port.
+std::vector<TransportReport> planned(const KnownTransport& transport, const SessionFacts& facts,
+                                     const NetperfOptions& options) {
+  TransportReport one;
+  one.name = transport.name;
+  one.what = transport.what;
+  one.over_link = !transport.within_machine;
+  one.unavailable = why_not(transport, facts, true);
+  if (!one.unavailable.empty() || transport.link != LinkNeed::kAny) return {one};
+  std::vector<TransportReport> all;
+  for (const std::string& port : facts.ports.usable) {
+    all.push_back(one);
+    all.back().what += " " + port;
+    all.back().port = port;
+    const double mbit = options.link_mbit > 0 ? options.link_mbit : port_mbit(SystemFiles(), port);
+    all.back().port_link = Route{port, mbit};
+  }
+  return all;
 }
 
 Result<NetperfReport> measure_server(const std::string& server, const ServerChoice& choice,
@@ -178,15 +214,13 @@ Result<NetperfReport> measure_server(const std::string& server, const ServerChoi
   report.release = listing->release;
   report.seconds = options.seconds;
   report.route = facts->route;
+  if (options.link_mbit > 0) report.route.mbit = options.link_mbit;
   const Progress progress(!options.as_json || isatty(STDOUT_FILENO) == 0);
   for (const KnownTransport& transport : known_transports()) {
-    TransportReport one;
-    one.name = transport.name;
-    one.what = transport.what;
-    one.over_link = !transport.within_machine;
-    one.unavailable = why_not(transport, *facts, true);
-    if (one.unavailable.empty()) measure(parts, server, transport, options, progress, &one);
-    report.transports.push_back(std::move(one));
+    for (TransportReport& one : planned(transport, *facts, options)) {
+      if (one.unavailable.empty()) measure(parts, server, transport, options, progress, &one);
+      report.transports.push_back(std::move(one));
+    }
   }
   return report;
 }

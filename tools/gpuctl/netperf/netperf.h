@@ -19,6 +19,7 @@ struct NetperfOptions {
   std::vector<std::string> link_options;  // gpurun's words for the credential and the security.
   double seconds = 4;                     // Of measuring, for each transport.
   bool as_json = false;
+  double link_mbit = 0;  // The speed of the link, for the verdicts. 0: that of the device.
 };
 
 // Prints a table for each server of the choice, or a line of JSON. Needs a free GPU. Returns the

@@ -45,6 +45,7 @@ json json_of(const TransportReport& one, const Route& route) {
   return {{"transport", one.name},
           {"available", one.unavailable.empty()},
           {"reason", or_null(one.unavailable)},
+          {"port", or_null(one.port)},
           {"session", or_null(one.session)},
           {"round_trip_us", json_of(figures.round_trip)},
           {"result_us", json_of(figures.result)},
@@ -60,7 +61,7 @@ json json_of(const TransportReport& one, const Route& route) {
             {"link", or_null(link_verdict(one, route))}}}};
 }
 
-constexpr const char* kRow = "%-14s %8s %8s %8s %9s %10s %12s  %7s %8s  %7s %8s\n";
+constexpr const char* kRow = "%-16s %8s %8s %8s %9s %10s %12s  %7s %8s  %7s %8s\n";
 
 std::string table_row(const TransportReport& one) {
   const Figures& figures = one.figures;
@@ -102,6 +103,11 @@ LinkShares link_shares(const Figures& figures, const Route& route) {
           link_share(figures.from_device_pinned, figures.from_device_pageable, route)};
 }
 
+// The link that the transport uses.
+const Route& link_of(const TransportReport& one, const Route& route) {
+  return one.port.empty() ? route : one.port_link;
+}
+
 std::string percent(const std::optional<double>& share) {
   return share ? number(100 * *share, 0) + " %" : "an unknown part";
 }
@@ -111,6 +117,7 @@ std::string verdict_lines(const TransportReport& one, const Route& route) {
     return one.what + ": not measured: " + printable(one.unavailable) + "\n";
   }
   std::string text;
+  if (!one.port.empty()) text += one.what + ": " + printable(one.session) + "\n";
   const std::string quick = round_trip_verdict(one.figures);
   if (!quick.empty()) {
     text += one.what + ": " + quick + ": half of the round trips take at most " +
@@ -118,12 +125,13 @@ std::string verdict_lines(const TransportReport& one, const Route& route) {
             number(kRoundTripGoalUs, 0) + " us\n";
   }
   const std::string link = link_verdict(one, route);
+  const Route& own = link_of(one, route);
   if (link == "unknown") {
-    text += one.what + ": unknown share of the link: " + link_text(route) + "\n";
+    text += one.what + ": unknown share of the link: " + link_text(own) + "\n";
   } else if (!link.empty()) {
-    const LinkShares shares = link_shares(one.figures, route);
+    const LinkShares shares = link_shares(one.figures, own);
     text += one.what + ": " + link + ": copies to the GPU reach " + percent(shares.to_device) +
-            ", and those from it " + percent(shares.from_device) + ", of " + link_text(route) +
+            ", and those from it " + percent(shares.from_device) + ", of " + link_text(own) +
             ". The goal of both is " + number(100 * kLinkShareGoal, 0) + " %\n";
   }
   return text;
@@ -171,7 +179,7 @@ std::string round_trip_verdict(const Figures& figures) {
 
 std::string link_verdict(const TransportReport& transport, const Route& route) {
   if (!transport.over_link || !transport.figures.to_device_pinned) return "";
-  const LinkShares shares = link_shares(transport.figures, route);
+  const LinkShares shares = link_shares(transport.figures, link_of(transport, route));
   if (!shares.to_device && !shares.from_device) return "unknown";
   const double least = std::min(shares.to_device.value_or(1), shares.from_device.value_or(1));
   return least >= kLinkShareGoal ? "ok" : "below";

@@ -31,8 +31,10 @@ bool take_line(std::string_view line, Figures* figures);
 
 struct TransportReport {
   std::string name;         // "tls".
-  std::string what;         // "TCP with TLS".
-  bool over_link = false;   // The bytes go over the network device of the route.
+  std::string what;         // "TCP with TLS", "RDMA mlx5_0:1".
+  std::string port = {};    // Of RDMA: this machine's port. Empty: another transport, or none.
+  bool over_link = false;   // The bytes go over the network device of the route, or over `port`.
+  Route port_link = {};     // The port and its speed, as the route of other transports.
   std::string session;      // As the session reports it: "TCP, encrypted by TLS". Empty: none ran.
   std::string unavailable;  // Why there are no figures. Empty: there are.
   Figures figures;
@@ -48,7 +50,8 @@ struct NetperfReport {
 // "ok", "slow", or "" without a figure.
 std::string round_trip_verdict(const Figures& figures);
 // "ok", "below" where a direction misses the goal, "unknown" where the device has no known speed,
-// or "" where the transport does not use the link or there is no figure.
+// or "" where the transport does not use the link or there is no figure. `route`: of transports
+// other than RDMA.
 std::string link_verdict(const TransportReport& transport, const Route& route);
 
 std::string netperf_table(const NetperfReport& report);

@@ -11,6 +11,7 @@
 #include "tools/gpuctl/health/health.h"
 #include "tools/gpuctl/health/machine_checks.h"
 #include "tools/gpuctl/health/server_checks.h"
+#include "transport/rdma/fabric.h"
 
 namespace gpurun::tools {
 namespace {
@@ -37,8 +38,9 @@ Verdict verdict(const Checks& checks, const std::string& name) {
   return found.verdict;
 }
 
-Checks fabric(const InventedMachine& machine) {
-  return fabric_checks(machine.files(), {"/lib/libibverbs.so.1.14", "/lib/librdmacm.so.1.3"});
+Checks fabric(const InventedMachine& machine, const transport::rdma::AllowedPorts& allowed = {}) {
+  return fabric_checks(machine.files(), {"/lib/libibverbs.so.1.14", "/lib/librdmacm.so.1.3"},
+                       allowed);
 }
 
 MachineLimits wide_limits() {
@@ -49,7 +51,7 @@ MachineLimits wide_limits() {
 
 TEST(FabricChecks, MachineWithoutHardwareHasNoFault) {
   const InventedMachine machine;
-  for (const Check& each : fabric_checks(machine.files(), {})) {
+  for (const Check& each : fabric_checks(machine.files(), {}, {{"*"}, {}})) {
     EXPECT_EQ(each.verdict, Verdict::kNotApplicable) << each.name << ": " << each.text;
   }
 }
@@ -83,7 +85,7 @@ TEST(FabricChecks, PortsWithFaultsAreNamed) {
   InventedMachine machine;
   machine.verbs("mlx5_0", "", "1: DOWN");
   const Check down = find(fabric(machine), "verbs-port");
-  EXPECT_EQ(down.verdict, Verdict::kWarning);  // No transport of this build uses the port.
+  EXPECT_EQ(down.verdict, Verdict::kWarning);  // The user trusts no fabric.
   EXPECT_NE(down.text.find("mlx5_0:1 DOWN"), std::string::npos);
   EXPECT_FALSE(down.fix.empty());
   machine.verbs("mlx5_0", "", "4: ACTIVE", "Ethernet", 1500);
@@ -94,8 +96,35 @@ TEST(FabricChecks, PortsWithFaultsAreNamed) {
                   "0000:0000:0000:0000:0000:0000:0000:0000\n");
   }
   EXPECT_NE(find(fabric(machine), "verbs-port").text.find("without a GID"), std::string::npos);
-  EXPECT_NE(find(fabric_checks(machine.files(), {}), "verbs-library").fix.find("libibverbs1"),
-            std::string::npos);
+  const Checks without = fabric_checks(machine.files(), {}, {});
+  EXPECT_NE(find(without, "verbs-library").fix.find("libibverbs1"), std::string::npos);
+  // gpurun does not open librdmacm.
+  EXPECT_EQ(verdict(fabric_checks(machine.files(), {"/lib/libibverbs.so.1", ""}, {{"*"}, {}}),
+                    "verbs-library"),
+            Verdict::kOk);
+}
+
+TEST(FabricChecks, FaultsOfTheTrustedFabricAreFailures) {
+  InventedMachine machine;
+  machine.verbs("mlx5_0", "", "1: DOWN");
+  for (const char* name : {"*", "mlx5_0", "mlx5_0:1"}) {
+    EXPECT_EQ(verdict(fabric(machine, {{name}, {}}), "verbs-port"), Verdict::kFailed) << name;
+  }
+  EXPECT_EQ(verdict(fabric_checks(machine.files(), {}, {{"*"}, {}}), "verbs-library"),
+            Verdict::kFailed);
+  const auto worst = [&](const transport::rdma::AllowedPorts& allowed) {
+    Verdict found = Verdict::kOk;
+    for (const Check& each : fabric(machine, allowed)) {
+      if (each.name == "verbs-port") found = std::max(found, each.verdict);
+    }
+    return found;
+  };
+  // Another port that the user trusts works.
+  machine.verbs("mlx5_1", "", "4: ACTIVE");
+  EXPECT_EQ(worst({{"*"}, {}}), Verdict::kWarning);
+  EXPECT_EQ(worst({{"mlx5_1:1"}, {}}), Verdict::kWarning);
+  EXPECT_EQ(worst({{"mlx5_0"}, {}}), Verdict::kFailed);
+  EXPECT_EQ(worst({{"*"}, {"mlx5_0:1"}}), Verdict::kFailed);
 }
 
 TEST(FabricChecks, DeviceWithoutDriverIsNamed) {
@@ -120,6 +149,37 @@ TEST(FabricChecks, OrderOfPvrdmaModules) {
   EXPECT_NE(late.fix.find("softdep vmw_pvrdma pre: vmxnet3"), std::string::npos);
   machine.write("/proc/modules", "vmw_pvrdma 1 0 - Live 0x0\nvmxnet3 1 0 - Live 0x0\n");
   EXPECT_NE(find(fabric(machine), "pvrdma-module").text.find("needs ib_uverbs"), std::string::npos);
+}
+
+// Modules that are part of the kernel are not in /proc/modules, and started before all others.
+TEST(FabricChecks, PvrdmaModulesMayBePartOfTheKernel) {
+  InventedMachine machine;
+  machine.write("/proc/modules", "vmw_pvrdma 1 0 - Live 0x0\n");
+  machine.write("/proc/sys/kernel/osrelease", "6.1.0-9-amd64\n");
+  machine.write("/lib/modules/6.1.0-9-amd64/modules.builtin",
+                "kernel/drivers/net/vmxnet3/other_vmxnet3.ko\n");
+  EXPECT_NE(find(fabric(machine), "pvrdma-module").text.find("needs vmxnet3"), std::string::npos);
+  machine.write("/lib/modules/6.1.0-9-amd64/modules.builtin",
+                "kernel/drivers/net/vmxnet3/vmxnet3.ko\n");
+  EXPECT_NE(find(fabric(machine), "pvrdma-module").text.find("needs ib_uverbs"), std::string::npos);
+  machine.write("/sys/module/ib_uverbs/parameters/x", "");
+  EXPECT_EQ(verdict(fabric(machine), "pvrdma-module"), Verdict::kOk);
+  machine.write("/proc/modules", "");
+  EXPECT_EQ(verdict(fabric(machine), "pvrdma-module"), Verdict::kNotApplicable);
+  machine.write("/sys/bus/pci/drivers/vmw_pvrdma/new_id", "");
+  EXPECT_NE(find(fabric(machine), "pvrdma-module").text.find("unknown order"), std::string::npos);
+}
+
+// The port has what the order is about, whatever /proc/modules shows.
+TEST(FabricChecks, PvrdmaPortWithNetworkDeviceIsOk) {
+  InventedMachine machine;
+  machine.write("/proc/modules", "vmxnet3 1 0 - Live 0x0\nvmw_pvrdma 1 0 - Live 0x0\n");
+  const std::string device = machine.pci("pci0000:00/0000:00:05.0", "0x15ad", "0x0820", "0x020000");
+  EXPECT_EQ(verdict(fabric(machine), "pvrdma-module"), Verdict::kWarning);
+  machine.verbs("vmw_pvrdma0", device, "4: ACTIVE");
+  const Check found = find(fabric(machine), "pvrdma-module");
+  EXPECT_EQ(found.verdict, Verdict::kOk);
+  EXPECT_NE(found.text.find("ens3np0"), std::string::npos);
 }
 
 TEST(FabricChecks, GpuPeersAreChecked) {
@@ -157,18 +217,28 @@ std::string config_space(unsigned capability, unsigned control) {
 
 TEST(FabricChecks, AcsOfBridgesAndAtsOfDevices) {
   InventedMachine machine;
-  const std::string bridge = machine.pci(kRoot, "0x8086", "0x2030", "0x060400");
-  const std::string gpu = machine.gpu(std::string(kRoot) + "/0000:3b:00.0");
+  const std::string root = machine.pci(kRoot, "0x8086", "0x2030", "0x060400");
+  const std::string upper = std::string(kRoot) + "/0000:3b:00.0";
+  const std::string bridge = machine.pci(upper + "/0000:3c:00.0", "0x10b5", "0x8747", "0x060400");
+  const std::string gpu = machine.gpu(upper + "/0000:3c:00.0/0000:3d:00.0");
   // A GPU alone has no peer.
   EXPECT_EQ(verdict(fabric(machine), "acs-ats"), Verdict::kNotApplicable);
   EXPECT_EQ(verdict(fabric(machine), "iommu"), Verdict::kNotApplicable);
-  machine.gpu(std::string(kRoot) + "/0000:3c:00.0");
+  // A GPU below another bridge of the root complex shares none with it.
+  machine.gpu("pci0000:3a/0000:3a:01.0/0000:41:00.0");
+  machine.write(root + "/config", config_space(0x0d, 0x1d));
+  EXPECT_EQ(verdict(fabric(machine), "acs-ats"), Verdict::kNotApplicable);
+  machine.gpu(upper + "/0000:3c:04.0/0000:3e:00.0");
   EXPECT_EQ(verdict(fabric(machine), "iommu"), Verdict::kNotApplicable);  // No group is shown.
+  // The bridge above the last common one does not see their traffic.
+  machine.write(gpu + "/config", config_space(0x0f, 0));
+  EXPECT_EQ(verdict(fabric(machine), "acs-ats"), Verdict::kOk);
   machine.write(bridge + "/config", config_space(0x0d, 0x1d));
   machine.write(gpu + "/config", config_space(0x0f, 0x8000));
   const Check found = find(fabric(machine), "acs-ats");
   EXPECT_EQ(found.verdict, Verdict::kWarning);
-  EXPECT_NE(found.text.find("0000:3a:00.0. ATS is on for 0000:3b:00.0"), std::string::npos)
+  EXPECT_NE(found.text.find("processor: 0000:3c:00.0. ATS is on for 0000:3d:00.0"),
+            std::string::npos)
       << found.text;
   machine.write(bridge + "/config", config_space(0x0d, 0x01));
   EXPECT_EQ(verdict(fabric(machine), "acs-ats"), Verdict::kOk);
@@ -180,6 +250,41 @@ TEST(FabricChecks, AcsOfBridgesAndAtsOfDevices) {
     machine.write(bridge + "/config", broken);
     EXPECT_EQ(verdict(fabric(machine), "acs-ats"), Verdict::kOk);
   }
+}
+
+TEST(ServerChecks, PathMtuIsThatOfTheDevice) {
+  EXPECT_EQ(path_mtu_check("h:1", 1500, "eth0", 1500).verdict, Verdict::kOk);
+  EXPECT_EQ(path_mtu_check("h:1", 65535, "lo", 65536).verdict, Verdict::kOk);
+  EXPECT_EQ(path_mtu_check("h:1", 0, "eth0", 1500).verdict, Verdict::kNotApplicable);
+  EXPECT_EQ(path_mtu_check("h:1", 1500, "", 0).verdict, Verdict::kNotApplicable);
+  const Check tunnel = path_mtu_check("h:1", 1420, "eth0", 9000);
+  EXPECT_EQ(tunnel.verdict, Verdict::kWarning);
+  EXPECT_NE(tunnel.text.find("up to 1420 bytes, and eth0 allows 9000"), std::string::npos);
+  EXPECT_NE(tunnel.fix.find("ip link set eth0 mtu 1420"), std::string::npos);
+}
+
+TEST(ServerChecks, RdmaHasTheReasonOfASession) {
+  SessionFacts facts;
+  facts.server = "h:1";
+  facts.security.known_servers = "/nonexistent/known_servers";
+  facts.allowed = client::all_transports();
+  EXPECT_EQ(rdma_check(facts).verdict, Verdict::kNotApplicable);
+  facts.fabrics.trusted = {"*"};
+  facts.ports.why_none = "mlx5_0:1: it is not active";
+  const Check fault = rdma_check(facts);
+  if (std::string(transport::rdma::why_not_built()).empty()) {
+    EXPECT_EQ(fault.verdict, Verdict::kFailed);
+    EXPECT_NE(fault.text.find("h:1 do not use RDMA: mlx5_0:1: it is not active"),
+              std::string::npos);
+    facts.ports = {{"mlx5_1:1"}, ""};
+    EXPECT_EQ(rdma_check(facts).verdict, Verdict::kOk);
+    EXPECT_NE(rdma_check(facts).text.find("mlx5_1:1"), std::string::npos);
+  }
+  facts.same_host = true;
+  EXPECT_NE(rdma_check(facts).text.find("shared memory"), std::string::npos);
+  facts.allowed = {client::TransportKind::kTcp};
+  EXPECT_NE(rdma_check(facts).text.find("GPURUN_TRANSPORTS leaves it out"), std::string::npos);
+  EXPECT_EQ(rdma_check(facts).verdict, Verdict::kNotApplicable);
 }
 
 TEST(MachineChecks, WideLimitsAreOk) {

@@ -7,6 +7,7 @@
 
 #include "tests/unit/tools/gpuctl/invented_machine.h"
 #include "tools/gpuctl/machine/known_transports.h"
+#include "tools/gpuctl/machine/verbs.h"
 #include "tools/gpuctl/netperf/measure.h"
 #include "tools/gpuctl/netperf/report.h"
 
@@ -96,7 +97,7 @@ TEST(NetperfReport, HasTheSameFiguresInBothForms) {
   report.transports[1].what = "shared memory";
   report.transports[1].unavailable = "the server is not on this machine\x1b[2J";
   const std::string table = netperf_table(report);
-  EXPECT_NE(table.find("TCP                12.2"), std::string::npos) << table;
+  EXPECT_NE(table.find("TCP                  12.2"), std::string::npos) << table;
   EXPECT_NE(
       table.find(
           "TCP: below: copies to the GPU reach 88 %, and those from it 40 %, of eth0, 1000 Mbit/s"),
@@ -185,9 +186,66 @@ TEST(KnownTransports, FollowTheVariable) {
   EXPECT_EQ(why_not(transport("tcp"), facts, true), "");
 }
 
-TEST(KnownTransports, ThatABuildLacksAreNamed) {
-  EXPECT_NE(why_not(transport("rdma"), facts_of(true), true).find("no verbs transport"),
-            std::string::npos);
+TEST(KnownTransports, RdmaNeedsTrustAndAPort) {
+  if (*transport("rdma").missing != '\0') {
+    EXPECT_EQ(why_not(transport("rdma"), facts_of(true), true), transport("rdma").missing);
+    return;
+  }
+  SessionFacts facts = facts_of(true);
+  EXPECT_EQ(why_not(transport("rdma"), facts, true), client::kNoFabricTrusted);
+  facts.fabrics.trusted = {"mlx5_0"};
+  facts.ports.why_none = "mlx5_0:1: it is not active";
+  EXPECT_EQ(why_not(transport("rdma"), facts, true), facts.ports.why_none);
+  facts.ports = {{"mlx5_0:1"}, ""};
+  EXPECT_EQ(why_not(transport("rdma"), facts, true), "");
+  // It begins over TLS as well.
+  facts.security.always_tls = true;
+  EXPECT_EQ(why_not(transport("rdma"), facts, false), "");
+  // RDMA takes the place of a connection, so nothing may come before it that always works.
+  facts.allowed = {client::TransportKind::kTcp, client::TransportKind::kRdma};
+  EXPECT_NE(why_not(transport("rdma"), facts, true).find("names tcp before it"), std::string::npos);
+  facts.allowed = {client::TransportKind::kTcp};
+  EXPECT_NE(why_not(transport("rdma"), facts, true).find("leaves it out"), std::string::npos);
+}
+
+// The figures of a port are compared with its own speed, and not with that of the route.
+TEST(NetperfReport, PortsOfRdmaHaveTheirOwnLinks) {
+  NetperfReport report;
+  report.server = "gpu1:4790";
+  report.route = {"eth0", 1000};
+  TransportReport port = report_of(5, 10);
+  port.name = "rdma";
+  port.what = "RDMA mlx5_0:1";
+  port.port = "mlx5_0:1";
+  port.session = "RDMA by mlx5_0:1 to mlx5_1:1, payload not encrypted";
+  port.port_link = {"mlx5_0:1", 100'000};
+  TransportReport unknown = port;
+  unknown.port_link = {"mlx5_0:2", 0};
+  report.transports = {port, unknown};
+  EXPECT_EQ(link_verdict(port, report.route), "ok");
+  EXPECT_EQ(link_verdict(unknown, report.route), "unknown");
+  const std::string table = netperf_table(report);
+  EXPECT_NE(table.find("RDMA mlx5_0:1: RDMA by mlx5_0:1 to mlx5_1:1, payload not encrypted\n"),
+            std::string::npos)
+      << table;
+  EXPECT_NE(table.find("reach 80 %, and those from it an unknown part, of mlx5_0:1, 100000 Mbit/s"),
+            std::string::npos)
+      << table;
+  const auto parsed = nlohmann::json::parse(netperf_json(report));
+  EXPECT_EQ(parsed["transports"][0]["port"], "mlx5_0:1");
+}
+
+TEST(NetperfRoute, RatesOfRdmaPortsAreThoseOfHardware) {
+  InventedMachine machine;
+  machine.verbs("mlx5_0", machine.pci("pci0000:00/0000:00:05.0", "0x15b3", "0x1017", "0x020000"),
+                "4: ACTIVE");
+  machine.verbs("vmw0", machine.pci("pci0000:00/0000:00:06.0", "0x15ad", "0x0820", "0x020000"),
+                "4: ACTIVE");
+  machine.verbs("rxe0", "", "4: ACTIVE");
+  EXPECT_EQ(port_mbit(machine.files(), "mlx5_0:1"), 100'000);
+  for (const char* name : {"mlx5_0:2", "vmw0:1", "rxe0:1", ""}) {
+    EXPECT_EQ(port_mbit(machine.files(), name), 0) << name;
+  }
 }
 
 }  // namespace

@@ -145,7 +145,9 @@ TEST(SystemFiles, NumbersAndBounds) {
 TEST_F(TwoProcessors, InfoListsDevices) {
   MachineLimits limits;
   limits.descriptors_soft = 1024;
-  const MachineInfo info = machine_info(machine_.files(), limits);
+  transport::rdma::Survey survey;
+  survey.why_none = "no RDMA library: it is gone";
+  const MachineInfo info = machine_info(machine_.files(), limits, survey);
   const auto parsed = nlohmann::json::parse(info_json(info));
   EXPECT_EQ(parsed["gpus"].size(), 5U);
   EXPECT_EQ(parsed["rdma_ports"][0]["port"], "mlx5_0:1");
@@ -156,8 +158,62 @@ TEST_F(TwoProcessors, InfoListsDevices) {
   EXPECT_EQ(parsed["limits"]["locked_bytes"], "unlimited");
   EXPECT_EQ(parsed["limits"]["descriptors"], 1024);
   const std::string text = info_text(info);
-  EXPECT_NE(text.find("rdma: RDMA (this build has no verbs transport yet)"), std::string::npos);
+  EXPECT_NE(text.find("\n  rdma: RDMA"), std::string::npos);
+  // What sysfs shows stays, and each port has the reason.
+  EXPECT_EQ(parsed["rdma_ports"][0]["reason"], survey.why_none);
+  EXPECT_FALSE(parsed["rdma_ports"][0]["used"]);
+  EXPECT_TRUE(parsed["rdma_devices"][0]["limits"].is_null());
+  EXPECT_NE(text.find("port 1: ACTIVE, Ethernet, 100 Gb/sec (4X EDR), ens3np0, GIDs: 2"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("used by sessions: no: no RDMA library: it is gone"), std::string::npos);
   EXPECT_NE(text.find("25000 Mbit/s"), std::string::npos);
+}
+
+// A device of both sources, and one that libibverbs alone knows.
+TEST_F(TwoProcessors, InfoJoinsSysfsAndTheDevicesAnswers) {
+  transport::rdma::SurveyedDevice device;
+  device.name = "mlx5_0";
+  device.firmware = "28.39";
+  device.pieces_max = 30;
+  device.inline_bytes_max = 220;
+  device.pages_on_demand = true;
+  transport::rdma::SurveyedPort port;
+  port.state = "ACTIVE";
+  port.packet_bytes = 4096;
+  port.message_bytes_max = 1 << 30;
+  port.gids = {{3, "RoCE v2", "::ffff:192.0.2.1"}};
+  device.ports = {port};
+  transport::rdma::SurveyedDevice other;
+  other.name = "rdma9";
+  other.why_not = "it cannot be opened: Permission denied";
+  transport::rdma::SurveyedDevice two = device;
+  two.name = "rdma8";
+  two.ports.push_back(port);
+  two.ports[1].number = 2;
+  two.ports[1].why_not = "it is not active";
+  const MachineInfo info =
+      machine_info(machine_.files(), {}, {"/lib/libibverbs.so.1", "", {device, two, other}});
+  const auto parsed = nlohmann::json::parse(info_json(info));
+  EXPECT_EQ(parsed["rdma_library"], "/lib/libibverbs.so.1");
+  ASSERT_EQ(parsed["rdma_devices"].size(), 3U);
+  EXPECT_EQ(parsed["rdma_devices"][0]["limits"]["inline_bytes"], 220);
+  EXPECT_TRUE(parsed["rdma_devices"][0]["limits"]["on_demand_paging"]);
+  EXPECT_FALSE(parsed["rdma_devices"][0]["pci"].is_null());
+  EXPECT_EQ(parsed["rdma_devices"][2]["reason"], other.why_not);
+  ASSERT_EQ(parsed["rdma_ports"].size(), 3U);
+  EXPECT_TRUE(parsed["rdma_ports"][0]["used"]);
+  EXPECT_EQ(parsed["rdma_ports"][0]["rate"], "100 Gb/sec (4X EDR)");
+  EXPECT_EQ(parsed["rdma_ports"][0]["gid_table"][0]["address"], "::ffff:192.0.2.1");
+  EXPECT_EQ(parsed["rdma_ports"][2]["port"], "rdma8:2");
+  EXPECT_EQ(parsed["rdma_ports"][2]["reason"], "it is not active");
+  const std::string text = info_text(info);
+  for (const char* line : {"RDMA devices, by /lib/libibverbs.so.1\n", "inline bytes: 220",
+                           "      GID 3: RoCE v2, ::ffff:192.0.2.1\n      used by sessions: yes",
+                           "  rdma9\n    it cannot be opened: Permission denied\n",
+                           "used by sessions: no: it is not active\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
 }
 
 TEST(Info, ServerShowsTheFirstTransportAndReasons) {

@@ -1,0 +1,60 @@
+// fabric_ports(): the choice of a session, and then each other port alone.
+#include "tools/gpuctl/machine/fabric_ports.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/result.h"
+#include "transport/rdma/fabric.h"
+
+namespace gpurun::tools {
+namespace {
+
+namespace rdma = transport::rdma;
+
+// Reasons in one line. A machine may have dozens of ports.
+constexpr std::size_t kReasonsMax = 8;
+
+std::string joined(const std::vector<rdma::Rejected>& rejected, const std::string& otherwise) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(rejected.size(), kReasonsMax); ++i) {
+    text += (i == 0 ? "" : "; ") + rejected[i].name + ": " + rejected[i].reason;
+  }
+  if (rejected.size() > kReasonsMax) text += "; and others";
+  return text.empty() ? otherwise : text;
+}
+
+// The port that a session takes.
+Result<std::string> chosen_port(rdma::Fabric& fabric, const rdma::Gid& local) {
+  const Result<std::unique_ptr<rdma::FabricEnd>> end = fabric.make_end(local, nullptr, 0);
+  if (!end.ok()) return end.status();
+  return (*end)->port();
+}
+
+}  // namespace
+
+FabricPorts fabric_ports(const rdma::AllowedPorts& allowed, const rdma::Gid& local) {
+  FabricPorts ports;
+  std::vector<rdma::Rejected> rejected;
+  const Result<std::unique_ptr<rdma::Fabric>> fabric = rdma::open_fabric(allowed, &rejected);
+  if (!fabric.ok()) {
+    ports.why_none = joined(rejected, fabric.status().message());
+    return ports;
+  }
+  const Result<std::string> chosen = chosen_port(**fabric, local);
+  if (!chosen.ok()) {
+    ports.why_none = chosen.status().message();
+    return ports;
+  }
+  ports.usable.push_back(*chosen);
+  for (const std::string& name : (*fabric)->ports()) {
+    if (name == *chosen) continue;
+    std::vector<rdma::Rejected> others;
+    const Result<std::unique_ptr<rdma::Fabric>> alone =
+        rdma::open_fabric({allowed.trusted, {name}}, &others);
+    if (alone.ok() && chosen_port(**alone, local).ok()) ports.usable.push_back(name);
+  }
+  return ports;
+}
+
+}  // namespace gpurun::tools
