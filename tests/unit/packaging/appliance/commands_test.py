@@ -51,13 +51,19 @@ class Machine:
             self.program(name, f'printf "%s\\n" "{name} $*" >>"{self.root}/deeds"')
         self.program("chpasswd", f'echo "chpasswd $(cat)" >>"{self.root}/deeds"')
         self.program("gpurund", f"echo {KEY}")
+        self.health("ok       memlock        locked memory: unlimited")
         self.program("gpuctl", 'case "$1" in list) echo "{\\"leases\\":${LEASES:-0},\\"gpus\\":[]}" ;;\n'
+                     f'health) [ "$*" = "health --local" ] && cat "{self.root}/health"; exit 1 ;;\n'
                      '*) for word; do last=$word; done\n'
                      f'echo "gpuctl $*" >>"{self.root}/deeds"\n'
                      'case "$last" in /*) echo gpurun1_secret >"$last" ;; *) echo gpurun1_secret ;; esac ;; esac')
         self.program("ip", "echo '2: ens3 inet 10.0.0.5/24 scope global'")
         self.program("hostname", "echo old")
         self.program("dpkg-query", 'case "$*" in *gpurun-server*) printf 1.0 ;; *) exit 1 ;; esac')
+
+    def health(self, *lines):
+        """What gpuctl health prints."""
+        self.write("health", "".join(line + "\n" for line in lines))
 
     def program(self, name, text):
         file = self.programs / name
@@ -334,12 +340,24 @@ class Rdma(Case):
         self.machine.pci("0000:0b:00.0", "0x15ad", "0x07b0")
         self.machine.pci("0000:0b:00.1", "0x15ad", "0x0820")
         self.modules("ib_uverbs", "vmw_pvrdma", "vmxnet3", "rdma_ucm")
-        self.has(self.machine.run("rdma", "check"), 1, "wrong  vmw_pvrdma started before vmxnet3")
+        late = "warning  pvrdma-module  vmw_pvrdma started before vmxnet3"
+        self.machine.health("ok       memlock        unlimited", late, "         fix: modprobe -r vmw_pvrdma", "1 ok")
+        done = self.machine.run("rdma", "check")
+        self.has(done, 1, late, "fix: modprobe -r vmw_pvrdma")
+        self.assertNotIn("memlock", done.stdout)
         self.modules("ib_uverbs", "vmxnet3", "vmw_pvrdma", "rdma_ucm")
+        self.machine.health("ok       pvrdma-module  vmxnet3 and ib_uverbs started before vmw_pvrdma")
         self.has(self.machine.run("rdma", "check"), 0, "ok     vmw_pvrdma drives 0000:0b:00.1",
-                 "ok     vmxnet3 started before vmw_pvrdma")
-        self.modules("ib_uverbs", "vmw_pvrdma", "rdma_ucm")
-        self.has(self.machine.run("rdma", "check"), 1, "vmxnet3, which it needs, is not")
+                 "vmxnet3 and ib_uverbs started before vmw_pvrdma")
+
+    def test_mellanox_before_its_modules_is_wrong(self):
+        self.machine.pci("0000:0c:00.0", "0x15b3", "0x101b")
+        self.modules("mlx5_core", "mlx5_ib", "ib_uverbs", "rdma_ucm")
+        self.has(self.machine.run("rdma", "check"), 1, "wrong  mlx5_ib started before ib_uverbs")
+        self.modules("mlx5_ib", "rdma_ucm")
+        self.has(self.machine.run("rdma", "check"), 1, "ib_uverbs, which it needs, is not")
+        self.modules("ib_uverbs", "mlx5_core", "mlx5_ib", "rdma_ucm")
+        self.has(self.machine.run("rdma", "check"), 0, "ok     mlx5_core started before mlx5_ib")
 
     def test_hardware_without_a_driver(self):
         self.machine.pci("0000:0b:00.1", "0x15ad", "0x0820")
@@ -350,13 +368,20 @@ class Rdma(Case):
     def test_states_of_ports_and_messages_of_the_kernel(self):
         self.modules("ib_uverbs", "rdma_rxe", "rdma_ucm")
         self.machine.write("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n")
-        self.has(self.machine.run("rdma", "check"), 0, "ok     rxe0 port 1 is active")
-        self.machine.write("sys/class/infiniband/rxe0/ports/1/state", "1: DOWN\n")
-        self.has(self.machine.run("rdma", "check"), 1, "rxe0 port 1 is in state \"1: DOWN\"")
-        self.machine.write("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n")
+        active = "ok       verbs-port     rxe0:1 ACTIVE, Ethernet"
+        self.machine.health(active, "warning  mtu            MTU 1500", "         fix: ip link set ens3 mtu 9000")
+        self.has(self.machine.run("rdma", "check"), 0, active, "fix: ip link")  # It is only slower.
+        self.machine.health("failed   verbs-port     rxe0:1 DOWN, Ethernet")
+        self.has(self.machine.run("rdma", "check"), 1, "rxe0:1 DOWN")
+        self.machine.health()
+        self.has(self.machine.run("rdma", "check"), 1, "gpuctl health printed no check")
+        self.machine.health(active)
+        self.modules("ib_uverbs", "rdma_rxe")
+        self.has(self.machine.run("rdma", "check"), 0, "note   rdma_ucm is not loaded")
+        self.modules("ib_uverbs", "rdma_rxe", "rdma_ucm")
         self.machine.write("dmesg", "[1.0] vmw_pvrdma: module verification failed: signature and/or required key "
                            "missing - tainting kernel\n")
-        self.has(self.machine.run("rdma", "check"), 0, "ok     rxe0 port 1 is active")
+        self.has(self.machine.run("rdma", "check"), 0, active)
         self.machine.write("dmesg", "[1.0] vmw_pvrdma 0000:0b:00.1: failed to find netdev\n")
         self.has(self.machine.run("rdma", "check"), 1, "failed to find netdev", "the kernel logged")
 

@@ -1,5 +1,8 @@
 # rdma.sh: RDMA hardware, modules and the order of their start. Read by gpurun-appliance.
 #
+# "gpuctl health" checks ports, libraries and the modules of PVRDMA. The rest is about this image: the
+# modules that its kernel has, and their order.
+#
 # The order stands in /etc/modprobe.d/gpurun-rdma.conf. /proc/modules lists the module that started
 # last first, so the order in which modules started can be read there.
 # shellcheck shell=bash
@@ -28,8 +31,25 @@ kernel_log() {
   if [ -n "$ROOT" ]; then cat "$ROOT/dmesg" 2>/dev/null; else dmesg; fi
 }
 
+# The lines of health about RDMA, with the fixes. Fails when one is a warning or a failure. A small MTU
+# makes RDMA slower only.
+rdma_health() {
+  # Its status is that of all checks.
+  { gpuctl health --local 2>&1 || true; } | awk '
+    /^(ok|warning|failed|n\/a) / {
+      shown = $2 ~ /^(verbs-library|verbs-port|mtu|pvrdma-module)$/ && $1 != "n/a"
+      if (shown && $1 != "ok" && $2 != "mtu") wrong = 1
+      lines++
+    }
+    shown
+    END {
+      if (lines == 0) print "gpuctl health printed no check"
+      exit wrong || lines == 0
+    }'
+}
+
 rdma_check() {
-  local wrong=0 seen="" first second driver pair device port state hardware
+  local wrong=0 seen="" first second driver pair hardware
   complain() {
     wrong=1
     echo "wrong  $*"
@@ -49,7 +69,7 @@ rdma_check() {
       complain "kernel $(running_kernel) has no $driver, for the device at ${hardware//$'\n'/, }. See docs/appliance.md"
     fi
   done
-  for pair in "vmxnet3 vmw_pvrdma" "ib_uverbs mlx5_ib" "mlx5_core mlx5_ib" "ib_uverbs rdma_rxe"; do
+  for pair in "ib_uverbs mlx5_ib" "mlx5_core mlx5_ib" "ib_uverbs rdma_rxe"; do
     first=$(started_as "${pair% *}")
     second=$(started_as "${pair#* }")
     [ -n "$second" ] || continue
@@ -65,19 +85,10 @@ rdma_check() {
   if kernel_log | grep -v 'module verification failed' | grep -E '(vmw_pvrdma|mlx5_core|mlx5_ib|rdma_rxe).*(fail|error)'; then
     complain "the kernel logged the lines above"
   fi
-  for device in "$ROOT"/sys/class/infiniband/*; do
-    [ -e "$device" ] || continue
-    seen=yes
-    for port in "$device"/ports/*; do
-      state=$(cat "$port/state")
-      case $state in
-        *ACTIVE) echo "ok     $(basename "$device") port $(basename "$port") is active" ;;
-        *) complain "$(basename "$device") port $(basename "$port") is in state \"$state\". Check its network device" ;;
-      esac
-    done
-  done
+  rdma_health || wrong=1
+  [ -z "$(ls "$ROOT/sys/class/infiniband" 2>/dev/null)" ] || seen=yes
   if [ -n "$seen" ] && [ -z "$(started_as rdma_ucm)" ]; then
-    complain "rdma_ucm is not loaded, so no program can connect. Try: modprobe rdma_ucm"
+    echo "note   rdma_ucm is not loaded. gpurun does not need it, but programs that use librdmacm do: modprobe rdma_ucm"
   fi
   [ -n "$seen" ] || echo "note   no RDMA hardware is visible. \"rdma rxe on DEVICE\" makes an RDMA device in software"
   return "$wrong"
