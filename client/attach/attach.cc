@@ -87,14 +87,16 @@ Status explained(const Status& status, const AttachOptions& options, const proto
   return how.empty() ? status : Status(Code::kPeerGone, how);
 }
 
-void add_late_connections(const AttachConnection& like, const AttachOptions& options,
+void add_late_connections(const SessionConnections& opened, const AttachOptions& options,
                           std::uint64_t features, bool shares_memory, Session::Channels* channels) {
   const auto knows = [features](protocol::Feature feature) {
     return (features & protocol::feature_bit(feature)) != 0;
   };
   if (!knows(protocol::Feature::kLateBulk)) return;
-  const auto late = std::make_shared<LateAttach>(like);
-  if (options.more_later) channels->more = std::make_unique<ExtraBulkAttach>(late);
+  const auto late = std::make_shared<LateAttach>(opened.like);
+  // A late connection is one of TCP. One queue pair fills the fabric.
+  if (options.more_later && !opened.all_over_fabric)
+    channels->more = std::make_unique<ExtraBulkAttach>(late);
   if (shares_memory && late->is_local() && knows(protocol::Feature::kHostArena)) {
     channels->host_memory = std::make_unique<HostMemoryAttach>(late);
   }
@@ -132,13 +134,18 @@ Status choose_carrier(SessionConnections& opened, const AttachOptions& options,
     if (!went.ok()) return went.status();
     fabric = *std::move(went);
   }
+  const std::string& bulk = fabric.why_bulk_does_not;
+  opened.all_over_fabric = why.empty() && bulk.empty();
+  if (opened.fabric == FabricUse::kMust && !opened.all_over_fabric) {
+    return Status(Code::kUnavailable, std::string(kTransportsVariable) +
+                                          " allows RDMA only, which is not available: " + why +
+                                          bulk);
+  }
   if (why.empty()) {
     opened.transport = "RDMA by " + fabric.agreement.ports + ", payload not encrypted";
-  } else if (opened.fabric == FabricUse::kMust) {
-    return Status(Code::kUnavailable, std::string(kTransportsVariable) +
-                                          " allows RDMA only, which is not available: " + why);
   }
   add_rejected_ports(fabric, rejected);
+  if (!bulk.empty()) rejected->push_back({"RDMA with large copies", bulk});
   return {};
 }
 
@@ -213,7 +220,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
   attached.lacking = *std::move(lacking);
   attached.unserved = std::move(accept->unserved);
   attached.features = *features;
-  add_late_connections(opened->like, options, *features, shares, &attached.channels);
+  add_late_connections(*opened, options, *features, shares, &attached.channels);
   attached.channels.mirrors_host_memory =
       (*features & protocol::feature_bit(protocol::Feature::kHostMirror)) != 0;
   if ((*features & protocol::feature_bit(protocol::Feature::kFirstCredits)) != 0) {

@@ -28,7 +28,11 @@ Result<FabricAttach> go_over_fabric(std::vector<OpenedConnection>& connections,
     Result<rdma::Agreement> agreement =
         rdma::enter(one.connection, one.below, std::move(asked[i]), deadline);
     if (!agreement.ok()) return agreement.status();
-    if (i == 0) result.agreement = *std::move(agreement);
+    if (i == 0) {
+      result.agreement = *std::move(agreement);
+    } else if (result.agreement.why_none.empty() && result.why_bulk_does_not.empty()) {
+      result.why_bulk_does_not = std::move(agreement->why_none);
+    }
   }
   return result;
 }

@@ -15,13 +15,14 @@
 namespace gpurun::client {
 
 struct FabricAttach {
-  transport::rdma::Agreement agreement;             // Of the first connection.
+  transport::rdma::Agreement agreement;  // Of the first connection, the log's.
+  // Why the first other connection does not go on over RDMA: each registers memory of its own.
+  // Empty: all do, or the log's does not.
+  std::string why_bulk_does_not;
   std::vector<transport::rdma::Rejected> rejected;  // Ports of this machine.
 };
 
-// Asks the worker on each of `connections`, all of TCP or TLS, behind its answer. Returns the
-// result of the first one. The others may differ: each has its own devices' memory. One round
-// trip.
+// Asks the worker on each of `connections`, all of TCP or TLS, behind its answer. One round trip.
 //   kDeadline, kPeerGone, kProtocol  the session cannot go on.
 Result<FabricAttach> go_over_fabric(std::vector<OpenedConnection>& connections,
                                     const transport::rdma::AllowedPorts& allowed, int fd_min,

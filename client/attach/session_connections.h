@@ -23,6 +23,7 @@ struct SessionConnections {
   std::string transport;              // For people: "TCP, not encrypted".
   std::string why_no_memory = {};     // For people: why it is not shared memory, or empty.
   FabricUse fabric = FabricUse::kNo;
+  bool all_over_fabric = false;  // RDMA carries all of them.
 };
 
 // For TCP. RDMA takes the place of a connection that stands, so it must come before TCP.

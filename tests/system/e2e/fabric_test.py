@@ -11,6 +11,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
 import world  # noqa: E402
+from world.relay import Relay  # noqa: E402
 
 VERBS_FOLDER = sys.argv.pop()
 PROGRAM = sys.argv.pop()
@@ -167,6 +168,27 @@ class Fabric(unittest.TestCase):
                 (rdma,) = [each for each in report["checks"] if each["check"] == "rdma"]
                 self.assertEqual(rdma["verdict"], verdict)
                 self.assertIn(said, rdma["text"])
+
+    # TCP has what agrees on the session, and nothing of its calls and copies.
+    def test_tcp_carries_next_to_nothing_of_a_session_over_rdma(self):
+        with world.Gpurund(*SERVER) as server, Relay(server.port()) as relay:
+            done = world.measured(server, [PROGRAM, "12", str(4 << 20)], address=relay.address, words=("--trust-fabric",),
+                                  **{"GPURUN_TRANSPORTS": "rdma", "GPURUN_PACKING": "off", "LD_LIBRARY_PATH": VERBS_FOLDER})
+            self.assertEqual((done.status, done.stdout), (0, "right\n"), done.stderr)
+            self.assertEqual(done.statistics[0]["bulk_connections_most"], 1)
+            world.until(relay.quiet, "the client has ended its connections")
+            self.assertLess(sum(map(len, relay.heard + relay.told)), 64 << 10)
+
+    # Each connection registers memory of its own, and a limit may suffice for the first alone.
+    def test_copies_stay_with_tcp_where_only_the_log_finds_memory(self):
+        with world.Gpurund(*SERVER) as server:
+            limit = {"VERBS_DOUBLE_FAULTS": f"memlock bytes={(4 << 20) + (128 << 10)}"}
+            self.assertEqual(self.run_over(server, rounds=2, **limit), OVER)
+            self.assertIn("does not register", self.rejected["RDMA with large copies"])
+            done = world.measured(server, [PROGRAM, "1", "100"], words=("--trust-fabric",),
+                                  **{"GPURUN_TRANSPORTS": "rdma", "LD_LIBRARY_PATH": VERBS_FOLDER, **limit})
+            self.assertNotEqual(done.status, 0)
+            self.assertRegex(done.stderr, "GPURUN_TRANSPORTS allows RDMA only, .*does not register")
 
     @staticmethod
     def counter(path, index):
