@@ -15,7 +15,7 @@ import queue_pairs
 from crossing import ROCE, TCP, Crossing
 from sessions import Process, kill, measured, server, world
 
-OVER_RDMA, OVER_TCP = "RDMA, not encrypted", "TCP, not encrypted"
+OVER_RDMA, OVER_TCP = "^RDMA by rx[ab]:1 to rx[ab]:1, payload not encrypted$", "^TCP, not encrypted$"
 CONSENT = {"GPURUN_TRANSPORTS": "rdma,tcp", "GPURUN_TRUST_FABRIC": "*"}
 BUILD = world.ARGS.build
 COPIES = os.path.join(BUILD, "tests/copy_client")
@@ -172,33 +172,35 @@ class Refusals(Sessions):
 
     def assert_refused(self, why, command=(COPIES, "1", "100"), **changes):
         with Crossing(ROCE) as roce:
-            self.assert_run(measured(self.server, *command, **{**CONSENT, **changes}), "right", why)
+            run = self.assert_run(measured(self.server, *command, **{**CONSENT, **changes}), "right", OVER_TCP)
+            self.assertRegex("\n".join(f"{one['transport']}: {one['reason']}" for one in run.statistics[0]["rejected"]), why)
             self.assertEqual(roce.so_far(), 0)
 
     def test_neither_side_alone_consents(self):
         with trusting("null", "full") as self.server:
-            self.assert_refused(f"^{OVER_TCP}$", GPURUN_TRUST_FABRIC=None)
-            self.assert_refused("no RDMA: rx[ab]:1: it is not among the trusted fabrics", GPURUN_TRUST_FABRIC="mlx5_0")
-            self.assert_refused("no RDMA: rx[ab]:1: GPURUN_NET_DEVICES does not name it", GPURUN_NET_DEVICES="mlx5_0")
+            self.assert_refused("^RDMA: the user trusts no fabric", GPURUN_TRUST_FABRIC=None)
+            for port in ("rxa:1", "rxb:1"):
+                self.assert_refused(f"(?m)^RDMA by {port}: it is not among the trusted fabrics", GPURUN_TRUST_FABRIC="mlx5_0")
+                self.assert_refused(f"(?m)^RDMA by {port}: GPURUN_NET_DEVICES does not name it", GPURUN_NET_DEVICES="mlx5_0")
             # Its other device does not reach the server.
-            self.assert_refused("no RDMA: rxb:1: none of its GIDs", GPURUN_TRUST_FABRIC="rxb")
+            self.assert_refused("(?m)^RDMA: rxb:1: none of its GIDs", GPURUN_TRUST_FABRIC="rxb")
         with server(driver=world.DRIVERS["null"], over=None) as self.server:
-            self.assert_refused("no RDMA: the server trusts no fabric")
+            self.assert_refused("^RDMA: the server trusts no fabric")
 
     def test_confined_worker_of_the_emulated_device(self):
         with trusting("emulated", "full") as self.server:
-            self.assert_refused("no RDMA: the server: workers of emulated devices are confined")
+            self.assert_refused("^RDMA: the server: workers of emulated devices are confined")
 
     def test_program_without_verbs_library_or_driver_of_the_device(self):
         with trusting("null", "full") as self.server:
             with faults.hidden(*faults.libraries("libibverbs.so.1")):
-                self.assert_refused("no RDMA: .*libibverbs.so.1")
+                self.assert_refused("^RDMA: .*libibverbs.so.1")
             with faults.hidden(*faults.libraries("libibverbs/librxe-*.so")):
-                self.assert_refused("no RDMA: this machine has no RDMA device")
+                self.assert_refused("^RDMA: this machine has no RDMA device")
 
     def test_low_memlock(self):
         with trusting("null", "full") as self.server:
-            self.assert_refused("no RDMA: rx[ab]:1: the device does not register .*'ulimit -l'",
+            self.assert_refused("rx[ab]:1: the device does not register .*'ulimit -l'",
                                 (*faults.with_memlock(0), COPIES, "1", "100"))
             run = measured(self.server, *faults.with_memlock(1024), COPIES, "2", str(MIB), **CONSENT)
             self.assert_run(run, "right", OVER_RDMA)

@@ -10,7 +10,7 @@ TRANSPORTS = {
     "shm": Transport((), {}, "shared memory, not encrypted"),
     "tcp": Transport((), {"GPURUN_TRANSPORTS": "tcp"}, "TCP, not encrypted"),
     # The server needs --fabric, too.
-    "rdma": Transport((), {"GPURUN_TRANSPORTS": "rdma,tcp", "GPURUN_TRUST_FABRIC": "*"}, "RDMA, not encrypted"),
+    "rdma": Transport((), {"GPURUN_TRANSPORTS": "rdma,tcp", "GPURUN_TRUST_FABRIC": "*"}, "RDMA by "),
     "tls": Transport(("--tls",), {}, "TCP, encrypted by TLS"),
 }
 ANY = Transport((), {}, "")
