@@ -168,6 +168,7 @@ void write(const Listing& listing, wire::ControlMessage::Builder root) {
   to.setWorkers(listing.workers);
   to.setHalfOpen(listing.half_open);
   to.setSpareWorkers(listing.spare_workers);
+  to.setNow(listing.now);
   to.setConfinement(listing.confinement.substr(0, kTextBytesMax).c_str());
   const std::size_t count = std::min(listing.gpus.size(), kListedGpusMax);
   auto gpus = to.initGpus(static_cast<unsigned>(count));
@@ -200,6 +201,7 @@ Listing read_listing(wire::Listing::Reader from, bool& ok) {
   listing.workers = from.getWorkers();
   listing.half_open = from.getHalfOpen();
   listing.spare_workers = from.getSpareWorkers();
+  listing.now = from.getNow();
   listing.confinement = read_text(from.getConfinement(), ok);
   ok = ok && from.getGpus().size() <= kListedGpusMax;
   if (!ok) return listing;

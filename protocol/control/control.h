@@ -151,6 +151,7 @@ struct Listing {
   std::uint32_t half_open = 0;
   std::string confinement;  // The active confinement of workers, in words (docs/security.md).
   std::uint32_t spare_workers = 0;  // Workers that wait for a lease.
+  std::int64_t now = 0;             // The server's clock, in seconds since 1970. 0: unknown.
 };
 
 using ControlMessage = std::variant<Hello, Challenge, LeaseRequest, Queued, Grant, Refused, Attach,

@@ -185,6 +185,8 @@ struct Listing {
   # The active confinement of workers: words with spaces between (docs/security.md).
   spareWorkers @8 :UInt32;
   # Workers that wait for a lease. 0 also from servers that have no such workers.
+  now @9 :Int64;
+  # The server's clock, in seconds since 1970. 0: an older server.
 }
 
 struct Gpu {

@@ -232,6 +232,7 @@ bool LeaseServer::all_emulated(const std::vector<int>& devices) const {
 protocol::Listing LeaseServer::listing() const {
   protocol::Listing listing;
   listing.release = protocol::kRelease;
+  listing.now = seconds_now();
   listing.confinement = parts_.options.confinement;
   listing.waiting = static_cast<std::uint32_t>(parts_.queue.waiting());
   listing.gpus.resize(parts_.options.devices);

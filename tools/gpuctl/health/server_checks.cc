@@ -28,7 +28,7 @@ namespace {
 namespace sockets = transport::sockets;
 
 constexpr std::chrono::seconds kConnectPatience{5};
-// Tokens expire by the server's clock. A lease's age is known to a second.
+// Tokens expire by the server's clock. An answer takes much less.
 constexpr std::int64_t kClockSecondsMax = 60;
 
 Check failure_of(const Status& status, const std::string& step) {
@@ -77,19 +77,16 @@ bool add_reach_checks(const std::string& server, Checks* checks) {
 }
 
 Check clock_check(const std::string& server, const protocol::Listing& listing, std::int64_t now) {
-  for (const protocol::ListedGpu& gpu : listing.gpus) {
-    if (gpu.holder.empty() || gpu.since <= 0) continue;
-    // A peer sends these numbers.
-    if (gpu.held_seconds > std::uint64_t{1} << 40 || gpu.since > std::int64_t{1} << 40) continue;
-    const std::int64_t theirs = gpu.since + static_cast<std::int64_t>(gpu.held_seconds);
-    const std::int64_t ahead = theirs - now;
-    const std::string text = "the clock of " + server + " is " + std::to_string(std::abs(ahead)) +
-                             " s " + (ahead < 0 ? "behind" : "ahead") + ", to a second";
-    if (std::abs(ahead) <= kClockSecondsMax) return ok("clock", text);
-    return warning("clock", text + ". Tokens expire by the server's clock",
-                   "synchronize both clocks by NTP, as timedatectl set-ntp true or chronyd do");
+  // A peer sends this number.
+  if (listing.now <= 0 || listing.now > std::int64_t{1} << 40) {
+    return not_applicable("clock", server + " shows no clock. Its gpurund is older");
   }
-  return not_applicable("clock", server + " shows its clock only while a GPU is leased");
+  const std::int64_t ahead = listing.now - now;
+  const std::string text = "the clock of " + server + " is " + std::to_string(std::abs(ahead)) +
+                           " s " + (ahead < 0 ? "behind" : "ahead") + ", to a second";
+  if (std::abs(ahead) <= kClockSecondsMax) return ok("clock", text);
+  return warning("clock", text + ". Tokens expire by the server's clock",
+                 "synchronize both clocks by NTP, as timedatectl set-ntp true or chronyd do");
 }
 
 }  // namespace

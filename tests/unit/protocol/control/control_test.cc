@@ -181,7 +181,9 @@ TEST(Control, RoundTripsListingCounts) {
   listing.gathering = 3;
   listing.workers = 4;
   listing.half_open = 5;
+  listing.now = 1'700'000'000;
   const Listing heard = round_trip(listing);
+  EXPECT_EQ(heard.now, listing.now);
   EXPECT_EQ(heard.waiting, 1u);
   EXPECT_EQ(heard.leases, 2u);
   EXPECT_EQ(heard.gathering, 3u);
