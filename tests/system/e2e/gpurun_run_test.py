@@ -65,7 +65,7 @@ class ExitStatus(unittest.TestCase):
         for words, named in ((["-n", "none", "--", "true"], "none"), (["-n", "0", "true"], "-n"),
                              (["--nonsense", "--", "true"], "--nonsense"), ([], "no program"),
                              (["-l", "host:port", "true"], "port"), (["-p", "0.5", "true"], "-p"),
-                             (["--transport", "rdma", "true"], "--transport"),
+                             (["--transport", "pigeon", "true"], "pigeon"),
                              (["--timeout", "5", "true"], "5")):
             done = gpurun(*words)
             self.assertEqual((done.returncode, done.stdout), (125, ""), words)
