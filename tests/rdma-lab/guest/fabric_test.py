@@ -26,7 +26,7 @@ DIGITS = (os.path.join(BUILD, "programs/sample_mnist"), "--epochs", "1", "--accu
 # has such instructions, and fails at the end of the device's memory.
 TIER = "tier=regions"
 MIB = 1 << 20
-ROUNDS = 20  # Of a program that copies 1 MiB to the device and back in each. It must not end before a fault.
+ROUNDS = 60  # Of a program that copies 1 MiB to the device and back in each. It must not end before a fault.
 BEGUN = 100  # Packets, more than a session has before its first copy.
 FEW_BYTES = 64 << 10  # Of TCP, for a session that goes over RDMA.
 # Of a session that leaves its queue pair, until it goes on over TCP: transport/rdma/transitions.h.
