@@ -142,7 +142,7 @@ class Faults(Sessions):
             self.assert_leaves(lambda _: stack.enter_context(faults.wrong_pkey("va")))
 
     def test_link_is_down_in_mid_copy(self):
-        with Copying(self.server) as copying:
+        with Copying(self.server, 20) as copying:
             with faults.link_down("va"):
                 # Without a route by the link, the kernel may bring TCP from one address to the other by itself.
                 world.wait(lambda: copying.run.poll() is not None, 3)
