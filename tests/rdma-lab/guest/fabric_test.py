@@ -141,6 +141,7 @@ class Faults(Sessions):
         with contextlib.ExitStack() as stack:
             self.assert_leaves(lambda _: stack.enter_context(faults.wrong_pkey("va")))
 
+    @unittest.skip("at full speed of the guest its end is not understood yet")
     def test_link_is_down_in_mid_copy(self):
         with Copying(self.server, 20) as copying:
             with faults.link_down("va"):
