@@ -52,7 +52,8 @@ void add(std::vector<pollfd>& all, int descriptor, bool reads, bool writes) {
 
 void add_sockets(std::vector<pollfd>& all, const Qp& qp) {
   add(all, qp.out.descriptor(), true, qp.out.unsent() > 0);
-  // While a message waits for a receive, the connection would only wake the thread in vain.
+  // A message that waits for a receive stays in the socket. Its connection is not watched then,
+  // because it would wake the thread again and again.
   add(all, qp.in.descriptor(), !qp.waiting && !qp.closing && qp.in.unsent() == 0,
       qp.in.unsent() > 0);
   add(all, qp.listener, true, false);

@@ -129,7 +129,7 @@ class Fabric(unittest.TestCase):
                 (rdma,) = [each for each in report["transports"] if each["transport"] == "rdma"]
                 self.assertIn(said, rdma["reason"])
                 self.assertIsNone(rdma["round_trip_us"])
-            # Figures of a session that has left RDMA are none of RDMA.
+            # netperf drops the figures of a session that has left RDMA.
             report = self.gpuctl("netperf", "--trust-fabric", "--seconds", "0.1", *server.options(),
                                  VERBS_DOUBLE_FAULTS="breaks_qp posts=60")
             (rdma,) = [each for each in report["transports"] if each["transport"] == "rdma"]
