@@ -66,12 +66,8 @@ class ForksHeldOff {
   ForksHeldOff& operator=(const ForksHeldOff&) = delete;
 };
 
-// Above a limit of file sizes ftruncate() ends the process by a signal.
-Status check_limits(std::uint64_t bytes) {
+Status check_address_space() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
-    return Status(Code::kResourceExhausted, "the size of files is limited (ulimit -f)");
-  }
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     return Status(Code::kResourceExhausted, "the address space is limited (ulimit -v)");
   }
@@ -81,13 +77,13 @@ Status check_limits(std::uint64_t bytes) {
 }  // namespace
 
 Result<ArenaFile> ArenaFile::make(std::uint64_t bytes, int fd_min) {
-  GPURUN_RETURN_IF_ERROR(check_limits(bytes));
+  GPURUN_RETURN_IF_ERROR(check_address_space());
   const ForksHeldOff held;
   Result<UniqueFd> made = create_sealable_memory_file("gpurun-host-memory");
   if (!made.ok()) return made.status();
-  if (ftruncate(made->get(), static_cast<off_t>(bytes)) != 0 ||
-      fcntl(made->get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return Status::from_errno(errno, "a memory file of " + std::to_string(bytes) + " bytes");
+  GPURUN_RETURN_IF_ERROR(size_memory_file(made->get(), bytes));
+  if (fcntl(made->get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return Status::from_errno(errno, "sealing a memory file");
   }
   const int high = fcntl(made->get(), F_DUPFD_CLOEXEC, fd_min);
   ArenaFile file;

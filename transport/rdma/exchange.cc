@@ -61,6 +61,24 @@ Result<std::unique_ptr<FabricEnd>> make_end(const Connection& socket, const Side
   return side.fabric->make_end(*local, theirs, side.fd_min);
 }
 
+// Otherwise a peer could aim this end's device at the queue pairs of another machine. An address of
+// InfiniBand cannot be compared with one of IP.
+Status check_peer(const Connection& socket, const Offer& theirs) {
+  if (theirs.link == static_cast<std::uint8_t>(Link::kInfiniBand)) return {};
+  const Result<Gid> peer = peer_address_of(socket.fd());
+  if (!peer.ok()) return peer.status();
+  if (theirs.gid == *peer) return {};
+  return Status(Code::kUnavailable,
+                "the GID that the other end offers is not its address of the "
+                "connection");
+}
+
+Result<std::unique_ptr<carrier::Carrier>> connect_end(const Connection& socket, FabricEnd& end,
+                                                      const Offer& theirs) {
+  GPURUN_RETURN_IF_ERROR(check_peer(socket, theirs));
+  return end.connect(theirs);
+}
+
 Result<std::unique_ptr<carrier::CarriedConnection>> carried(
     std::unique_ptr<Connection>& connection, Connection* below,
     std::unique_ptr<carrier::Carrier> carrier) {
@@ -96,7 +114,8 @@ Result<Agreement> enter(std::unique_ptr<Connection>& connection, Connection* bel
   if (!words.ok()) return words.status();
   if (asked.end == nullptr) return Agreement{{}, asked.why_none};
   if (words->offer.ring_bytes == 0) return Agreement{{}, "the server: " + text_of(*words)};
-  Result<std::unique_ptr<carrier::Carrier>> carrier = asked.end->connect(words->offer);
+  Result<std::unique_ptr<carrier::Carrier>> carrier =
+      connect_end(*connection, *asked.end, words->offer);
   // The other end carries the connection already, so this end does so too.
   const bool enters = carrier.ok();
   Agreement agreement;
@@ -122,7 +141,7 @@ Status answer(std::unique_ptr<Connection>& connection, Connection* below, const 
   if (words->offer.ring_bytes == 0) return send_words(*connection, nullptr, {}, deadline);
   Result<std::unique_ptr<FabricEnd>> end = make_end(*connection, side, &words->offer);
   if (!end.ok()) return send_words(*connection, nullptr, end.status().message(), deadline);
-  Result<std::unique_ptr<carrier::Carrier>> carrier = (*end)->connect(words->offer);
+  Result<std::unique_ptr<carrier::Carrier>> carrier = connect_end(*connection, **end, words->offer);
   if (!carrier.ok()) return send_words(*connection, nullptr, carrier.status().message(), deadline);
   GPURUN_RETURN_IF_ERROR(send_words(*connection, end->get(), {}, deadline));
   auto made = carried(connection, below, *std::move(carrier));

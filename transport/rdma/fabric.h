@@ -66,5 +66,7 @@ const char* why_not_built() noexcept;
 // The local address of a connected socket.
 //   kUnavailable  it is not a socket of IP.
 Result<Gid> address_of(int socket);
+// The peer's address of a connected socket. Errors as address_of().
+Result<Gid> peer_address_of(int socket);
 
 }  // namespace gpurun::transport::rdma

@@ -1,4 +1,4 @@
-// address_of(): getsockname(2), as a GID.
+// Addresses of a socket (getsockname(2), getpeername(2)), as GIDs.
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -8,11 +8,12 @@
 #include "transport/rdma/fabric.h"
 
 namespace gpurun::transport::rdma {
+namespace {
 
-Result<Gid> address_of(int socket) {
+Result<Gid> gid_of(int socket, int (*ask)(int, sockaddr*, socklen_t*)) {
   sockaddr_storage address = {};
   socklen_t bytes = sizeof address;
-  if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) {
+  if (ask(socket, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) {
     return Status::from_errno(errno, "the address of a connection");
   }
   Gid gid{};
@@ -31,5 +32,10 @@ Result<Gid> address_of(int socket) {
   std::memcpy(gid.data() + 12, &four.sin_addr, sizeof four.sin_addr);
   return gid;
 }
+
+}  // namespace
+
+Result<Gid> address_of(int socket) { return gid_of(socket, getsockname); }
+Result<Gid> peer_address_of(int socket) { return gid_of(socket, getpeername); }
 
 }  // namespace gpurun::transport::rdma

@@ -53,9 +53,7 @@ Memory::~Memory() {
 Status Memory::map() {
   Result<UniqueFd> file = create_memory_file("gpurun-rdma");
   if (!file.ok()) return file.status();
-  if (ftruncate(file->get(), static_cast<off_t>(2 * ring_bytes_)) != 0) {
-    return Status::from_errno(errno, "memory of an RDMA connection");
-  }
+  GPURUN_RETURN_IF_ERROR(size_memory_file(file->get(), 2 * ring_bytes_));
   const std::size_t bytes = 4 * ring_bytes_;
   void* const place = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (place == MAP_FAILED) return Status::from_errno(errno, "addresses of an RDMA connection");

@@ -1,6 +1,8 @@
 // Offer: its bounds, and what both ends must have in common.
 #include "transport/rdma/offer.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 
 namespace gpurun::transport::rdma {
@@ -10,6 +12,8 @@ constexpr std::uint32_t k24Bits = 0xffffff;
 constexpr std::uint8_t kMtuMin = 1;  // enum ibv_mtu: 256 bytes.
 constexpr std::uint8_t kMtuMax = 5;  // 4096 bytes.
 constexpr std::uint16_t kPartitionMask = 0x7fff;
+constexpr std::uint16_t kFullMember = 0x8000;
+constexpr std::size_t kPrefixBytes = 8;  // Of a GID: the subnet.
 
 const char* name_of(std::uint8_t link) {
   switch (static_cast<Link>(link)) {
@@ -45,6 +49,11 @@ Status check_match(const Offer& ours, const Offer& theirs) {
           name_of(theirs.link);
   } else if (((ours.partition ^ theirs.partition) & kPartitionMask) != 0) {
     why = "the ends are in different partitions (P_Key)";
+  } else if (((ours.partition | theirs.partition) & kFullMember) == 0) {
+    why = "both ends are limited members of their partition (P_Key)";
+  } else if (ours.link == static_cast<std::uint8_t>(Link::kInfiniBand) &&
+             !std::equal(ours.gid.begin(), ours.gid.begin() + kPrefixBytes, theirs.gid.begin())) {
+    why = "the ends are in different InfiniBand subnets";
   } else if (ours.ring_bytes != theirs.ring_bytes) {
     why = "the other end has rings of another size";
   }

@@ -155,6 +155,7 @@ bool RdmaCarrier::find_untaken(std::uint64_t taken, std::array<ByteView, 2>* unt
 void RdmaCarrier::finish(Deadline deadline) noexcept {
   await_done(deadline, [this] {
     poll_requests();
+    poll();  // The end needs a receive of the other end, which a credit may bring.
     const std::lock_guard<std::mutex> lock(queue_);
     post_end();
     return has_failed() || is_ended() || (end_posted_ && completed_ == posted_);

@@ -49,19 +49,15 @@ bool is_ring_size(std::size_t bytes) {
 }
 
 Result<UniqueFd> make_file(std::size_t bytes) {
-  // Above this limit ftruncate() ends the process by a signal.
   rlimit limit = {};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
-    return Status(Code::kResourceExhausted, "the limit of file sizes (ulimit -f) is too low");
-  }
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < kAddressSpaceMin) {
     return Status(Code::kResourceExhausted, "the limit of address space (ulimit -v) is too low");
   }
   Result<UniqueFd> file = create_sealable_memory_file("gpurun-rings");
   if (!file.ok()) return file;
-  if (ftruncate(file->get(), static_cast<off_t>(bytes)) != 0 ||
-      fcntl(file->get(), F_ADD_SEALS, kSeals | F_SEAL_SEAL) != 0) {
-    return Status::from_errno(errno, "a memory file of " + std::to_string(bytes) + " bytes");
+  GPURUN_RETURN_IF_ERROR(size_memory_file(file->get(), bytes));
+  if (fcntl(file->get(), F_ADD_SEALS, kSeals | F_SEAL_SEAL) != 0) {
+    return Status::from_errno(errno, "sealing a memory file");
   }
   return file;
 }

@@ -50,6 +50,7 @@ class Fabric(unittest.TestCase):
             self.assertEqual(self.run_over(server, words=("--tls",)), "TCP, encrypted by TLS")
             for fault in ("breaks_qp posts=40", "cuts_qp posts=50"):
                 self.assertEqual(self.run_over(server, rounds=12, words=words, VERBS_DOUBLE_FAULTS=fault), OVER)
+                self.assertGreater(self.left, 0, fault)
 
     def test_each_refusal_has_a_reason(self):
         with world.Gpurund(*SERVER) as server, tempfile.TemporaryDirectory() as broken:

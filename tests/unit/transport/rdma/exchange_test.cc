@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <future>
 #include <memory>
 #include <string>
@@ -127,6 +128,53 @@ TEST(RdmaExchange, EitherEndMayRefuseWithReason) {
   Ends others(false);
   EXPECT_EQ(others.agree(refuses, side_of(fabric)), refuses.why_none);
   EXPECT_TRUE(others.copy());
+}
+
+// The words of an end that offers the queue pair of another machine.
+Bytes words_with_foreign_gid(Fabric& fabric, int socket) {
+  const Result<Gid> local = address_of(socket);
+  EXPECT_TRUE(local.ok());
+  auto end = fabric.make_end(*local, nullptr, 0);
+  EXPECT_TRUE(end.ok()) << end.status().to_string();
+  Offer offer = (*end)->offer();
+  offer.gid[15] = 77;
+  Bytes words(256);
+  std::memcpy(words.data(), &offer, sizeof offer);
+  return words;
+}
+
+constexpr const char* kForeign =
+    "the GID that the other end offers is not its address of the connection";
+
+// Otherwise a client without a device could aim the server's device at any machine of the fabric.
+TEST(RdmaExchange, ForeignGidIsRefusedByTheServer) {
+  VerbsDouble::set("rdma0");
+  auto fabric = test::any_fabric();
+  ASSERT_TRUE(fabric.ok());
+  Ends ends(false);
+  const Bytes words = words_with_foreign_gid(**fabric, ends.client.connection->fd());
+  ASSERT_TRUE(test::send_bytes(*ends.client.connection, words).ok());
+  const verbs_double_counts before = VerbsDouble::counts();
+  const Status said = answer(ends.server.connection, ends.server.below, side_of(fabric), soon());
+  EXPECT_TRUE(said.ok()) << said.to_string();
+  const Bytes answered = test::receive_bytes(*ends.client.connection, 256);
+  EXPECT_STREQ(reinterpret_cast<const char*>(answered.data()) + sizeof(Offer), kForeign);
+  EXPECT_EQ(VerbsDouble::counts().post_calls, before.post_calls);
+  EXPECT_TRUE(ends.copy());
+}
+
+TEST(RdmaExchange, ForeignGidIsRefusedByTheClient) {
+  VerbsDouble::set("rdma0");
+  auto fabric = test::any_fabric();
+  ASSERT_TRUE(fabric.ok());
+  Ends ends(false);
+  auto asked = ask(*ends.client.connection, side_of(fabric), soon());
+  ASSERT_TRUE(asked.ok());
+  const Bytes words = words_with_foreign_gid(**fabric, ends.server.connection->fd());
+  ASSERT_TRUE(test::send_bytes(*ends.server.connection, words).ok());
+  auto entered = enter(ends.client.connection, ends.client.below, *std::move(asked), soon());
+  ASSERT_TRUE(entered.ok()) << entered.status().to_string();
+  EXPECT_EQ(entered->why_none, kForeign);
 }
 
 }  // namespace

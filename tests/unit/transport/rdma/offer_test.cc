@@ -15,6 +15,7 @@ Offer valid() {
   offer.ring_bytes = kRingBytes;
   offer.receives = kReceivesMin;
   offer.mtu = 3;
+  offer.partition = 0xffff;
   offer.link = static_cast<std::uint8_t>(Link::kRoceV2);
   offer.writes = 1;
   return offer;
@@ -55,10 +56,24 @@ TEST(RdmaOffer, EndsThatDoNotFitAreRefusedWithTheReason) {
   theirs = valid();
   theirs.partition = 0x1234;
   EXPECT_NE(check_match(ours, theirs).message().find("P_Key"), std::string::npos);
-  theirs.partition = 0x8000;  // Full and limited members of one partition.
+  theirs.partition = 0x7fff;  // Full and limited members of one partition.
   EXPECT_TRUE(check_match(ours, theirs).ok());
+  EXPECT_EQ(check_match(theirs, theirs).message(),
+            "both ends are limited members of their partition (P_Key)");
   theirs.ring_bytes = kRingBytesMin;
   EXPECT_EQ(check_match(ours, theirs).code(), Code::kUnavailable);
+}
+
+// Two ports of one machine may lead to two fabrics.
+TEST(RdmaOffer, InfiniBandNeedsOneSubnet) {
+  Offer ours = valid();
+  ours.link = static_cast<std::uint8_t>(Link::kInfiniBand);
+  ours.gid = {0xfe, 0x80, 0, 0, 0, 0, 0, 1, 7};
+  Offer theirs = ours;
+  theirs.gid[8] = 8;  // Another port.
+  EXPECT_TRUE(check_match(ours, theirs).ok());
+  theirs.gid[7] = 2;
+  EXPECT_EQ(check_match(ours, theirs).message(), "the ends are in different InfiniBand subnets");
 }
 
 }  // namespace
