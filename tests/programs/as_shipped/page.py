@@ -1,0 +1,93 @@
+"""Page of the programs: their rows, which outlast a run of programs.py, and the table that
+docs/compatibility.md shows between two marks."""
+import json
+import os
+
+BEGIN, END = "<!-- begin of tools/programs -->", "<!-- end of tools/programs -->"
+
+
+class Rows:
+    """One row for each program, kept in a file after each run."""
+
+    def __init__(self, path):
+        self.path, self.rows = path, {}
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as stream:
+                self.rows = json.load(stream)
+
+    def take(self, name, row):
+        self.rows[name] = row
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        with open(self.path + ".new", "w", encoding="utf-8") as stream:
+            json.dump(self.rows, stream, indent=1, sort_keys=True)
+        os.replace(self.path + ".new", self.path)
+
+    def all(self):
+        return self.rows
+
+
+def verdict_of(case, way):
+    each = case.get(way)
+    if each is None:
+        return "-"
+    if each["seconds"] is None:
+        return each["verdict"]
+    return f"{each['verdict']}, {each['seconds']:.1f} s"
+
+
+def lines_of(name, row):
+    """The row as text, a line for each case."""
+    yield f"{name} ({' '.join(row['packages'])})"
+    for case, ways in row["cases"].items():
+        yield f"  {case:28} {verdict_of(ways, 'native'):24} {verdict_of(ways, 'forwarded')}".rstrip()
+    for way, text in row.get("failures", {}).items():
+        yield f"  {way}: {text}"
+    if row.get("trips"):
+        yield f"  round trips: {trips_of(row)}"
+
+
+def few_trips(trips):
+    """At most two trips for each result that the program reads, and 100 more."""
+    return trips["all"] <= 2 * trips["read"] + 100
+
+
+def trips_of(row):
+    """Round trips, copies from the device, and the functions with most trips where there are many."""
+    trips = row.get("trips")
+    if not trips:
+        return "-"
+    text = f"{trips['all']}, {trips['read']} results"
+    if few_trips(trips):
+        return text
+    return text + ": " + ", ".join(f"{name} {count}" for name, count in trips["most"])
+
+
+def counted(row, way):
+    verdicts = [case[way] for case in row["cases"].values() if way in case]
+    if not verdicts:
+        return "-"
+    return f"{sum(each['verdict'] == 'right' for each in verdicts)} of {len(verdicts)}"
+
+
+def seconds(row, way):
+    return sum(case[way]["seconds"] or 0 for case in row["cases"].values() if way in case)
+
+
+def table(rows):
+    yield "| program | cases right natively | forwarded | seconds natively | forwarded | round trips (and the functions with most, beyond two for each result and 100) |"
+    yield "|---|---|---|---|---|---|"
+    for name, row in rows.items():
+        yield (f"| {name} ({row['packages'][0]}) | {counted(row, 'native')} | {counted(row, 'forwarded')} | "
+               f"{seconds(row, 'native'):.0f} | {seconds(row, 'forwarded'):.0f} | {trips_of(row)} |")
+
+
+def write(path, rows):
+    """Replaces what stands between the marks of the page."""
+    with open(path, encoding="utf-8") as stream:
+        text = stream.read()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{path} has no marks {BEGIN} and {END}")
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(before + begin + "\n\n" + "\n".join(table(rows)) + "\n\n" + end + after)
