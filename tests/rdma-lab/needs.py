@@ -4,7 +4,7 @@ import platform
 import shutil
 
 PROGRAMS = {
-    "qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "setpriv": "util-linux",
+    "qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "setpriv": "util-linux", "chrt": "util-linux",
     "ip": "iproute2", "tc": "iproute2", "rdma": "iproute2",
     "ibv_devinfo": "ibverbs-utils", "ibv_asyncwatch": "ibverbs-utils",
     "ib_send_lat": "perftest", "ib_write_bw": "perftest",

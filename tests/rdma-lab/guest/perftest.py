@@ -20,8 +20,8 @@ PORTS = itertools.count(18515)
 # (IBV_WC_LOC_QP_OP_ERR).
 RETRY_EXCEEDED, CANNOT_SEND = "status 12", "status 2"
 # Options of a connection that ends when its peer does not answer. Without them it waits forever, because
-# perftest retries 7 times, which rxe takes for no bound.
-FINITE = ("-R", "--retry_count=6")
+# perftest retries 7 times, which rxe takes for no bound. With rdma_cm each try takes 2.2 s.
+FINITE = ("-R", "--retry_count=2")
 STARTED = 100  # Packets, more than a connection takes to begin.
 
 
@@ -83,7 +83,7 @@ class Pair:
     def __exit__(self, *_):
         for process in (self.client, self.server):
             process.kill()  # Nothing, where it has ended.
-            process.wait()
+            process.wait(SECONDS)  # The kernel ends its connections first.
         self.outputs = {name: self.said(name) for name in ("client", "server")}
         self.folder.cleanup()
 
@@ -93,6 +93,15 @@ class Pair:
             return self.client.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"no end after {seconds} s: {self.said()}") from None
+
+    def fails(self, *errors):
+        """Waits until the client has printed one of the errors. Its end can take a minute more, in which
+        rdma_cm tries to take leave of its peer."""
+        def printed():
+            return any(error in self.said() for error in errors)
+        until(lambda: printed() or self.client.poll() is not None, "the client fails")
+        if not printed():
+            raise AssertionError(self.said())
 
     def sends(self):
         """Waits until messages arrive. Returns False when the client ends before."""
