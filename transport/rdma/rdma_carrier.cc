@@ -83,6 +83,7 @@ bool RdmaCarrier::post(const std::byte* from, std::size_t bytes, std::size_t off
     return false;
   }
   posted_ = number;
+  if (signaled) silence_.will_report(number, completed_, Silence::Clock::now());
   return true;
 }
 
@@ -258,6 +259,15 @@ void RdmaCarrier::poll() noexcept {
 void RdmaCarrier::poll_requests() noexcept {
   const std::lock_guard<std::mutex> lock(queue_);
   heed_requests();
+  if (completed_ != posted_ && !has_failed()) heed_silence();
+}
+
+void RdmaCarrier::heed_silence() noexcept {
+  const SilenceStep step = silence_.look(posted_, completed_, Silence::Clock::now());
+  if (step == SilenceStep::kFail) failed_.store(true, std::memory_order_release);
+  if (step != SilenceStep::kAskForReport || end_posted_ || !may_post(0, 0)) return;
+  const std::uint64_t taken = taken_.load(std::memory_order_relaxed);
+  if (post(nullptr, 0, 0, immediate_of(kTakenUpTo, taken), true)) told_taken_ = taken;
 }
 
 // Requests complete in order, and one that fails reports that in any case.
@@ -270,6 +280,7 @@ void RdmaCarrier::heed_requests() noexcept {
       if (one.status != IBV_WC_SUCCESS) failed_.store(true, std::memory_order_release);
       completed_ = std::max(completed_, one.wr_id);
     }
+    silence_.reported(Silence::Clock::now());
   }
   if (count < 0) failed_.store(true, std::memory_order_release);
 }

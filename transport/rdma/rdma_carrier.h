@@ -26,6 +26,7 @@
 
 #include "transport/carrier/carrier.h"
 #include "transport/rdma/queue_pair.h"
+#include "transport/rdma/silence.h"
 #include "transport/rdma/slots.h"
 
 namespace gpurun::transport::rdma {
@@ -76,6 +77,7 @@ class RdmaCarrier final : public carrier::Carrier {
   bool post(const std::byte* from, std::size_t bytes, std::size_t offset, std::uint32_t immediate,
             bool reports) noexcept;
   void heed_requests() noexcept;
+  void heed_silence() noexcept;
   bool heed(const ibv_wc& completion) noexcept;
   bool heed_bytes(const ibv_wc& completion, std::uint32_t count) noexcept;
   bool heed_taken(std::uint32_t count) noexcept;
@@ -100,6 +102,7 @@ class RdmaCarrier final : public carrier::Carrier {
   std::uint64_t told_receives_;
   std::uint64_t told_taken_ = 0;
   bool end_posted_ = false;
+  Silence silence_;
   SlotQueue slots_;
 
   // Written with queue_ held.

@@ -19,6 +19,7 @@ constexpr std::pair<const char*, FaultAction> kActions[] = {
     {"places_late", FaultAction::kPlacesLate},
     {"breaks_qp", FaultAction::kBreaksQp},
     {"cuts_qp", FaultAction::kCutsQp},
+    {"stops_qp", FaultAction::kStopsQp},
     {"port_down", FaultAction::kPortDown},
     {"port_up", FaultAction::kPortUp},
     {"memlock", FaultAction::kMemlock},
@@ -86,6 +87,7 @@ Fault parse_fault(const TextRule& rule) {
       break;
     case FaultAction::kBreaksQp:
     case FaultAction::kCutsQp:
+    case FaultAction::kStopsQp:
       rule.only({"posts", "bytes"});
       parse_trigger(rule, fault);
       if (fault.posts == 0 && fault.bytes == 0) rule.wrong("needs posts or bytes");
@@ -156,7 +158,8 @@ std::vector<Fault> Faults::triggered(std::uint64_t posts, std::uint64_t bytes) {
   for (Fault& fault : faults_) {
     const bool breaks =
         fault.action == FaultAction::kBreaksQp || fault.action == FaultAction::kCutsQp ||
-        fault.action == FaultAction::kPortDown || fault.action == FaultAction::kPortUp;
+        fault.action == FaultAction::kStopsQp || fault.action == FaultAction::kPortDown ||
+        fault.action == FaultAction::kPortUp;
     if (!breaks || fault.done) continue;
     fault.seen += posts;
     fault.seen_bytes += bytes;

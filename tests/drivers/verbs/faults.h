@@ -19,6 +19,7 @@ enum class FaultAction : std::uint8_t {
   kPlacesLate,
   kBreaksQp,
   kCutsQp,
+  kStopsQp,
   kPortDown,
   kPortUp,
   kMemlock,

@@ -108,6 +108,16 @@ TEST(VerbsFaults, QpIsCutAfterItsBytes) {
   EXPECT_EQ(pair.b.state(), IBV_QPS_RTS);
 }
 
+TEST(VerbsFaults, QpThatStopsReportsNothing) {
+  const Settings settings("rdma0", "stops_qp posts=2");
+  Pair pair;
+  ASSERT_EQ(pair.a.write(1, 0, 99, pair.to_b, 0), 0);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(pair.a.write(2, 0, 1, pair.to_b, 0), 0);
+  EXPECT_TRUE(pair.a.quiet());
+  EXPECT_EQ(pair.a.state(), IBV_QPS_RTS);
+}
+
 TEST(VerbsFaults, PortGoesDownWithAnEvent) {
   const Settings settings;
   Pair pair;

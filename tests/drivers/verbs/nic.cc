@@ -155,6 +155,8 @@ void run_triggered(const std::vector<Fault>& faults, Qp* qp) {
       change_port(fault.port, fault.action == FaultAction::kPortDown);
     } else if (qp != nullptr && fault.action == FaultAction::kCutsQp) {
       cut(*qp);
+    } else if (qp != nullptr && fault.action == FaultAction::kStopsQp) {
+      qp->stopped = true;
     } else if (qp != nullptr && fault.action == FaultAction::kBreaksQp) {
       move_to_error(*qp);
       post_event(*qp->owner, IBV_EVENT_QP_FATAL, qp->qp_num);

@@ -113,8 +113,9 @@ struct Qp : ibv_qp {
   bool all_signaled = false;
   ibv_qp_attr set{};  // What ibv_modify_qp set.
   std::uint32_t async_events = 0;
-  int listener = -1;  // Has the QP's number. It listens in each state.
-  bool cut = false;   // A fault: nothing passes.
+  int listener = -1;     // Has the QP's number. It listens in each state.
+  bool cut = false;      // A fault: nothing passes.
+  bool stopped = false;  // A fault: it sends and reports nothing.
 
   // As a requester.
   enum class Link : std::uint8_t { kApart, kGreeting, kUp, kLost };

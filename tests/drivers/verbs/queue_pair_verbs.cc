@@ -90,7 +90,7 @@ void reset(Qp& qp) {
   drop_completions(*static_cast<Cq*>(qp.recv_cq), qp.qp_num);
   qp.send_used = qp.slots_owed = qp.receive_used = qp.receive_slots_owed = 0;
   qp.next_sequence = 0;
-  qp.cut = false;
+  qp.cut = qp.stopped = false;
   qp.served = false;
   qp.state = IBV_QPS_RESET;
 }

@@ -203,7 +203,7 @@ void time_out(Qp& qp, Clock::time_point now) {
 }  // namespace
 
 void run_requester(Qp& qp, Clock::time_point now) {
-  if (qp.state != IBV_QPS_RTS) return;
+  if (qp.state != IBV_QPS_RTS || qp.stopped) return;
   if (now >= qp.next_attempt) connect(qp, now);
   if (qp.out.is_open() && !qp.out.flush()) lose(qp, now);
   take_answers(qp, now);
@@ -214,7 +214,7 @@ void run_requester(Qp& qp, Clock::time_point now) {
 
 Clock::time_point requester_deadline(const Qp& qp) {
   auto earliest = Clock::time_point::max();
-  if (qp.state != IBV_QPS_RTS) return earliest;
+  if (qp.state != IBV_QPS_RTS || qp.stopped) return earliest;
   if (qp.link == Qp::Link::kApart && !qp.cut) earliest = std::min(earliest, qp.next_attempt);
   const bool connected = qp.link == Qp::Link::kUp || qp.link == Qp::Link::kGreeting;
   if (qp.lost_at && !connected) earliest = std::min(earliest, *qp.lost_at);

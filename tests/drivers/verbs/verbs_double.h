@@ -53,6 +53,8 @@
 //                                           later, even after their completion.
 //     breaks_qp posts=N | bytes=N           The posting QP goes to ERR, with the event QP_FATAL.
 //     cuts_qp posts=N | bytes=N             The posting QP loses its peer, silently.
+//     stops_qp posts=N | bytes=N            The posting QP sends nothing more. No request of it
+//                                           completes, as with rxe on an interface that went down.
 //     port_down port=P [posts=N | bytes=N]  An event comes, and the port's QPs lose their peers.
 //     port_up port=P                        An event comes. QPs may connect after a RESET.
 //     memlock bytes=N                       Registrations beyond N bytes in total fail.

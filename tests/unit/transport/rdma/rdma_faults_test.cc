@@ -43,6 +43,25 @@ TEST(RdmaFaults, LostFabricShowsWithinTwoSeconds) {
   }
 }
 
+// Such a device wakes no thread. A sender that waits for room must notice it.
+TEST(RdmaFaults, DeviceThatReportsNothingIsLeft) {
+  EXPECT_EQ(leaves_behind(kWriting, "stops_qp posts=20"), 1U);
+}
+
+// The lost request has no report of its own, and its sender waits in receive().
+TEST(RdmaFaults, AnswerToARequestThatADeviceLosesSilentlyComes) {
+  RdmaPair pair;
+  VerbsDouble::inject("stops_qp posts=1");
+  ASSERT_TRUE(send_bytes(*pair.client, pattern(4, 1)).ok());
+  auto answering = std::async(std::launch::async, [&] {
+    const Bytes asked = receive_bytes(*pair.server, 4);
+    return send_bytes(*pair.server, asked).ok();
+  });
+  EXPECT_EQ(receive_bytes(*pair.client, 4), pattern(4, 1));
+  EXPECT_TRUE(answering.get());
+  EXPECT_EQ(pair.client->changes().left, 1U);
+}
+
 TEST(RdmaFaults, RequestThatFailsIsLeft) {
   for (const std::string kind : {"write_imm", "send_imm"}) {
     const char* const devices = kind == "write_imm" ? kWriting : kSending;
