@@ -210,6 +210,7 @@ Result<Attached> attach(const SessionData& session, const AttachOptions& options
     }
   }
   attached.transport = opened->transport;
+  attached.socket_transport = opened->socket_transport;
   attached.channels.server_name = server;
   attached.channels.deaths = options.deaths;
   attached.channels.id = words->session;

@@ -75,6 +75,8 @@ struct Attached {
   // The transport, for people: "TCP, not encrypted", "RDMA by mlx5_0:1 to mlx5_0:1, payload not
   // encrypted".
   std::string transport;
+  // That of connections which leave it later: "TCP, encrypted by TLS".
+  std::string socket_transport;
   // The transports and ports that would have come first.
   std::vector<transport::Rejected> rejected;
 };

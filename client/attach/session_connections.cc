@@ -97,14 +97,13 @@ std::string why_not_local(const SessionData& session) {
 
 Result<SessionConnections> open_locally(const SessionData& session, const AttachConnection& like,
                                         Deadline door) {
-  SessionConnections made{{}, like, {}};
+  SessionConnections made{{}, like, {}, "a local socket, not encrypted"};
   made.like.local = session.local;
   Result<Connections> opened = open_in_turn(made.like, door);
   if (!opened.ok()) return opened.status();
   made.all = *std::move(opened);
   const OpenedConnection& log = made.all.front();
-  made.transport =
-      log.memory.is_there() ? "shared memory, not encrypted" : "a local socket, not encrypted";
+  made.transport = log.memory.is_there() ? "shared memory, not encrypted" : made.socket_transport;
   made.why_no_memory = log.why_no_memory;
   return made;
 }
@@ -112,8 +111,8 @@ Result<SessionConnections> open_locally(const SessionData& session, const Attach
 Result<SessionConnections> open_by_tcp(const AttachConnection& like, const std::string& why_none) {
   Result<Connections> opened = open_at_once(like);
   if (!opened.ok()) return opened.status();
-  SessionConnections made{*std::move(opened), like, {}};
-  made.transport = like.tls_key ? "TCP, encrypted by TLS" : "TCP, not encrypted";
+  const std::string tcp = like.tls_key ? "TCP, encrypted by TLS" : "TCP, not encrypted";
+  SessionConnections made{*std::move(opened), like, tcp, tcp};
   made.why_no_memory = why_none;
   return made;
 }

@@ -21,6 +21,7 @@ struct SessionConnections {
   std::vector<OpenedConnection> all;  // By index. Not empty.
   AttachConnection like;              // How they were opened, for later ones.
   std::string transport;              // For people: "TCP, not encrypted".
+  std::string socket_transport;       // The same, of their sockets alone.
   std::string why_no_memory = {};     // For people: why it is not shared memory, or empty.
   FabricUse fabric = FabricUse::kNo;
   bool all_over_fabric = false;  // RDMA carries all of them.

@@ -328,13 +328,15 @@ void Session::take_device_writes(Lane& lane) { (void)impl_->mirror.take(lane); }
 
 void Session::give_host_writes(Lane& lane) { impl_->mirror.give(lane); }
 
-unsigned Session::connections_that_left() const noexcept {
-  unsigned count = 0;
-  for_each_connection(impl_->channels, [&count](transport::Connection& each) {
+ConnectionsThatLeft Session::connections_that_left() const {
+  ConnectionsThatLeft found;
+  for_each_connection(impl_->channels, [&found](transport::Connection& each) {
+    ++found.of;
     const auto* const carried = dynamic_cast<const transport::carrier::CarriedConnection*>(&each);
-    if (carried != nullptr && carried->changes().left != 0) ++count;
+    if (carried == nullptr || carried->changes().left == 0) return;
+    if (found.count++ == 0) found.why = carried->why_left();
   });
-  return count;
+  return found;
 }
 
 HostMirrorTraffic::Hold Session::hold_exchanges() { return impl_->mirror.hold_exchanges(); }

@@ -62,6 +62,7 @@
 #include "client/log/lane.h"
 #include "client/session/host_mirror_traffic.h"
 #include "client/session/session_types.h"
+#include "client/stats/connections_that_left.h"
 #include "protocol/log/record.h"
 
 namespace gpurun::client {
@@ -284,9 +285,9 @@ class Session {
   // CUDA_LAUNCH_BLOCKING=1: a kernel launch waits for the kernel.
   bool launches_wait() const noexcept;
 
-  // How many of the first connections have left shared memory or RDMA for their sockets, because a
+  // Which of the first connections have left shared memory or RDMA for their sockets, because a
   // fabric has failed or a side wanted it. Any thread.
-  unsigned connections_that_left() const noexcept;
+  ConnectionsThatLeft connections_that_left() const;
 
   HandleTable& handles() noexcept { return handles_; }
   Stats& stats() noexcept;

@@ -220,16 +220,23 @@ void append_reasons(std::string* text, const StatsSubject& subject, const Statis
   append(text, "  and %u round trips to attach\n", subject.attach_round_trips);
 }
 
+std::string transport_in_the_end(const StatsSubject& subject) {
+  if (subject.left.count == 0) return subject.transport;
+  if (subject.left.count == subject.left.of) return subject.socket_transport;
+  return subject.transport + ", and over " + subject.socket_transport;
+}
+
 }  // namespace
 
 std::string statistics_table(const StatsSubject& subject, const Statistics& statistics) {
   std::string text;
   append(&text, "gpurun: %.200s (process %d) on %.200s\n", subject.program.c_str(), subject.process,
          subject.server.c_str());
-  if (!subject.transport.empty()) append(&text, "over %.300s\n", subject.transport.c_str());
-  if (subject.connections_that_left != 0) {
-    append(&text, "connections that left it for their sockets: %u\n",
-           subject.connections_that_left);
+  if (!subject.transport.empty()) text += "over " + transport_in_the_end(subject) + "\n";
+  if (subject.left.count != 0) {
+    append(&text, "at first over %.300s", subject.transport.c_str());
+    append(&text, ", until %u of %u connections left it: ", subject.left.count, subject.left.of);
+    text += subject.left.why + "\n";
   }
   for (const transport::Rejected& each : subject.rejected) {
     append(&text, "not over %.100s: %.300s\n", each.name.c_str(), each.reason.c_str());
@@ -270,14 +277,17 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
   std::string text = "{\"program\":" + json_string(subject.program);
   append(&text, ",\"process\":%d,\"server\":", subject.process);
   text += json_string(subject.server);
-  text += ",\"transport\":" + json_string(subject.transport) + ",\"rejected\":[";
+  text += ",\"transport\":" + json_string(transport_in_the_end(subject));
+  text += ",\"transport_at_first\":" + json_string(subject.transport);
+  append(&text, ",\"connections\":%u,\"connections_that_left\":%u", subject.left.of,
+         subject.left.count);
+  text += ",\"why_left\":" + json_string(subject.left.why) + ",\"rejected\":[";
   for (const transport::Rejected& each : subject.rejected) {
     text += &each == &subject.rejected.front() ? "{" : ",{";
     text +=
         "\"transport\":" + json_string(each.name) + ",\"reason\":" + json_string(each.reason) + "}";
   }
-  append(&text, "],\"connections_that_left\":%u", subject.connections_that_left);
-  append(&text, ",\"attach_round_trips\":%u,\"bulk_connections\":%u", subject.attach_round_trips,
+  append(&text, "],\"attach_round_trips\":%u,\"bulk_connections\":%u", subject.attach_round_trips,
          subject.bulk_connections);
   append(&text, ",\"bulk_connections_out\":%u,\"bulk_connections_out_most\":%u",
          subject.bulk_connections_out, subject.bulk_connections_out_most);

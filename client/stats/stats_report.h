@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "client/stats/connections_that_left.h"
 #include "client/stats/stats.h"
 #include "protocol/statistics/worker_statistics.h"
 #include "transport/rejected.h"
@@ -25,10 +26,12 @@ struct StatsSubject {
   // Connections that copies from the device used in the end, and the most that were tried.
   unsigned bulk_connections_out = 1;
   unsigned bulk_connections_out_most = 1;
-  std::string transport = {};  // The session's transport: Attached::transport.
+  std::string transport = {};  // With which the session began: Attached::transport.
   // The transports and ports that would have come first.
   std::vector<transport::Rejected> rejected = {};
-  unsigned connections_that_left = 0;  // As Session::connections_that_left().
+  // Those that have left this transport, and what carries their bytes since.
+  ConnectionsThatLeft left = {};
+  std::string socket_transport = {};
 };
 
 // What is reported.
@@ -53,7 +56,8 @@ inline Statistics statistics_of(const Stats& stats) {
 std::string statistics_table(const StatsSubject& subject, const Statistics& statistics);
 // Returns one line of JSON, ended by a newline:
 //   `{"program":"x","process":1,"server":"h:p","transport":"TCP, not encrypted",
-//    "rejected":[{"transport":"shared memory","reason":".."}, ...],"connections_that_left":0,
+//    "transport_at_first":"TCP, not encrypted","connections":2,"connections_that_left":0,
+//    "why_left":"","rejected":[{"transport":"shared memory","reason":".."}, ...],
 //    "attach_round_trips":3,"bulk_connections":1,
 //    "bulk_connections_most":2,"bulk_connections_out":1,"bulk_connections_out_most":1,
 //    "blocking_round_trips":5,

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/bytes.h"
 #include "base/deadline.h"
@@ -44,6 +45,8 @@ class Carrier {
 
   // For messages: "shared memory".
   virtual const char* name() const noexcept = 0;
+  // For messages: why it has failed. Empty: it has not, or nothing is known. Any thread.
+  virtual std::string why_failed() const { return {}; }
   // A descriptor that becomes readable when something has come, while a receiver has said that it
   // sleeps. -1: the other end sends kWake over the socket.
   virtual int fd() const noexcept { return -1; }

@@ -67,6 +67,7 @@ class Carried final : public CarriedConnection {
   Changes changes() const noexcept override {
     return {receiver_.times_entered(), receiver_.times_left()};
   }
+  std::string why_left() const override { return receiver_.why_left(); }
 
  private:
   Status unknown() const {

@@ -26,6 +26,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "transport/carrier/carrier.h"
 #include "transport/carrier/socket.h"
@@ -52,6 +53,8 @@ class CarriedConnection : public Connection {
   virtual bool wants_room() const noexcept = 0;
   // Of this end's receiver. Any thread.
   virtual Changes changes() const noexcept = 0;
+  // For people: why this end's receiver has left. Empty: it never has. Any thread.
+  virtual std::string why_left() const = 0;
 };
 
 struct CarrierOptions {

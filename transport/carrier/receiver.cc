@@ -16,8 +16,9 @@ constexpr std::chrono::nanoseconds kSlice = std::chrono::seconds(1);
 
 }  // namespace
 
-void Receiver::leave() {
+void Receiver::leave(Cause cause) {
   if (!by_carrier()) return;
+  cause_.store(cause);
   by_carrier_.store(false, std::memory_order_relaxed);
   resent_ = false;
   left_.fetch_add(1, std::memory_order_relaxed);
@@ -40,16 +41,16 @@ bool Receiver::heed(const Record& record) {
       resent_ = true;
       return !by_carrier();
     case Kind::kAsk:
-      leave();
+      leave(Cause::kOtherEnd);
       duties_.remove(kDoEnter);
       duties_.add(kSendAnswer);
       break;
     case Kind::kAnswer:
-      if (leave_wanted_.exchange(false)) leave();
+      if (leave_wanted_.exchange(false)) leave(Cause::kThisEnd);
       break;
     case Kind::kLeave:
       if (duties_.has(kResend)) return false;
-      leave();
+      leave(Cause::kOtherEnd);
       duties_.remove(kDoEnter);
       duties_.their_leave = {record.entry, record.count};
       duties_.add(kResend);
@@ -61,7 +62,7 @@ bool Receiver::heed(const Record& record) {
       ++entry_;
       entered_.fetch_add(1, std::memory_order_relaxed);
       if (leave_wanted_.load()) {
-        leave();
+        leave(Cause::kThisEnd);
       } else {
         duties_.add(kDoEnter);  // Both directions enter.
       }
@@ -81,8 +82,18 @@ Status Receiver::heed_records() {
 }
 
 void Receiver::leave_failed() {
-  leave();
+  leave(Cause::kFailure);
   if (!leave_wanted_.exchange(true)) duties_.add(kSendAsk);
+}
+
+// A failure is the cause in each case: the end that notices it first asks the other one to leave.
+std::string Receiver::why_left() const {
+  const Cause cause = cause_.load();
+  if (cause == Cause::kNone) return {};
+  std::string failure = line_.carrier().why_failed();
+  if (!failure.empty()) return failure;
+  if (cause == Cause::kFailure) return std::string(line_.carrier().name()) + " has failed";
+  return cause == Cause::kThisEnd ? "this end wanted it" : "the other end wanted it";
 }
 
 // Records behind data come after these are received.

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "base/deadline.h"
 #include "transport/carrier/connection.h"
@@ -45,6 +46,7 @@ class Receiver final : private Watched {
   void want_to_leave() noexcept { leave_wanted_.store(true); }
   std::uint64_t times_entered() const noexcept { return entered_.load(std::memory_order_relaxed); }
   std::uint64_t times_left() const noexcept { return left_.load(std::memory_order_relaxed); }
+  std::string why_left() const;
 
  private:
   Result<std::size_t> take_some(MutableBytes into);
@@ -55,7 +57,8 @@ class Receiver final : private Watched {
   Status note_end(const Status& failed);
   Status heed_records();
   bool heed(const Record& record);
-  void leave();
+  enum class Cause : std::uint8_t { kNone, kFailure, kThisEnd, kOtherEnd };
+  void leave(Cause cause);
   void leave_failed();
   bool has_ended() const noexcept {
     return ended_ || (by_carrier() && line_.carrier().is_closed_in());
@@ -101,6 +104,7 @@ class Receiver final : private Watched {
   std::atomic<bool> leave_wanted_{false};
   std::atomic<std::uint64_t> entered_{0};
   std::atomic<std::uint64_t> left_{0};
+  std::atomic<Cause> cause_{Cause::kNone};  // Of the last time that it left.
 };
 
 }  // namespace gpurun::transport::carrier

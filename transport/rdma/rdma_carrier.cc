@@ -270,6 +270,13 @@ void RdmaCarrier::heed_silence() noexcept {
   if (post(nullptr, 0, 0, immediate_of(kTakenUpTo, taken), true)) told_taken_ = taken;
 }
 
+// What is flushed comes behind the request that has failed, perhaps on the other queue.
+void RdmaCarrier::note_failure(ibv_wc_status status) noexcept {
+  if (status == IBV_WC_SUCCESS) return;
+  const ibv_wc_status known = failure_.load();
+  if (known == IBV_WC_SUCCESS || known == IBV_WC_WR_FLUSH_ERR) failure_.store(status);
+}
+
 // Requests complete in order, and one that fails reports that in any case.
 void RdmaCarrier::heed_requests() noexcept {
   std::array<ibv_wc, 16> done;
@@ -277,6 +284,7 @@ void RdmaCarrier::heed_requests() noexcept {
   while ((count = pair_->poll_requests(done.data(), static_cast<int>(done.size()))) > 0) {
     for (int i = 0; i < count; ++i) {
       const ibv_wc& one = done[static_cast<std::size_t>(i)];
+      note_failure(one.status);
       if (one.status != IBV_WC_SUCCESS) failed_.store(true, std::memory_order_release);
       completed_ = std::max(completed_, one.wr_id);
     }
@@ -287,6 +295,7 @@ void RdmaCarrier::heed_requests() noexcept {
 
 // False: the device has failed, or the other end has sent what is impossible.
 bool RdmaCarrier::heed(const ibv_wc& completion) noexcept {
+  note_failure(completion.status);
   if (completion.status != IBV_WC_SUCCESS) return false;
   const auto wanted = pair_->writes() ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
   if (completion.opcode != wanted || (completion.wc_flags & IBV_WC_WITH_IMM) == 0) return false;

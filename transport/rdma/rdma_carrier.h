@@ -25,6 +25,7 @@
 #include <string>
 
 #include "transport/carrier/carrier.h"
+#include "transport/rdma/failure.h"
 #include "transport/rdma/queue_pair.h"
 #include "transport/rdma/silence.h"
 #include "transport/rdma/slots.h"
@@ -37,6 +38,9 @@ class RdmaCarrier final : public carrier::Carrier {
   explicit RdmaCarrier(std::unique_ptr<QueuePair> pair);
 
   const char* name() const noexcept override { return name_.c_str(); }
+  std::string why_failed() const override {
+    return has_failed() ? failure_text(failure_.load()) : "";
+  }
   int fd() const noexcept override { return pair_->channel_fd(); }
 
   carrier::Moved put(PartCursor& cursor) override;
@@ -66,6 +70,7 @@ class RdmaCarrier final : public carrier::Carrier {
 
  private:
   bool is_ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+  void note_failure(ibv_wc_status status) noexcept;
   bool has_failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   // Takes what has come, or what has become of requests. Any thread.
   void poll() noexcept;
@@ -109,6 +114,7 @@ class RdmaCarrier final : public carrier::Carrier {
   std::atomic<std::uint64_t> put_{0};
   std::atomic<std::uint64_t> arrived_{0};
   std::atomic<bool> failed_{false};
+  std::atomic<ibv_wc_status> failure_{IBV_WC_SUCCESS};  // The first cause of failed_, if known.
   std::atomic<bool> ended_{false};  // The other end has closed it, behind all of its bytes.
 
   std::atomic<std::uint64_t> taken_{0};  // The receiving thread writes it.

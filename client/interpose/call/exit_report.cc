@@ -47,7 +47,8 @@ void print_statistics(const Process& process) {
   subject.attach_round_trips = process.attach_round_trips;
   subject.transport = process.transport;
   subject.rejected = process.rejected;
-  subject.connections_that_left = process.session->connections_that_left();
+  subject.left = process.session->connections_that_left();
+  subject.socket_transport = process.socket_transport;
   subject.bulk_connections = process.session->bulk().used().now;
   subject.bulk_connections_most = process.session->bulk().used().most;
   subject.bulk_connections_out = process.session->bulk().used_from_device().now;

@@ -131,6 +131,7 @@ int connect() {
   process->driver_version = attached->driver_version;
   process->attach_round_trips = attached->round_trips;
   process->transport = std::move(attached->transport);
+  process->socket_transport = std::move(attached->socket_transport);
   process->rejected = std::move(attached->rejected);
   process->features = attached->features;
   begin_trace(*process);

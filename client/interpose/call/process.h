@@ -35,6 +35,7 @@ struct Process {
   int driver_version = 0;                       // The server's cuDriverGetVersion.
   unsigned attach_round_trips = 0;
   std::string transport;                      // Attached::transport.
+  std::string socket_transport;               // Attached::socket_transport.
   std::vector<transport::Rejected> rejected;  // Attached::rejected.
   std::uint64_t features = 0;  // Bits that both ends offer (protocol/control/features.h).
   // Granted with the attach and not adopted yet (device_windows.h).

@@ -42,7 +42,7 @@ class Sessions(unittest.TestCase):
     def assert_run(self, run, said, over):
         self.assertEqual(run.status, 0, run.stdout + run.stderr + self.server.log())
         self.assertIn(said, run.stdout)
-        self.assertRegex(run.statistics[0]["transport"], over)
+        self.assertRegex(run.statistics[0]["transport_at_first"], over)
         return run
 
     def counted(self, *command, said, **changes):

@@ -28,8 +28,9 @@ class Fabric(unittest.TestCase):
         self.assertEqual((done.status, done.stdout, world.without_meeting(done.stderr)), (0, "right\n", ""))
         (statistics,) = done.statistics
         self.rejected = {each["transport"]: each["reason"] for each in statistics["rejected"]}
+        self.statistics = statistics
         self.left = statistics["connections_that_left"]
-        return statistics["transport"]
+        return statistics["transport_at_first"]
 
     def test_session_uses_rdma_when_both_sides_trust_the_fabric(self):
         with world.Gpurund(*SERVER) as server, tempfile.TemporaryDirectory() as folder:
@@ -99,8 +100,20 @@ class Fabric(unittest.TestCase):
                                                VERBS_DOUBLE_COUNTERS=counters), OVER)
                 self.assertGreater(self.failed_of(counters), 0, fault)
                 self.assertGreater(self.left, 0, fault)
+                self.assertEqual(self.statistics["transport"], "TCP, not encrypted" if self.left == self.statistics["connections"]
+                                 else OVER + ", and over TCP, not encrypted")
+                self.assertRegex(self.statistics["why_left"], "the queue pair is out of order|the other end's device does not answer|"
+                                 "reports a failed request|refuses requests")
                 # Most of the 12 MiB to the device went by TCP.
                 self.assertLess(self.bytes_of(counters), 12 << 20, fault)
+
+    # The table says what the session uses in the end, and why it left what it had used before.
+    def test_table_names_the_transport_in_the_end_and_why_the_first_was_left(self):
+        with world.Gpurund(*SERVER) as server:
+            done = world.gpurun("--stats", "--trust-fabric", "--transport", "rdma,tcp", *server.options(), "--", PROGRAM, "12", str(1 << 20),
+                                env=world.environment(LD_LIBRARY_PATH=VERBS_FOLDER, VERBS_DOUBLE_FAULTS="port_down port=1 posts=45",
+                                                      GPURUN_PACKING="off"))
+        self.assertRegex(done.stderr, f"\nover TCP, not encrypted\nat first over {OVER}, until 2 of 2 connections left it: [a-z' ]+")
 
     def gpuctl(self, command, *words, status=0, **changes):
         """The object of JSON that a command of gpuctl prints, with RDMA instead of shared memory."""

@@ -82,15 +82,34 @@ TEST(StatsReport, RejectedTransportsHaveALineEach) {
                 .find("\nover TCP, not encrypted\nnot over shared memory: it is \"far\"\n"
                       "not over RDMA by mlx5_0:1: it is not active\n"),
             std::string::npos);
-  EXPECT_EQ(json["connections_that_left"], 0);
-  subject.connections_that_left = 2;
-  EXPECT_NE(
-      statistics_table(subject, counted())
-          .find("over TCP, not encrypted\nconnections that left it for their sockets: 2\nnot"),
-      std::string::npos);
-  EXPECT_EQ(nlohmann::json::parse(statistics_json(subject, counted()))["connections_that_left"], 2);
   subject.rejected.clear();
   EXPECT_TRUE(nlohmann::json::parse(statistics_json(subject, counted()))["rejected"].empty());
+}
+
+// A session that leaves RDMA reports what it uses in the end, what it used before, and the reason.
+TEST(StatsReport, ConnectionsThatLeftChangeTheTransport) {
+  StatsSubject subject{"x", 1, "h:1", 2};
+  const std::string rdma = "RDMA by a:1 to b:1, payload not encrypted";
+  subject.transport = rdma;
+  subject.socket_transport = "TCP, encrypted by TLS";
+  subject.left = {0, 3, ""};
+  const auto json_of = [&] { return nlohmann::json::parse(statistics_json(subject, counted())); };
+  EXPECT_EQ(json_of()["transport"], rdma);
+  EXPECT_EQ(json_of()["connections_that_left"], 0);
+  EXPECT_EQ(statistics_table(subject, counted()).find("at first"), std::string::npos);
+  subject.left = {1, 3, "the other end's device does not answer"};
+  EXPECT_EQ(json_of()["transport"], rdma + ", and over TCP, encrypted by TLS");
+  subject.left.count = 3;
+  EXPECT_EQ(json_of()["transport"], "TCP, encrypted by TLS");
+  EXPECT_EQ(json_of()["transport_at_first"], rdma);
+  EXPECT_EQ(json_of()["connections"], 3);
+  EXPECT_EQ(json_of()["connections_that_left"], 3);
+  EXPECT_EQ(json_of()["why_left"], "the other end's device does not answer");
+  EXPECT_NE(
+      statistics_table(subject, counted())
+          .find("\nover TCP, encrypted by TLS\nat first over " + rdma +
+                ", until 3 of 3 connections left it: the other end's device does not answer\n"),
+      std::string::npos);
 }
 
 TEST(StatsReport, JsonReportsBatchesAndFullLogWaits) {

@@ -84,6 +84,8 @@ TEST(CarriedConnectionTest, LeavesInMidCopyAndGoesOnOverTheSocket) {
   EXPECT_EQ(pair.server().changes().left, 1U);
   EXPECT_EQ(pair.client().changes().left, 1U);
   EXPECT_EQ(pair.server().changes().entered, 0U);
+  EXPECT_EQ(pair.server().why_left(), "this end wanted it");
+  EXPECT_EQ(pair.client().why_left(), "the other end wanted it");
 }
 
 TEST(CarriedConnectionTest, EntersAgainAndLeavesAgain) {
@@ -120,6 +122,10 @@ TEST(CarriedConnectionTest, FailureInMidCopyGoesOnOverTheSocket) {
       copy_with_changes(pair, pattern(20 * kRing, 3), [](std::size_t) {});
       EXPECT_EQ(pair.server().changes().left, 1U) << behind << in_put;
       EXPECT_EQ(pair.client().changes().left, 1U) << behind << in_put;
+      // One end has noticed the failure, and the other one has been asked.
+      const std::string both = pair.client().why_left() + pair.server().why_left();
+      EXPECT_NE(both.find(in_put ? "the other end wanted it" : " has failed"), std::string::npos)
+          << both;
     }
   }
 }
