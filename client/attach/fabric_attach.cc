@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/numa_nodes.h"
 #include "transport/rdma/exchange.h"
 
 namespace gpurun::client {
@@ -12,13 +13,18 @@ Result<FabricAttach> go_over_fabric(std::vector<OpenedConnection>& connections,
                                     Deadline deadline) {
   namespace rdma = transport::rdma;
   FabricAttach result;
-  const Result<std::unique_ptr<rdma::Fabric>> fabric = rdma::open_fabric(allowed, &result.rejected);
+  rdma::NearTo near;
+  near.node = node_of_this_thread(near.files);
+  const Result<std::unique_ptr<rdma::Fabric>> fabric =
+      rdma::open_fabric(allowed, &result.rejected, near);
   rdma::Side side;
   side.fabric = fabric.ok() ? fabric->get() : nullptr;
   side.why_none = fabric.status().message();
   side.fd_min = fd_min;
+  side.place.count = static_cast<unsigned>(connections.size());
   std::vector<rdma::Asked> asked;
   for (const OpenedConnection& each : connections) {
+    side.place.index = static_cast<unsigned>(asked.size());
     Result<rdma::Asked> one = rdma::ask(*each.connection, side, deadline);
     if (!one.ok()) return one.status();
     asked.push_back(*std::move(one));

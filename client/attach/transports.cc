@@ -41,7 +41,7 @@ Result<transport::rdma::AllowedPorts> parse_allowed_ports(std::string_view trust
   if (!trusts.ok()) return trusts.status();
   Result<std::vector<std::string>> restricts = parse_ports(kNetDevicesVariable, restricted);
   if (!restricts.ok()) return restricts.status();
-  return transport::rdma::AllowedPorts{*std::move(trusts), *std::move(restricts)};
+  return transport::rdma::AllowedPorts{*std::move(trusts), *restricts, *restricts};
 }
 
 Result<std::vector<TransportKind>> parse_transports(std::string_view text, const char* origin) {

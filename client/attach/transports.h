@@ -34,7 +34,8 @@ inline constexpr const char* kTrustFabricVariable = "GPURUN_TRUST_FABRIC";
 // Why a session of such a user does not use RDMA.
 inline constexpr const char* kNoFabricTrusted =
     "the user trusts no fabric (gpurun --trust-fabric, GPURUN_TRUST_FABRIC)";
-// The devices and ports that may be used, in the same form. UCX users know it as UCX_NET_DEVICES.
+// The devices and ports that may be used, in the same form, the preferred one first. UCX users know
+// it as UCX_NET_DEVICES.
 inline constexpr const char* kNetDevicesVariable = "GPURUN_NET_DEVICES";
 
 // Parses the values of both variables. Empty `trusted`: the user trusts no fabric.

@@ -114,6 +114,18 @@ const driver_abi::EmulatedView* emulated_view(const CudaDriver& driver) {
   return view != nullptr && view->bytes >= sizeof(driver_abi::EmulatedView) ? view : nullptr;
 }
 
+std::vector<PciDevice> gpu_places(const CudaDriver& driver) {
+  std::vector<PciDevice> places;
+  int count = 0;
+  if (is_emulated(driver) || GPURUN_DRIVER(driver, cuDeviceGetCount, &count) != CUDA_SUCCESS) {
+    return places;
+  }
+  for (int ordinal = 0; ordinal < std::min(count, kDevicesMax); ++ordinal) {
+    if (auto place = pci_device_of(driver, ordinal)) places.push_back(*std::move(place));
+  }
+  return places;
+}
+
 bool is_emulated(const CudaDriver& driver) { return emulated_view(driver) != nullptr; }
 
 Result<Bytes> take_snapshot(const CudaDriver& driver) {

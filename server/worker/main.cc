@@ -309,9 +309,12 @@ Result<Readiness> make_ready(const CommandLine& line) {
   // Driver and devices are open, or never will be. From here on the client is untrusted and decides
   // what runs.
   const bool emulated = ready.started.ok() && is_emulated(*ready.started->driver);
+  const std::vector<PciDevice> gpus =
+      ready.started.ok() ? gpu_places(*ready.started->driver) : std::vector<PciDevice>();
   ready.fabric = std::make_unique<WorkerFabric>(line.fabric);
-  ready.confined = confinement->finish(emulated, assignment->memory_bytes,
-                                       [fabric = ready.fabric.get()] { fabric->open(); });
+  ready.confined =
+      confinement->finish(emulated, assignment->memory_bytes,
+                          [fabric = ready.fabric.get(), &gpus] { fabric->open(gpus); });
   ready.status = ready.started.ok() ? ready.confined : ready.started.status();
   // Otherwise the session's handshake would create it. It takes as long as all else here together,
   // so workers without TLS skip it.
@@ -397,7 +400,7 @@ Status serve(const CommandLine& line) {
       rows_to_tell(hand_over->rows), features, first_credits(started),
       unserved_rows(*started.driver, started.options.handlers)}));
   if ((started.options.features & protocol::feature_bit(protocol::Feature::kFabric)) != 0) {
-    GPURUN_RETURN_IF_ERROR(ready->fabric->answer(*channels, handshake()));
+    GPURUN_RETURN_IF_ERROR(ready->fabric->answer(*channels, handshake()).status());
   }
   return run_worker(started.options, *std::move(channels));
 }

@@ -33,14 +33,16 @@ inline Bytes receive_bytes(Connection& connection, std::size_t count) {
 
 struct RdmaPair {
   // `devices`: as VERBS_DOUBLE_DEVICES. No other pair is there.
-  explicit RdmaPair(const std::string& devices = "rdma0") {
+  explicit RdmaPair(const std::string& devices = "rdma0", const rdma::EndPlace& client_place = {},
+                    const rdma::EndPlace& server_place = {}) {
     VerbsDouble::set(devices);
     auto listener = listen("tcp://127.0.0.1:0");
     EXPECT_TRUE(listener.ok()) << listener.status().to_string();
     auto accepting = std::async(std::launch::async, [&] {
-      return make(false, [&] { return (*listener)->accept(soon()); });
+      return make(false, server_place, [&] { return (*listener)->accept(soon()); });
     });
-    client = make(true, [&] { return connect("tcp://" + (*listener)->address(), soon()); });
+    client = make(true, client_place,
+                  [&] { return connect("tcp://" + (*listener)->address(), soon()); });
     server = accepting.get();
   }
 
@@ -49,10 +51,11 @@ struct RdmaPair {
 
  private:
   template <typename Open>
-  static std::unique_ptr<carrier::CarriedConnection> make(bool connects, Open open) {
+  static std::unique_ptr<carrier::CarriedConnection> make(bool connects,
+                                                          const rdma::EndPlace& place, Open open) {
     Result<std::unique_ptr<Connection>> socket = open();
     EXPECT_TRUE(socket.ok()) << socket.status().to_string();
-    Result<RdmaEnd> end = exchange(**socket, connects);
+    Result<RdmaEnd> end = exchange(**socket, connects, 1, place);
     EXPECT_TRUE(end.ok()) << end.status().to_string();
     return carry_on(*std::move(socket), std::move(end->carrier));
   }

@@ -66,7 +66,8 @@ struct RdmaEnd {
 
 // One end of the exchange: the connecting end offers first, and says at last that it is ready.
 // `tries`: of opening the fabric, for a test with faults that may hit its probe.
-inline Result<RdmaEnd> exchange(Connection& socket, bool connects, int tries = 1) {
+inline Result<RdmaEnd> exchange(Connection& socket, bool connects, int tries = 1,
+                                const rdma::EndPlace& place = {}) {
   const Deadline deadline = Deadline::in(std::chrono::seconds(20));
   RdmaEnd end;
   auto fabric = any_fabric();
@@ -84,7 +85,7 @@ inline Result<RdmaEnd> exchange(Connection& socket, bool connects, int tries = 1
     return socket.send({&bytes, 1}, deadline);
   };
   if (!connects) GPURUN_RETURN_IF_ERROR(receive());
-  auto made = end.fabric->make_end(*local, connects ? nullptr : &theirs, 0);
+  auto made = end.fabric->make_end(*local, connects ? nullptr : &theirs, 0, place);
   if (!made.ok()) return made.status();
   if (connects) {
     GPURUN_RETURN_IF_ERROR(send((*made)->offer()));

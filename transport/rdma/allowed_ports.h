@@ -23,6 +23,8 @@ struct AllowedPorts {
   std::vector<std::string> trusted;
   // GPURUN_NET_DEVICES: a port must also be one of these. Empty: all are.
   std::vector<std::string> restricted;
+  // Ports that come first, in this order. Then the nearest ones do (port_order.h).
+  std::vector<std::string> order = {};
 };
 
 // In each list.

@@ -18,16 +18,23 @@ constexpr std::size_t kTextBytes = 192;
 
 struct Words {
   Offer offer;  // Without ring_bytes: there is no offer.
-  // Why there is no offer. With an offer, the name of its port. Older ends leave that empty.
+  // Why there is no offer. With an offer, its port with the reason for that. Older ends leave it
+  // empty.
   std::array<char, kTextBytes> text{};
 };
 static_assert(std::is_trivially_copyable_v<Words> && sizeof(Words) == 256);
+
+// "mlx5_0:1 (PIX to the GPU)"
+std::string described(const FabricEnd& end) {
+  const std::string why = end.why_port();
+  return end.port() + (why.empty() ? "" : " (" + why + ")");
+}
 
 Status send_words(Connection& socket, const FabricEnd* end, const std::string& why_none,
                   Deadline deadline) {
   Words words;
   if (end != nullptr) words.offer = end->offer();
-  const std::string text = end != nullptr ? end->port() : why_none;
+  const std::string text = end != nullptr ? described(*end) : why_none;
   std::copy_n(text.begin(), std::min(text.size(), kTextBytes), words.text.begin());
   const ByteView bytes = bytes_of(words);
   return socket.send({&bytes, 1}, deadline);
@@ -50,7 +57,7 @@ std::string text_of(const Words& words) {
 
 std::string ports_of(const FabricEnd& end, const Words& words) {
   const std::string theirs = text_of(words);
-  return end.port() + (theirs.empty() ? "" : " to " + theirs);
+  return described(end) + (theirs.empty() ? "" : " to " + theirs);
 }
 
 Result<std::unique_ptr<FabricEnd>> make_end(const Connection& socket, const Side& side,
@@ -58,7 +65,7 @@ Result<std::unique_ptr<FabricEnd>> make_end(const Connection& socket, const Side
   if (side.fabric == nullptr) return Status(Code::kUnavailable, side.why_none);
   const Result<Gid> local = address_of(socket.fd());
   if (!local.ok()) return local.status();
-  return side.fabric->make_end(*local, theirs, side.fd_min);
+  return side.fabric->make_end(*local, theirs, side.fd_min, side.place);
 }
 
 // Otherwise a peer could aim this end's device at the queue pairs of another machine. An address of
@@ -134,20 +141,24 @@ Result<Agreement> enter(std::unique_ptr<Connection>& connection, Connection* bel
   return agreement;
 }
 
-Status answer(std::unique_ptr<Connection>& connection, Connection* below, const Side& side,
-              Deadline deadline) {
+Result<Agreement> answer(std::unique_ptr<Connection>& connection, Connection* below,
+                         const Side& side, Deadline deadline) {
   const Result<Words> words = receive_words(*connection, deadline);
   if (!words.ok()) return words.status();
-  if (words->offer.ring_bytes == 0) return send_words(*connection, nullptr, {}, deadline);
+  const auto refuse = [&](const std::string& why, const std::string& told) -> Result<Agreement> {
+    GPURUN_RETURN_IF_ERROR(send_words(*connection, nullptr, told, deadline));
+    return Agreement{{}, why};
+  };
+  if (words->offer.ring_bytes == 0) return refuse("the client: " + text_of(*words), {});
   Result<std::unique_ptr<FabricEnd>> end = make_end(*connection, side, &words->offer);
-  if (!end.ok()) return send_words(*connection, nullptr, end.status().message(), deadline);
+  if (!end.ok()) return refuse(end.status().message(), end.status().message());
   Result<std::unique_ptr<carrier::Carrier>> carrier = connect_end(*connection, **end, words->offer);
-  if (!carrier.ok()) return send_words(*connection, nullptr, carrier.status().message(), deadline);
+  if (!carrier.ok()) return refuse(carrier.status().message(), carrier.status().message());
   GPURUN_RETURN_IF_ERROR(send_words(*connection, end->get(), {}, deadline));
   auto made = carried(connection, below, *std::move(carrier));
   if (!made.ok()) return made.status();
   connection = *std::move(made);
-  return {};
+  return Agreement{ports_of(**end, *words), {}};
 }
 
 }  // namespace gpurun::transport::rdma

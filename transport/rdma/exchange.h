@@ -21,6 +21,7 @@ struct Side {
   Fabric* fabric = nullptr;
   std::string why_none = {};
   int fd_min = 0;
+  EndPlace place = {};
 };
 
 // The connecting end, between its words and the answer.
@@ -33,7 +34,7 @@ struct Asked {
 //   kDeadline, kPeerGone
 Result<Asked> ask(Connection& socket, const Side& side, Deadline deadline);
 
-// The result of the connecting end. The other end's words in it are printable.
+// The result of either end. The other end's words in it are printable.
 struct Agreement {
   std::string ports;     // "mlx5_0:1 to mlx5_1:1": this end's port and the other end's.
   std::string why_none;  // Why the connection does not go over RDMA. Empty: it does.
@@ -47,7 +48,7 @@ Result<Agreement> enter(std::unique_ptr<Connection>& connection, Connection* bel
 
 // The other end: receives the words, answers, and carries the connection if both ends offer.
 // Errors as enter().
-Status answer(std::unique_ptr<Connection>& connection, Connection* below, const Side& side,
-              Deadline deadline);
+Result<Agreement> answer(std::unique_ptr<Connection>& connection, Connection* below,
+                         const Side& side, Deadline deadline);
 
 }  // namespace gpurun::transport::rdma

@@ -1,9 +1,12 @@
 // Fabric: a queue pair for each end.
 #include "transport/rdma/fabric.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "transport/rdma/find_ports.h"
+#include "transport/rdma/locked_memory.h"
 #include "transport/rdma/queue_pair.h"
 #include "transport/rdma/rdma_carrier.h"
 
@@ -13,10 +16,14 @@ namespace {
 class VerbsEnd final : public FabricEnd {
  public:
   explicit VerbsEnd(std::unique_ptr<QueuePair> pair)
-      : offer_(pair->offer()), port_(pair->port().name()), pair_(std::move(pair)) {}
+      : offer_(pair->offer()),
+        port_(pair->port().name()),
+        why_port_(pair->port().why_first),
+        pair_(std::move(pair)) {}
 
   const Offer& offer() const noexcept override { return offer_; }
   std::string port() const override { return port_; }
+  std::string why_port() const override { return why_port_; }
   Result<std::unique_ptr<carrier::Carrier>> connect(const Offer& theirs) override {
     const Offer copy = theirs;
     GPURUN_RETURN_IF_ERROR(pair_->connect(copy));
@@ -26,24 +33,27 @@ class VerbsEnd final : public FabricEnd {
  private:
   const Offer offer_;
   const std::string port_;
+  const std::string why_port_;
   std::unique_ptr<QueuePair> pair_;
 };
 
 class VerbsFabric final : public Fabric {
  public:
-  explicit VerbsFabric(std::vector<Port> ports) : ports_(std::move(ports)) {}
+  explicit VerbsFabric(std::vector<Port> ports)
+      : ports_(std::move(ports)), lockable_(lockable_bytes()) {}
 
-  Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs,
-                                              int fd_min) override {
-    if (theirs == nullptr) {
-      const Result<Port> port = choose_port(ports_, local, nullptr);
-      return port.ok() ? make_largest(*port, fd_min) : port.status();
+  Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs, int fd_min,
+                                              const EndPlace& place) override {
+    std::uint32_t ring_bytes = ring_bytes_for(lockable_, place.count);
+    Link link = Link::kInfiniBand;
+    if (theirs != nullptr) {
+      const Offer copy = *theirs;
+      GPURUN_RETURN_IF_ERROR(check_offer(copy));
+      link = static_cast<Link>(copy.link);
+      ring_bytes = std::min(ring_bytes, std::max(copy.ring_bytes, kRingBytesMin));
     }
-    const Offer copy = *theirs;
-    GPURUN_RETURN_IF_ERROR(check_offer(copy));
-    const auto link = static_cast<Link>(copy.link);
-    const Result<Port> port = choose_port(ports_, local, &link);
-    return port.ok() ? made(QueuePair::make(*port, copy.ring_bytes, fd_min)) : port.status();
+    const Result<Port> port = choose_port(ports_, local, theirs == nullptr ? nullptr : &link);
+    return port.ok() ? make_largest(*port, ring_bytes, fd_min) : port.status();
   }
   std::vector<std::string> ports() const override {
     std::vector<std::string> names;
@@ -57,16 +67,18 @@ class VerbsFabric final : public Fabric {
     return std::unique_ptr<FabricEnd>(new VerbsEnd(*std::move(pair)));
   }
 
-  // Limits of locked memory are often low.
-  static Result<std::unique_ptr<FabricEnd>> make_largest(const Port& port, int fd_min) {
-    for (std::uint32_t bytes = kRingBytes;; bytes /= 2) {
+  // Other memory of this process may be locked, too, and a device may have a limit of its own.
+  static Result<std::unique_ptr<FabricEnd>> make_largest(const Port& port, std::uint32_t ring_bytes,
+                                                         int fd_min) {
+    for (std::uint32_t bytes = ring_bytes;; bytes /= 2) {
       auto pair = QueuePair::make(port, bytes, fd_min);
       const bool too_large = pair.status().code() == Code::kResourceExhausted;
-      if (!too_large || bytes == kRingBytesMin) return made(std::move(pair));
+      if (!too_large || bytes <= kRingBytesMin) return made(std::move(pair));
     }
   }
 
-  const std::vector<Port> ports_;  // At least one.
+  const std::vector<Port> ports_;                // At least one.
+  const std::optional<std::uint64_t> lockable_;  // As lockable_bytes().
 };
 
 }  // namespace
@@ -74,8 +86,8 @@ class VerbsFabric final : public Fabric {
 const char* why_not_built() noexcept { return ""; }
 
 Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts& allowed,
-                                            std::vector<Rejected>* rejected) {
-  Result<std::vector<Port>> ports = find_ports(allowed, rejected);
+                                            std::vector<Rejected>* rejected, const NearTo& near) {
+  Result<std::vector<Port>> ports = find_ports(allowed, rejected, near);
   if (!ports.ok()) return ports.status();
   return std::unique_ptr<Fabric>(new VerbsFabric(*std::move(ports)));
 }

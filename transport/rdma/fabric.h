@@ -13,6 +13,7 @@
 #include "transport/carrier/carrier.h"
 #include "transport/rdma/allowed_ports.h"
 #include "transport/rdma/offer.h"
+#include "transport/rdma/port_order.h"
 
 namespace gpurun::transport::rdma {
 
@@ -26,10 +27,19 @@ class FabricEnd {
   virtual const Offer& offer() const noexcept = 0;
   // The port that it uses: "mlx5_0:1".
   virtual std::string port() const = 0;
+  // Why it comes before other ports that lead to the peer, for people: "PIX to the GPU". Empty:
+  // there is no other, or nothing prefers this one.
+  virtual std::string why_port() const = 0;
   // Once. The other end may send from now on. `theirs` may be any bytes of an untrusted peer.
   //   kProtocol     `theirs` is not valid.
   //   kUnavailable  the ends do not fit, or the device refuses it.
   virtual Result<std::unique_ptr<carrier::Carrier>> connect(const Offer& theirs) = 0;
+};
+
+// Which of a session's connections an end is for.
+struct EndPlace {
+  unsigned index = 0;  // 0: the log's.
+  unsigned count = 1;  // All of the session.
 };
 
 // Open devices. One thread at a time.
@@ -41,24 +51,28 @@ class Fabric {
   virtual ~Fabric() = default;
 
   // Makes an end for a peer that is reached from the address `local`: a port of Ethernet needs a
-  // GID that is this address. Takes the best such port, or the best one that fits `theirs`. RoCE v2
-  // is better than v1, and InfiniBand comes last. Without `theirs` the rings have kRingBytes, or
-  // less where the device does not register so much. Otherwise they have as many bytes as theirs.
-  // The end's descriptor is `fd_min` or above.
+  // GID that is this address. Takes the first such port (port_order.h), or the first one that fits
+  // `theirs`. RoCE v2 is better than v1, and InfiniBand comes last. The rings have kRingBytes, or
+  // less where the peer's are smaller, where the limit of locked memory gives each connection less,
+  // or where the device does not register so much. The end's descriptor is `fd_min` or above.
   //   kUnavailable        no port fits, or the device refuses it, with the reason.
   //   kResourceExhausted  the device refuses it, and the message says how to raise a limit.
   virtual Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs,
-                                                      int fd_min) = 0;
+                                                      int fd_min, const EndPlace& place) = 0;
+  Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs, int fd_min) {
+    return make_end(local, theirs, fd_min, EndPlace());
+  }
   // The names of its ports. At least one.
   virtual std::vector<std::string> ports() const = 0;
 };
 
-// Opens the devices of the allowed ports. Every port that is left out is added to `rejected`. It
-// opens descriptors and files, so a process must have its user and namespaces by then, and give up
-// system calls later.
+// Opens the devices of the allowed ports, for a session that is `near` a place. Every port that is
+// left out is added to `rejected`. It opens descriptors and files, so a process must have its user
+// and namespaces by then, and give up system calls later.
 //   kUnavailable  no port can be used. The message has the first reason.
 Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts& allowed,
-                                            std::vector<Rejected>* rejected);
+                                            std::vector<Rejected>* rejected,
+                                            const NearTo& near = {});
 
 // Why this build has no RDMA. Empty: it has it.
 const char* why_not_built() noexcept;

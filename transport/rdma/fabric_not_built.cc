@@ -8,7 +8,8 @@ const char* why_not_built() noexcept {
   return "RDMA is not built in: infiniband/verbs.h (libibverbs-dev) was not there";
 }
 
-Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts&, std::vector<Rejected>*) {
+Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts&, std::vector<Rejected>*,
+                                            const NearTo&) {
   return Status(Code::kUnavailable, why_not_built());
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "transport/rdma/library.h"
@@ -102,7 +103,7 @@ std::string look_at(Port* port) {
 }
 
 void look_at_device(const std::shared_ptr<Device>& device, const AllowedPorts& allowed,
-                    std::vector<Port>* ports, std::vector<Rejected>* rejected) {
+                    const NearTo& near, std::vector<Port>* ports, std::vector<Rejected>* rejected) {
   ibv_device_attr about = {};
   if (ibv_query_device(device->context(), &about) != 0) {
     rejected->push_back({device->name(), "it does not answer"});
@@ -117,6 +118,7 @@ void look_at_device(const std::shared_ptr<Device>& device, const AllowedPorts& a
     std::string why = why_not_allowed(port, allowed);
     if (why.empty()) why = look_at(&port);
     if (why.empty()) {
+      port.place = place_of(device->name(), port.name(), allowed, near);
       ports->push_back(std::move(port));
     } else {
       rejected->push_back({port.name(), std::move(why)});
@@ -126,7 +128,8 @@ void look_at_device(const std::shared_ptr<Device>& device, const AllowedPorts& a
 
 }  // namespace
 
-Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Rejected>* rejected) {
+Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Rejected>* rejected,
+                                     const NearTo& near) {
   GPURUN_RETURN_IF_ERROR(open_library());
   int count = 0;
   ibv_device** const list = ibv_get_device_list(&count);
@@ -138,7 +141,7 @@ Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Re
                            "it cannot be opened: " + std::generic_category().message(errno)});
       continue;
     }
-    look_at_device(std::make_shared<Device>(context), allowed, &ports, rejected);
+    look_at_device(std::make_shared<Device>(context), allowed, near, &ports, rejected);
   }
   if (list != nullptr) ibv_free_device_list(list);
   if (!ports.empty()) return ports;
@@ -147,18 +150,32 @@ Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Re
 }
 
 Result<Port> choose_port(const std::vector<Port>& ports, const Gid& local, const Link* link) {
-  int best = 0;
-  Port chosen;
+  // Each port with the best of its GIDs.
+  std::vector<std::pair<int, Port>> fitting;
   for (const Port& port : ports) {
+    int best = 0;
+    Port chosen = port;
     for (const PortGid& gid : port.gids) {
       const int fit = fit_of(gid, local, link);
       if (fit <= best) continue;
       best = fit;
-      chosen = port;
       choose_gid(&chosen, gid);
     }
+    if (best != 0) fitting.emplace_back(best, std::move(chosen));
   }
-  if (best != 0) return chosen;
+  std::stable_sort(fitting.begin(), fitting.end(), [](const auto& one, const auto& other) {
+    const PortPlace& ours = one.second.place;
+    const PortPlace& theirs = other.second.place;
+    return std::make_tuple(ours.order, -one.first, ours.steps) <
+           std::make_tuple(theirs.order, -other.first, theirs.steps);
+  });
+  if (!fitting.empty()) {
+    std::vector<PortPlace> others;
+    for (const auto& each : fitting) others.push_back(each.second.place);
+    Port& chosen = fitting.front().second;
+    chosen.why_first = why_first(chosen.place, others);
+    return std::move(chosen);
+  }
   return Status(Code::kUnavailable, ports.front().name() +
                                         ": none of its GIDs is this machine's address of the "
                                         "connection, or fits the other end's");

@@ -54,8 +54,6 @@ Status check_match(const Offer& ours, const Offer& theirs) {
   } else if (ours.link == static_cast<std::uint8_t>(Link::kInfiniBand) &&
              !std::equal(ours.gid.begin(), ours.gid.begin() + kPrefixBytes, theirs.gid.begin())) {
     why = "the ends are in different InfiniBand subnets";
-  } else if (ours.ring_bytes != theirs.ring_bytes) {
-    why = "the other end has rings of another size";
   }
   return why.empty() ? Status() : Status(Code::kUnavailable, why);
 }

@@ -22,7 +22,7 @@ struct Offer {
   std::uint32_t packet_number = 0;  // The first that it sends. 24 bits.
   std::uint32_t rkey = 0;           // Of its ring. The other end writes that.
   std::uint64_t ring = 0;           // The address of its ring, which is mapped twice in a row.
-  std::uint32_t ring_bytes = 0;     // A power of two. Both ends have the same.
+  std::uint32_t ring_bytes = 0;     // A power of two. The ends may differ.
   std::uint32_t receives = 0;       // That it posts at first.
   std::array<std::uint8_t, 16> gid{};
   std::uint16_t lid = 0;
@@ -36,6 +36,7 @@ static_assert(sizeof(Offer) == 64 && std::is_trivially_copyable_v<Offer>);
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr std::uint32_t kRingBytes = std::uint32_t{1} << 20;  // The default.
+// The smallest useful one: a message of QueuePair::step_bytes() fits.
 inline constexpr std::uint32_t kRingBytesMin = std::uint32_t{64} << 10;
 inline constexpr std::uint32_t kRingBytesMax = std::uint32_t{16} << 20;
 inline constexpr std::uint32_t kReceivesMin = 64;

@@ -10,6 +10,7 @@
 
 #include "transport/rdma/allowed_ports.h"
 #include "transport/rdma/offer.h"
+#include "transport/rdma/port_order.h"
 
 namespace gpurun::transport::rdma {
 
@@ -49,6 +50,8 @@ struct Port {
   std::uint32_t message_bytes_max = 0;
   std::uint32_t requests_max = 0;     // Of a queue pair, in each direction.
   std::uint32_t completions_max = 0;  // Of a completion queue.
+  PortPlace place;
+  std::string why_first;  // Of a chosen port, for people: why it comes before others. May be empty.
   // The device writes remote memory, and reports such a write with its immediate (probe.h).
   bool writes = false;
 

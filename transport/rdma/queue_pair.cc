@@ -127,8 +127,8 @@ Status QueuePair::connect(const Offer& theirs) {
   GPURUN_RETURN_IF_ERROR(check_offer(theirs));
   GPURUN_RETURN_IF_ERROR(check_match(offer_, theirs));
   theirs_ = theirs;
-  step_bytes_ = std::min({kStepBytes, port_.message_bytes_max,
-                          writes() ? kStepBytes : static_cast<std::uint32_t>(slot_bytes())});
+  step_bytes_ = std::min(
+      {kStepBytes, port_.message_bytes_max, writes() ? kStepBytes : theirs_.ring_bytes / kSlots});
   if (step_bytes_ == 0) return Status(Code::kUnavailable, port_.name() + ": it takes no messages");
   for (std::uint32_t i = 0; i < receives(); ++i) {
     if (!post_receive(i)) return refused("no receive can be posted", errno);

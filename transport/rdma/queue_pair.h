@@ -8,6 +8,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -48,6 +49,10 @@ class QueuePair {
   bool writes() const noexcept { return offer_.writes != 0 && theirs_.writes != 0; }
   std::uint32_t receives() const noexcept { return writes() ? offer_.receives : kSlots; }
   std::uint32_t their_receives() const noexcept { return writes() ? theirs_.receives : kSlots; }
+  // Bytes that may be under way or untaken in each direction: the smaller of both rings.
+  std::size_t window() const noexcept {
+    return std::min<std::size_t>(memory_.ring_bytes(), theirs_.ring_bytes);
+  }
   // Bytes of one message at most.
   std::uint32_t step_bytes() const noexcept { return step_bytes_; }
   // The memory of a receive, if they have some.

@@ -43,6 +43,12 @@ std::uint64_t advance_of(std::uint32_t count, std::uint64_t known) {
   return (count - static_cast<std::uint32_t>(known)) & kCountMask;
 }
 
+// Where the byte behind `position` lies in a ring of `ring_bytes`. The rings of both ends may
+// differ.
+std::size_t place_in(std::size_t ring_bytes, std::uint64_t position) {
+  return static_cast<std::size_t>(position) & (ring_bytes - 1);
+}
+
 // Calls `done` until it returns true, or until the deadline.
 template <typename Done>
 void await_done(Deadline deadline, Done done) {
@@ -58,7 +64,7 @@ void await_done(Deadline deadline, Done done) {
 RdmaCarrier::RdmaCarrier(std::unique_ptr<QueuePair> pair)
     : pair_(std::move(pair)),
       name_("RDMA by " + pair_->port().name()),
-      ring_bytes_(pair_->memory().ring_bytes()),
+      window_(pair_->window()),
       their_receives_(pair_->their_receives()),
       receives_(pair_->receives()),
       told_receives_(receives_) {}
@@ -69,8 +75,7 @@ bool RdmaCarrier::may_post(std::uint64_t requests_kept,
 }
 
 std::size_t RdmaCarrier::room() const noexcept {
-  return ring_bytes_ -
-         static_cast<std::size_t>(put_.load(std::memory_order_relaxed) - their_taken_);
+  return window_ - static_cast<std::size_t>(put_.load(std::memory_order_relaxed) - their_taken_);
 }
 
 bool RdmaCarrier::post(const std::byte* from, std::size_t bytes, std::size_t offset,
@@ -106,13 +111,14 @@ Moved RdmaCarrier::put(PartCursor& cursor) {
       cursor.look(pieces, std::min<std::size_t>(room(), pair_->step_bytes()), &bytes);
   if (bytes == 0) return {};
   const std::uint64_t put = put_.load(std::memory_order_relaxed);
-  const std::size_t at = static_cast<std::size_t>(put) & (ring_bytes_ - 1);
+  const std::size_t at = place_in(pair_->memory().ring_bytes(), put);
   std::byte* to = pair_->memory().out() + at;
   for (std::size_t i = 0; i < count; ++i) {
     std::memcpy(to, pieces[i].data(), pieces[i].size());
     to += pieces[i].size();
   }
-  if (!post(to - bytes, bytes, at, immediate_of(kBytesUpTo, put + bytes), false)) {
+  const std::size_t their_place = place_in(pair_->theirs().ring_bytes, put);
+  if (!post(to - bytes, bytes, their_place, immediate_of(kBytesUpTo, put + bytes), false)) {
     return {0, Found::kFailed};
   }
   put_.store(put + bytes, std::memory_order_relaxed);
@@ -147,8 +153,8 @@ void RdmaCarrier::wake_sender() noexcept {
 
 bool RdmaCarrier::find_untaken(std::uint64_t taken, std::array<ByteView, 2>* untaken) noexcept {
   const std::uint64_t bytes = put_.load(std::memory_order_relaxed) - taken;
-  if (bytes > ring_bytes_) return false;
-  const std::size_t at = static_cast<std::size_t>(taken) & (ring_bytes_ - 1);
+  if (bytes > window_) return false;
+  const std::size_t at = place_in(pair_->memory().ring_bytes(), taken);
   *untaken = {ByteView(pair_->memory().out() + at, static_cast<std::size_t>(bytes)), ByteView()};
   return true;
 }
@@ -167,7 +173,7 @@ ByteView RdmaCarrier::next_piece(std::uint64_t taken) noexcept {
   const std::uint64_t arrived = arrived_.load(std::memory_order_acquire);
   if (static_cast<std::int64_t>(arrived - taken) <= 0) return {};
   if (pair_->writes()) {
-    const std::size_t at = static_cast<std::size_t>(taken) & (ring_bytes_ - 1);
+    const std::size_t at = place_in(pair_->memory().ring_bytes(), taken);
     return {pair_->memory().in() + at, static_cast<std::size_t>(arrived - taken)};
   }
   const std::lock_guard<std::mutex> lock(queue_);
@@ -202,7 +208,7 @@ Moved RdmaCarrier::take(MutableBytes into) noexcept {
 }
 
 bool RdmaCarrier::skip_to(std::uint64_t put) noexcept {
-  if (put - taken_.load(std::memory_order_relaxed) > ring_bytes_) return false;
+  if (put - taken_.load(std::memory_order_relaxed) > window_) return false;
   taken_.store(put, std::memory_order_release);
   const std::lock_guard<std::mutex> lock(queue_);
   drop_slots(put);
@@ -315,8 +321,7 @@ bool RdmaCarrier::heed_bytes(const ibv_wc& completion, std::uint32_t count) noex
   const std::uint64_t more = advance_of(count, arrived);
   const std::uint64_t held = arrived + more - taken_.load(std::memory_order_acquire);
   // A position behind which this end goes on already is not ahead of it.
-  if (more > ring_bytes_ ||
-      static_cast<std::int64_t>(held) > static_cast<std::int64_t>(ring_bytes_)) {
+  if (more > window_ || static_cast<std::int64_t>(held) > static_cast<std::int64_t>(window_)) {
     return false;
   }
   if (pair_->writes()) {
@@ -361,7 +366,7 @@ void RdmaCarrier::drop_slots(std::uint64_t taken) noexcept {
 // A credit that finds no place now is given later: poll() and take() look again.
 void RdmaCarrier::give_credits(bool now) noexcept {
   const std::uint64_t taken = taken_.load(std::memory_order_relaxed);
-  const bool tells_taken = now || taken - told_taken_ >= ring_bytes_ / 4;
+  const bool tells_taken = now || taken - told_taken_ >= window_ / 4;
   const bool tells_receives = receives_ - told_receives_ >= pair_->receives() / 4;
   if (has_failed() || end_posted_ || (!tells_taken && !tells_receives)) return;
   if (!may_post(kReportEvery, 2)) heed_requests();

@@ -96,7 +96,7 @@ class RdmaCarrier final : public carrier::Carrier {
 
   const std::unique_ptr<QueuePair> pair_;
   const std::string name_;
-  const std::size_t ring_bytes_;
+  const std::size_t window_;
 
   mutable std::mutex queue_;  // Never held over a wait. Guards the queue pair and the counts below.
   std::uint64_t posted_ = 0;  // Requests, of all.

@@ -3,14 +3,14 @@
 
 #include <utility>
 
-#include "transport/rdma/exchange.h"
-
 namespace gpurun::server {
 
-void WorkerFabric::open() {
+void WorkerFabric::open(const std::vector<PciDevice>& gpus) {
   if (!is_wanted()) return;
   std::vector<transport::rdma::Rejected> rejected;
-  auto opened = transport::rdma::open_fabric({trusted_, {}}, &rejected);
+  transport::rdma::NearTo near;
+  near.gpus = gpus;
+  auto opened = transport::rdma::open_fabric({trusted_, {}, trusted_}, &rejected, near);
   why_none_ = opened.status().message();
   if (opened.ok()) fabric_ = *std::move(opened);
 }
@@ -20,17 +20,22 @@ void WorkerFabric::note(const WorkerChannels& channels) {
   for (const auto& bulk : channels.bulk) below_.push_back(bulk.get());
 }
 
-Status WorkerFabric::answer(WorkerChannels& channels, Deadline deadline) const {
-  const transport::rdma::Side side{fabric_.get(), why_none_, 0};
-  std::size_t index = 0;
-  const auto answer = [&](std::unique_ptr<transport::Connection>& connection) {
-    transport::Connection* const below = below_.at(index++);
-    return transport::rdma::answer(connection, below == connection.get() ? nullptr : below, side,
-                                   deadline);
+Result<std::vector<transport::rdma::Agreement>> WorkerFabric::answer(WorkerChannels& channels,
+                                                                     Deadline deadline) const {
+  transport::rdma::Side side{fabric_.get(), why_none_, 0};
+  side.place.count = static_cast<unsigned>(channels.bulk.size() + 1);
+  std::vector<transport::rdma::Agreement> agreements;
+  const auto answer = [&](std::unique_ptr<transport::Connection>& connection) -> Status {
+    transport::Connection* const below = below_.at(agreements.size());
+    side.place.index = static_cast<unsigned>(agreements.size());
+    auto agreed = transport::rdma::answer(connection, below == connection.get() ? nullptr : below,
+                                          side, deadline);
+    if (agreed.ok()) agreements.push_back(*std::move(agreed));
+    return agreed.status();
   };
   GPURUN_RETURN_IF_ERROR(answer(channels.log));
   for (auto& bulk : channels.bulk) GPURUN_RETURN_IF_ERROR(answer(bulk));
-  return {};
+  return agreements;
 }
 
 }  // namespace gpurun::server

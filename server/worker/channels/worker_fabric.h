@@ -9,6 +9,7 @@
 #include "base/deadline.h"
 #include "base/result.h"
 #include "server/worker/channels/worker.h"
+#include "transport/rdma/exchange.h"
 #include "transport/rdma/fabric.h"
 
 namespace gpurun::server {
@@ -19,16 +20,19 @@ class WorkerFabric {
   explicit WorkerFabric(std::vector<std::string> trusted) : trusted_(std::move(trusted)) {}
 
   // Opens the devices. Call it as the worker's user and in its namespaces, before system calls are
-  // given up. A device that another user has opened refuses requests.
-  void open();
+  // given up. A device that another user has opened refuses requests. `gpus`: those of the session,
+  // because the nearest port comes first.
+  void open(const std::vector<PciDevice>& gpus);
   // Whether a client may ask. It then gets an answer on each connection, with the reason if RDMA is
   // not possible.
   bool is_wanted() const noexcept { return !trusted_.empty(); }
   // Notes the connections of TCP, before something encrypts them.
   void note(const WorkerChannels& channels);
   // Answers the client on each connection, behind the answer to its attach. Those on which both
-  // ends offer go on over RDMA. Errors as transport::rdma::answer().
-  Status answer(WorkerChannels& channels, Deadline deadline) const;
+  // ends offer go on over RDMA. Returns what was agreed for each connection. Errors as
+  // transport::rdma::answer().
+  Result<std::vector<transport::rdma::Agreement>> answer(WorkerChannels& channels,
+                                                         Deadline deadline) const;
 
  private:
   const std::vector<std::string> trusted_;

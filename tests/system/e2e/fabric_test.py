@@ -2,8 +2,10 @@
 """Fabric: sessions over RDMA, on the verbs double. A session uses RDMA when both sides trust the
 fabric, says why when it does not, and goes on over TCP when its queue pair fails in mid-copy.
 """
+import ctypes
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -203,6 +205,21 @@ class Fabric(unittest.TestCase):
                                   **{"GPURUN_TRANSPORTS": "rdma", "LD_LIBRARY_PATH": VERBS_FOLDER, **limit})
             self.assertNotEqual(done.status, 0)
             self.assertRegex(done.stderr, "GPURUN_TRANSPORTS allows RDMA only, .*does not register")
+
+    # The kernel's limit is divided over the connections, so that large copies have RDMA, too.
+    def test_limit_of_locked_memory_is_divided_over_the_connections(self):
+        def without_lock_capability():
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
+            ctypes.CDLL(None).prctl(24, 14, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_IPC_LOCK.
+
+        with world.Gpurund(*SERVER) as server, world.Statistics() as statistics:
+            env = world.environment(GPURUN_TRANSPORTS="rdma", GPURUN_PACKING="off", LD_LIBRARY_PATH=VERBS_FOLDER,
+                                    VERBS_DOUBLE_FAULTS=f"memlock bytes={1 << 20}", **statistics.variables)
+            done = world.gpurun("--trust-fabric", *server.options(), "--", PROGRAM, "6", str(1 << 20), env=env,
+                                preexec_fn=without_lock_capability)
+            self.assertEqual((done.returncode, done.stdout), (0, "right\n"), done.stderr)
+            (said,) = statistics.said()
+            self.assertEqual((said["transport"], said["rejected"]), (OVER, []))
 
     @staticmethod
     def counter(path, index):

@@ -54,7 +54,8 @@ std::string server_text(const ServerInfo& one) {
     } else {
       text += each.first ? "yes: a session tries it first" : "yes: if the ones above fail";
       if (!each.port.empty()) {
-        text += ". By " + each.port + ", payload not encrypted, if the server trusts its fabric";
+        text += ". By " + each.port + (each.why_port.empty() ? "" : " (" + each.why_port + ")") +
+                ", payload not encrypted, if the server trusts its fabric";
       }
     }
     text += "\n";
@@ -69,6 +70,7 @@ json server_json(const ServerInfo& one) {
                           {"used", each.why_not.empty()},
                           {"first", each.first},
                           {"port", each.port.empty() ? json() : json(each.port)},
+                          {"port_reason", each.why_port.empty() ? json() : json(each.why_port)},
                           {"reason", each.why_not.empty() ? json() : json(each.why_not)}});
   }
   return {{"server", one.server},
@@ -111,7 +113,10 @@ ServerInfo server_info(const std::string& server, const Credential& named,
     TransportInfo one = {each.name, each.what, why_not(each, *facts, false)};
     one.first = one.why_not.empty() && first;
     if (one.first) first = false;
-    if (one.why_not.empty() && each.link == LinkNeed::kAny) one.port = facts->ports.usable.front();
+    if (one.why_not.empty() && each.link == LinkNeed::kAny) {
+      one.port = facts->ports.usable.front();
+      one.why_port = facts->ports.why_first;
+    }
     info.transports.push_back(std::move(one));
   }
   return info;

@@ -16,9 +16,10 @@ namespace gpurun::tools {
 
 struct TransportInfo {
   std::string name, what;
-  std::string why_not;    // Why a session does not use it. Empty: it may.
-  bool first = false;     // A session tries this one first.
-  std::string port = {};  // Of RDMA, if a session uses it: this machine's port.
+  std::string why_not;        // Why a session does not use it. Empty: it may.
+  bool first = false;         // A session tries this one first.
+  std::string port = {};      // Of RDMA, if a session uses it: this machine's port.
+  std::string why_port = {};  // Why it comes before others. Empty: nothing prefers it.
 };
 
 struct ServerInfo {

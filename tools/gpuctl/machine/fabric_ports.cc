@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
+#include "base/numa_nodes.h"
 #include "base/result.h"
 #include "transport/rdma/fabric.h"
 
@@ -24,11 +26,12 @@ std::string joined(const std::vector<rdma::Rejected>& rejected, const std::strin
   return text.empty() ? otherwise : text;
 }
 
-// The port that a session takes.
-Result<std::string> chosen_port(rdma::Fabric& fabric, const rdma::Gid& local) {
+// The port that a session takes, and the reason.
+Result<std::pair<std::string, std::string>> chosen_port(rdma::Fabric& fabric,
+                                                        const rdma::Gid& local) {
   const Result<std::unique_ptr<rdma::FabricEnd>> end = fabric.make_end(local, nullptr, 0);
   if (!end.ok()) return end.status();
-  return (*end)->port();
+  return std::make_pair((*end)->port(), (*end)->why_port());
 }
 
 }  // namespace
@@ -36,19 +39,22 @@ Result<std::string> chosen_port(rdma::Fabric& fabric, const rdma::Gid& local) {
 FabricPorts fabric_ports(const rdma::AllowedPorts& allowed, const rdma::Gid& local) {
   FabricPorts ports;
   std::vector<rdma::Rejected> rejected;
-  const Result<std::unique_ptr<rdma::Fabric>> fabric = rdma::open_fabric(allowed, &rejected);
+  rdma::NearTo near;
+  near.node = node_of_this_thread(near.files);
+  const Result<std::unique_ptr<rdma::Fabric>> fabric = rdma::open_fabric(allowed, &rejected, near);
   if (!fabric.ok()) {
     ports.why_none = joined(rejected, fabric.status().message());
     return ports;
   }
-  const Result<std::string> chosen = chosen_port(**fabric, local);
+  const auto chosen = chosen_port(**fabric, local);
   if (!chosen.ok()) {
     ports.why_none = chosen.status().message();
     return ports;
   }
-  ports.usable.push_back(*chosen);
+  ports.usable.push_back(chosen->first);
+  ports.why_first = chosen->second;
   for (const std::string& name : (*fabric)->ports()) {
-    if (name == *chosen) continue;
+    if (name == chosen->first) continue;
     std::vector<rdma::Rejected> others;
     const Result<std::unique_ptr<rdma::Fabric>> alone =
         rdma::open_fabric({allowed.trusted, {name}}, &others);

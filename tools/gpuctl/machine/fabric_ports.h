@@ -12,6 +12,8 @@ namespace gpurun::tools {
 struct FabricPorts {
   std::vector<std::string> usable;  // "mlx5_0:1". The first is the one that a session takes.
   std::string why_none;             // The reasons, if `usable` is empty.
+  // Why it takes that one (transport/rdma/port_order.h). Empty: nothing prefers it.
+  std::string why_first = {};
 };
 
 // Opens the devices of the allowed ports, and makes an end for each port (transport/rdma/fabric.h).

@@ -38,6 +38,20 @@ std::string node_text(const PciDevice& pci) {
 
 std::string cpus_text(const PciDevice& pci) { return pci.cpus.empty() ? "N/A" : pci.cpus; }
 
+// The RDMA device by which a session with this GPU goes first, where several lead to its client
+// (transport/rdma/port_order.h). nullptr: there is no such device.
+const TopoDevice* nearest_rdma(const std::vector<TopoDevice>& devices, const TopoDevice& gpu) {
+  const TopoDevice* nearest = nullptr;
+  for (const TopoDevice& each : devices) {
+    if (!each.rdma || !is_nvidia_gpu(gpu.pci)) continue;
+    if (nearest == nullptr ||
+        distance_between(gpu.pci, each.pci) < distance_between(gpu.pci, nearest->pci)) {
+      nearest = &each;
+    }
+  }
+  return nearest;
+}
+
 // Removes the blanks at the end of a line.
 std::string trimmed(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
@@ -49,15 +63,16 @@ std::string trimmed(std::string line) {
 std::vector<TopoDevice> topo_devices(const SystemFiles& files) {
   std::vector<TopoDevice> devices;
   for (const PciDevice& each : pci_devices(files)) {
-    if (is_nvidia_gpu(each)) devices.push_back({"GPU" + std::to_string(devices.size()), "", each});
+    if (!is_nvidia_gpu(each)) continue;
+    devices.push_back({"GPU" + std::to_string(devices.size()), "", each, false});
   }
   std::size_t nics = 0;
-  const auto add = [&](const std::string& name, const std::optional<PciDevice>& pci) {
+  const auto add = [&](const std::string& name, const std::optional<PciDevice>& pci, bool rdma) {
     if (!pci || is_listed(devices, *pci)) return;
-    devices.push_back({"NIC" + std::to_string(nics++), name, *pci});
+    devices.push_back({"NIC" + std::to_string(nics++), name, *pci, rdma});
   };
-  for (const VerbsDevice& each : verbs_devices(files)) add(each.name, each.pci);
-  for (const NetDevice& each : net_devices(files)) add(each.name, each.pci);
+  for (const VerbsDevice& each : verbs_devices(files)) add(each.name, each.pci, true);
+  for (const NetDevice& each : net_devices(files)) add(each.name, each.pci, false);
   return devices;
 }
 
@@ -85,6 +100,15 @@ std::string topo_text(const std::vector<TopoDevice>& devices) {
     text += "  " + each.label + ": " + each.pci.address +
             (each.name.empty() ? "" : ", " + each.name) + "\n";
   }
+  std::string preferred;
+  for (const TopoDevice& gpu : devices) {
+    const TopoDevice* const nearest = nearest_rdma(devices, gpu);
+    if (nearest == nullptr) continue;
+    preferred += "  " + gpu.label + ": " + nearest->label + ", " + nearest->name + " (" +
+                 distance_word(distance_between(gpu.pci, nearest->pci)) + ")\n";
+  }
+  if (!preferred.empty())
+    text += "\nRDMA device that sessions prefer, the nearest:\n\n" + preferred;
   return text;
 }
 
@@ -95,7 +119,9 @@ std::string topo_json(const std::vector<TopoDevice>& devices) {
     for (const TopoDevice& column : devices) {
       distances[column.label] = distance_word(distance_between(row.pci, column.pci));
     }
+    const TopoDevice* const nearest = nearest_rdma(devices, row);
     all.push_back({{"device", row.label},
+                   {"preferred_rdma_device", nearest == nullptr ? json() : json(nearest->label)},
                    {"name", row.name.empty() ? json() : json(row.name)},
                    {"address", row.pci.address},
                    {"cpus", row.pci.cpus.empty() ? json() : json(row.pci.cpus)},

@@ -14,6 +14,7 @@ struct TopoDevice {
   std::string label;  // "GPU0", "NIC0".
   std::string name;   // Of a NIC: "mlx5_0", or "eth0" for a device without verbs.
   PciDevice pci;
+  bool rdma = false;  // It has verbs.
 };
 
 // NVIDIA GPUs in the order of their addresses, as NVML numbers them, then RDMA devices, then other

@@ -63,6 +63,21 @@ TEST_F(TwoProcessors, DistancesAreThoseOfTheBridges) {
   EXPECT_EQ(parsed["devices"][6]["name"], "eth1");
 }
 
+// The nearest RDMA device is that of a session, as port_order.h chooses it.
+TEST_F(TwoProcessors, NearestRdmaDeviceOfEachGpuIsNamed) {
+  const std::string far =
+      machine_.pci("pci0000:ae/0000:ae:01.0/0000:b0:00.0", "0x15b3", "0x1017", "0x020000", 1);
+  machine_.verbs("mlx5_1", far, "4: ACTIVE");
+  const auto devices = topo_devices(machine_.files());
+  const auto parsed = nlohmann::json::parse(topo_json(devices));
+  EXPECT_EQ(parsed["devices"][0]["preferred_rdma_device"], "NIC0");
+  EXPECT_EQ(parsed["devices"][4]["preferred_rdma_device"], "NIC1");
+  EXPECT_TRUE(parsed["devices"][5]["preferred_rdma_device"].is_null());
+  const std::string text = topo_text(devices);
+  EXPECT_NE(text.find("\n  GPU0: NIC0, mlx5_0 (PIX)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  GPU4: NIC1, mlx5_1 (PHB)\n"), std::string::npos) << text;
+}
+
 TEST_F(TwoProcessors, TableHasAffinityAndLegend) {
   const std::string text = topo_text(topo_devices(machine_.files()));
   EXPECT_NE(

@@ -66,9 +66,12 @@ struct Ends {
     EXPECT_TRUE(asked.ok()) << asked.status().to_string();
     auto entered = enter(client.connection, client.below, *std::move(asked), soon());
     EXPECT_TRUE(entered.ok()) << entered.status().to_string();
-    const Status said = answered.get();
-    EXPECT_TRUE(said.ok()) << said.to_string();
+    auto answer = answered.get();
+    EXPECT_TRUE(answer.ok()) << answer.status().to_string();
     agreement = *std::move(entered);
+    // Both ends know what has been agreed.
+    EXPECT_EQ(answer->why_none.empty(), agreement.why_none.empty());
+    EXPECT_EQ(answer->ports.empty(), agreement.ports.empty());
     return agreement.why_none;
   }
   bool copy() {

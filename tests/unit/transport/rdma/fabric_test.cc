@@ -127,7 +127,7 @@ TEST(RdmaSurvey, DevicesThatCannotBeOpenedHaveTheReason) {
 
 // A low limit of locked memory gives smaller rings, and then a sentence that says what to do.
 TEST(RdmaFabric, LimitOfLockedMemoryGivesSmallerRings) {
-  Opened opened = open("rdma0", test::all_ports(), "memlock bytes=1500000");
+  Opened opened = open("rdma0", test::all_ports(), "memlock bytes=1200000");
   ASSERT_TRUE(opened.fabric.ok()) << opened.fabric.status().to_string();
   auto end = (*opened.fabric)->make_end(local(), nullptr, 0);
   ASSERT_TRUE(end.ok()) << end.status().to_string();
