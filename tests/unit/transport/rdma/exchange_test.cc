@@ -158,8 +158,9 @@ TEST(RdmaExchange, ForeignGidIsRefusedByTheServer) {
   const Bytes words = words_with_foreign_gid(**fabric, ends.client.connection->fd());
   ASSERT_TRUE(test::send_bytes(*ends.client.connection, words).ok());
   const verbs_double_counts before = VerbsDouble::counts();
-  const Status said = answer(ends.server.connection, ends.server.below, side_of(fabric), soon());
-  EXPECT_TRUE(said.ok()) << said.to_string();
+  const auto said = answer(ends.server.connection, ends.server.below, side_of(fabric), soon());
+  ASSERT_TRUE(said.ok()) << said.status().to_string();
+  EXPECT_EQ(said->why_none, kForeign);
   const Bytes answered = test::receive_bytes(*ends.client.connection, 256);
   EXPECT_STREQ(reinterpret_cast<const char*>(answered.data()) + sizeof(Offer), kForeign);
   EXPECT_EQ(VerbsDouble::counts().post_calls, before.post_calls);
