@@ -21,7 +21,7 @@ bool holds(const std::vector<int>& sorted, int cpu) {
   return std::binary_search(sorted.begin(), sorted.end(), cpu);
 }
 
-// Takes a number from the front of `text`. -1: there is none.
+// Takes a number from the front of `text`. -1: the text begins with no such number.
 int take_number(std::string_view* text) {
   int number = -1;
   const auto parsed = std::from_chars(text->data(), text->data() + text->size(), number);

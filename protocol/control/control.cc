@@ -189,6 +189,10 @@ void write(const Listing& listing, wire::ControlMessage::Builder root) {
     gpus[index].setLease(from.lease);
     gpus[index].setUsedKnown(from.used_bytes.has_value());
     gpus[index].setUsedBytes(from.used_bytes.value_or(0));
+    gpus[index].setOverRdma(from.over_rdma);
+    gpus[index].setOverRdmaAndTcp(from.over_rdma_and_tcp);
+    gpus[index].setRdmaPorts(from.rdma_ports.substr(0, kTextBytesMax).c_str());
+    gpus[index].setNumaNodes(from.numa_nodes.substr(0, kNameBytesMax).c_str());
   }
 }
 
@@ -220,6 +224,10 @@ Listing read_listing(wire::Listing::Reader from, bool& ok) {
                     gpu.getEncrypted(),
                     gpu.getLease()};
     if (gpu.getUsedKnown()) heard.used_bytes = gpu.getUsedBytes();
+    heard.over_rdma = gpu.getOverRdma();
+    heard.over_rdma_and_tcp = gpu.getOverRdmaAndTcp();
+    heard.rdma_ports = read_text(gpu.getRdmaPorts(), ok);
+    heard.numa_nodes = read_text(gpu.getNumaNodes(), ok);
     listing.gpus.push_back(std::move(heard));
   }
   return listing;

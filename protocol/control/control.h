@@ -139,6 +139,10 @@ struct ListedGpu {
   bool encrypted = false;
   std::uint32_t lease = 0;  // From 1. The GPUs of one lease have one number.
   std::optional<std::uint64_t> used_bytes = {};
+  std::uint32_t over_rdma = 0;          // How many of the workers use RDMA.
+  std::uint32_t over_rdma_and_tcp = 0;  // How many of these use TCP, too.
+  std::string rdma_ports = {};          // "mlx5_0:1 to mlx5_1:1", the server's port first.
+  std::string numa_nodes = {};          // On which the workers run. Empty: everywhere.
 };
 struct Listing {
   std::string release;

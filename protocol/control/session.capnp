@@ -213,4 +213,12 @@ struct Gpu {
   usedKnown @13 :Bool;
   usedBytes @14 :UInt64;
   # Of the GPU's memory. Known for emulated devices only.
+  overRdma @15 :UInt32;
+  # How many of the attached processes use RDMA, which encrypts nothing.
+  overRdmaAndTcp @16 :UInt32;
+  # How many of these use TCP, too.
+  rdmaPorts @17 :Text;
+  # "mlx5_0:1 to mlx5_1:1": the server's port and the client's, with commas between several pairs.
+  numaNodes @18 :Text;
+  # On which the workers of the attached processes run: "1", "0,1". Empty: they run everywhere.
 }

@@ -111,10 +111,37 @@ void SessionWorkers::start(Arrival& arrival) {
                                          {"from", from},
                                          {"lease", lease},
                                          {"session", session}});
-  for (Running& running : workers_) {
-    if (!running.prepared && running.session == id) running.sharing = sharing;
+  parts_.links.session_started(arrival.lease, id, {sharing});
+}
+
+// A worker's words. A session has one line of the audit log for each of both events.
+void SessionWorkers::hear(ExchangeRegistry::Owner worker, const TransportReport& report) {
+  const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Running& other) {
+    return other.worker.get() == worker && !other.prepared;
+  });
+  if (found == workers_.end()) return;
+  Running& running = *found;
+  const std::string ports = text_of(report.ports);
+  const std::string session = hex_of(bytes_of(running.session));
+  if (report.over_rdma > 0 && !std::exchange(running.uses_rdma, true)) {
+    parts_.audit.write("session.over_rdma", {{"user", running.user.name},
+                                             {"token", running.user.token},
+                                             {"session", session},
+                                             {"ports", ports},
+                                             {"encryption", "payload not encrypted"}});
   }
-  parts_.links.session_started(arrival.lease, sharing);
+  if (running.uses_rdma && report.left_rdma > 0 && !std::exchange(running.left_rdma, true)) {
+    parts_.audit.write("session.left_rdma",
+                       {{"user", running.user.name},
+                        {"token", running.user.token},
+                        {"session", session},
+                        {"connections", std::to_string(report.left_rdma) + " of " +
+                                            std::to_string(report.connections)},
+                        {"reason", text_of(report.why_left)}});
+  }
+  parts_.links.session_changed(
+      running.lease, running.session,
+      {false, report.connections, report.over_rdma, ports, report.numa_node});
 }
 
 void SessionWorkers::join(ExtraBulkConnection& joining) {
@@ -191,6 +218,7 @@ void SessionWorkers::reap() {
   const std::size_t gone = std::erase_if(workers_, [this](Running& running) {
     pollfd ended = {running.worker->exit_fd(), POLLIN, 0};
     if (poll(&ended, 1, 0) <= 0) return false;
+    running.worker->serve_exchange(exchange_, running.lease);  // Its last words.
     exchange_.forget(running.worker.get());
     const std::string failure = running.worker->how_it_failed();
     if (running.prepared) {
@@ -202,7 +230,7 @@ void SessionWorkers::reap() {
                                          {"token", running.user.token},
                                          {"session", hex_of(bytes_of(running.session))},
                                          {"how", running.killed ? "with its lease" : failure}});
-    parts_.links.session_ended(running.lease, running.sharing);
+    parts_.links.session_ended(running.lease, running.session);
     return true;
   });
   if (gone > 0) spares_.expect(parts_.queue.expected());  // GPUs may have become free.

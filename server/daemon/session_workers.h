@@ -44,7 +44,10 @@ class SessionWorkers {
     bool for_one_run;
   };
   SessionWorkers(const Parts& parts, SpareOptions spares)
-      : parts_(parts), spares_(parts.spawner, spares) {}
+      : parts_(parts),
+        exchange_({}, [this](ExchangeRegistry::Owner worker,
+                             const TransportReport& report) { hear(worker, report); }),
+        spares_(parts.spawner, spares) {}
   SessionWorkers(const SessionWorkers&) = delete;
   SessionWorkers& operator=(const SessionWorkers&) = delete;
 
@@ -80,15 +83,17 @@ class SessionWorkers {
     std::unique_ptr<Worker> worker;
     protocol::Id session;
     User user;
-    bool killed = false;    // By the daemon: not a failure.
-    bool prepared = false;  // For a session that has not come yet.
-    bool sharing = false;   // Shares memory with its client.
+    bool killed = false;     // By the daemon: not a failure.
+    bool prepared = false;   // For a session that has not come yet.
+    bool uses_rdma = false;  // It has reported that.
+    bool left_rdma = false;  // The same.
   };
 
   Result<std::unique_ptr<Worker>> worker_for(const std::vector<int>& devices);
   Status admit(Arrival& arrival);
   bool use_prepared(Arrival& arrival);
   bool use_spare(Arrival& arrival);
+  void hear(ExchangeRegistry::Owner worker, const TransportReport& report);
   void reap();
   void report_death(const Running& running, const std::string& how);
 

@@ -1,9 +1,11 @@
 // ExchangeRegistry: entries by handle. Bounds are counted anew at each put, because puts are rare.
 #include "server/exchange/exchange_book.h"
 
+#include <cstring>
 #include <utility>
 
 #include "base/random.h"
+#include "protocol/limits.h"
 
 namespace gpurun::server {
 namespace {
@@ -19,8 +21,25 @@ bool ExchangeRegistry::serve(int socket, Owner owner, const protocol::Id& lease)
     std::vector<UniqueFd> given;
     const Status received = receive_words(socket, &asked, &given, Wait::kNever);
     if (received.code() == Code::kDeadline) return true;
+    if (received.ok() && asked.step == ExchangeStep::kTransport) {
+      if (!given.empty() || !hear(owner, asked)) return false;
+      continue;
+    }
     if (!received.ok() || !answer(socket, owner, lease, asked, std::move(given))) return false;
   }
+  return true;
+}
+
+// False: it is not valid.
+bool ExchangeRegistry::hear(Owner owner, const ExchangeMessage& asked) const {
+  TransportReport report;
+  if (asked.content_bytes != sizeof report) return false;
+  std::memcpy(&report, asked.content.data(), sizeof report);
+  if (report.connections > limits::kConnectionsMax || report.over_rdma > report.connections ||
+      report.left_rdma > report.connections - report.over_rdma) {
+    return false;
+  }
+  if (listener_) listener_(owner, report);
   return true;
 }
 

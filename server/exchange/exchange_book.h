@@ -7,11 +7,14 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "protocol/auth/proof.h"
 #include "server/exchange/exchange_message.h"
+#include "server/exchange/transport_report.h"
 
 namespace gpurun::server {
 
@@ -26,7 +29,11 @@ class ExchangeRegistry {
  public:
   using Owner = const void*;  // A worker, while it runs.
 
-  explicit ExchangeRegistry(ExchangeLimits limits = {}) : limits_(limits) {}
+  // Called during serve() with each report that a worker sends about its session's transport.
+  using TransportListener = std::function<void(Owner, const TransportReport&)>;
+
+  explicit ExchangeRegistry(ExchangeLimits limits = {}, TransportListener listener = {})
+      : limits_(limits), listener_(std::move(listener)) {}
   ExchangeRegistry(const ExchangeRegistry&) = delete;
   ExchangeRegistry& operator=(const ExchangeRegistry&) = delete;
 
@@ -48,10 +55,12 @@ class ExchangeRegistry {
 
   bool answer(int socket, Owner owner, const protocol::Id& lease, const ExchangeMessage& asked,
               std::vector<UniqueFd> given);
+  bool hear(Owner owner, const ExchangeMessage& asked) const;
   ExchangeResult put(Owner owner, const protocol::Id& lease, const ExchangeMessage& asked,
                      std::vector<UniqueFd> given, protocol::SharingHandle* handle);
 
   const ExchangeLimits limits_;
+  const TransportListener listener_;
   std::map<protocol::SharingHandle, Entry> entries_;
 };
 

@@ -70,4 +70,15 @@ void ExchangeClient::drop(const protocol::SharingHandle& handle) {
   (void)ask(question, {}, &answer, &none);
 }
 
+bool ExchangeClient::report(const TransportReport& report) {
+  static_assert(sizeof report <= kExchangeContentBytes);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !socket_.valid()) return false;
+  ExchangeMessage words;
+  words.step = ExchangeStep::kTransport;
+  words.content_bytes = sizeof report;
+  std::memcpy(words.content.data(), &report, sizeof report);
+  return send_words(socket_.get(), words, {}, Wait::kNever).ok();
+}
+
 }  // namespace gpurun::server

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "server/exchange/exchange_message.h"
+#include "server/exchange/transport_report.h"
 
 namespace gpurun::server {
 
@@ -23,6 +24,8 @@ class ExchangeClient {
   bool get(const protocol::SharingHandle& handle, Bytes* content,
            std::vector<UniqueFd>* descriptors);
   void drop(const protocol::SharingHandle& handle);
+  // Never blocks. False: the report is not sent, and another attempt may succeed.
+  bool report(const TransportReport& report);
 
  private:
   bool ask(const ExchangeMessage& question, const std::vector<int>& given, ExchangeMessage* answer,

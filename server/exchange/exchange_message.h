@@ -3,7 +3,8 @@
 //
 // A worker gives the daemon descriptors of memory or of an event, and some bytes about them. It
 // gets 64 random bytes, with which any worker of the same lease gets them in turn (docs/adr/0018).
-// The socket is SOCK_SEQPACKET. The worker requests and the daemon answers, one at a time.
+// The socket is SOCK_SEQPACKET. The worker requests and the daemon answers, one at a time. A
+// report about the session's transport (transport_report.h) gets no answer.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@
 
 namespace gpurun::server {
 
-enum class ExchangeStep : std::uint32_t { kPut = 1, kGet = 2, kDrop = 3 };
+enum class ExchangeStep : std::uint32_t { kPut = 1, kGet = 2, kDrop = 3, kTransport = 4 };
 enum class ExchangeResult : std::uint32_t { kDone = 0, kUnknown = 1, kFull = 2 };
 
 // Bytes about the shared object, which the daemon does not read.

@@ -46,6 +46,7 @@
 #include "server/worker/channels/worker.h"
 #include "server/worker/channels/worker_fabric.h"
 #include "server/worker/sandbox/confinement.h"
+#include "server/worker/transport_reporter.h"
 #include "transport/shm/connection.h"
 #include "transport/sockets/connection.h"
 #include "transport/tls/library.h"
@@ -369,8 +370,9 @@ Status serve(const CommandLine& line) {
   }
   Started& started = *ready->started;
   started.state->modules().images().set_cache(std::move(images));
+  std::shared_ptr<ExchangeClient> exchange;
   if (line.exchange >= 0) {
-    const auto exchange = std::make_shared<ExchangeClient>(UniqueFd(line.exchange));
+    exchange = std::make_shared<ExchangeClient>(UniqueFd(line.exchange));
     started.state->interprocess().set_exchange(exchange);
     started.state->shareable_handles().set_exchange(exchange);
   }
@@ -399,9 +401,14 @@ Status serve(const CommandLine& line) {
       protocol::kRelease, started.driver->version(), Bytes(snapshot.begin(), snapshot.end()),
       rows_to_tell(hand_over->rows), features, first_credits(started),
       unserved_rows(*started.driver, started.options.handlers)}));
+  std::vector<transport::rdma::Agreement> agreed;
   if ((started.options.features & protocol::feature_bit(protocol::Feature::kFabric)) != 0) {
-    GPURUN_RETURN_IF_ERROR(ready->fabric->answer(*channels, handshake()).status());
+    auto agreements = ready->fabric->answer(*channels, handshake());
+    if (!agreements.ok()) return agreements.status();
+    agreed = *std::move(agreements);
   }
+  const auto reporter = std::make_shared<TransportReporter>(exchange, std::move(agreed), -1);
+  started.options.look_at_channels = [reporter](const WorkerChannels& all) { reporter->look(all); };
   return run_worker(started.options, *std::move(channels));
 }
 

@@ -83,8 +83,15 @@ json or_null(const std::string& text) { return text.empty() ? json() : json(text
 // attached.
 json transport_of(const protocol::ListedGpu& gpu) {
   if (gpu.workers == 0) return nullptr;
-  if (gpu.sharing == 0) return "tcp";
-  return gpu.sharing < gpu.workers ? "shm,tcp" : "shm";
+  std::string text;
+  const auto add = [&text](const char* word) {
+    text += (text.empty() ? "" : ",") + std::string(word);
+  };
+  if (gpu.sharing > 0) add("shm");
+  if (gpu.over_rdma > 0) add("rdma");
+  const std::uint64_t without_tcp = std::uint64_t{gpu.sharing} + gpu.over_rdma;
+  if (without_tcp < gpu.workers || gpu.over_rdma_and_tcp > 0) add("tcp");
+  return text;
 }
 
 // Null: the GPU is free.
@@ -105,7 +112,10 @@ json lease_of(const protocol::Listing& listing, const protocol::ListedGpu& gpu) 
           {"held_seconds", gpu.held_seconds},
           {"processes", gpu.workers},
           {"transport", transport_of(gpu)},
-          {"encryption", gpu.encrypted ? "TLS 1.3" : "none"}};
+          {"rdma_ports", or_null(gpu.rdma_ports)},
+          {"numa_nodes", or_null(gpu.numa_nodes)},
+          {"encryption", gpu.encrypted ? "TLS 1.3" : "none"},
+          {"payload_encrypted", gpu.encrypted && gpu.over_rdma == 0}};
 }
 
 // Everything that both forms show of a server.
@@ -134,7 +144,8 @@ json facts(const std::string& server, const protocol::Listing& listing) {
           {"gpus", gpus}};
 }
 
-// "anna: train.py (process 4711 of node7, 10.0.0.2:51234), shm, not encrypted".
+// "anna: train.py (process 4711 of node7, 10.0.0.2:51234), shm, not encrypted". Of RDMA: "rdma by
+// mlx5_0:1 to mlx5_1:1, TLS 1.3, RDMA payload not encrypted".
 std::string holder_of(const json& lease) {
   if (lease.is_null()) return "";
   std::string text = shown(lease["user"]);
@@ -144,7 +155,12 @@ std::string holder_of(const json& lease) {
   if (!lease["host"].is_null()) text += shown(lease["host"]) + ", ";
   text += shown(lease["address"]) + ")";
   if (!lease["transport"].is_null()) text += ", " + shown(lease["transport"]);
-  return text + ", " + (lease["encryption"] == "none" ? "not encrypted" : "TLS 1.3");
+  if (!lease["rdma_ports"].is_null()) text += " by " + shown(lease["rdma_ports"]);
+  text += std::string(", ") + (lease["encryption"] == "none" ? "not encrypted" : "TLS 1.3");
+  const bool differs = lease["encryption"] != "none" && lease["payload_encrypted"] == false;
+  if (differs) text += ", RDMA payload not encrypted";
+  if (!lease["numa_nodes"].is_null()) text += ", NUMA node " + shown(lease["numa_nodes"]);
+  return text;
 }
 
 }  // namespace

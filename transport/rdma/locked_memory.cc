@@ -17,7 +17,7 @@ constexpr unsigned kIpcLock = 14;  // CAP_IPC_LOCK.
 // A connection has two rings, and each is mapped and so counted twice (memory.h).
 constexpr std::uint64_t kRingsOfConnection = 4;
 
-// The number in the line "name:\t123 kB" of /proc/self/status. 0: there is none.
+// The number in the line "name:\t123 kB" of /proc/self/status. 0: no such line.
 std::uint64_t number_in(const std::string& status, const std::string& name, int base) {
   std::size_t at = status.find("\n" + name + ":");
   if (at == std::string::npos) return 0;

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 
 #include <chrono>
+#include <set>
 #include <utility>
 
 namespace gpurun::server {
@@ -15,6 +16,9 @@ namespace {
 constexpr std::chrono::seconds kFreeDeadline{10};
 // Deaths of one lease's workers that its client has not taken yet. Later ones are only logged.
 constexpr std::size_t kUntoldDeathsMax = 64;
+// Bytes of the ports in the entry of one lease. Sessions differ in few of them.
+constexpr std::size_t kListedPortsMax = 400;
+constexpr std::size_t kListedNodesMax = 64;
 
 }  // namespace
 
@@ -80,26 +84,60 @@ void LeaseLinks::tell_claims_dropped() {
   claims_dropped_.notify_all();
 }
 
-void LeaseLinks::session_started(const protocol::Id& lease, bool sharing) {
+void LeaseLinks::session_started(const protocol::Id& lease, const protocol::Id& session,
+                                 SessionTransport transport) {
   const std::lock_guard lock(mutex_);
-  WorkerCount& count = worker_counts_[lease];
-  ++count.all;
-  if (sharing) ++count.sharing;
+  sessions_[lease][session] = std::move(transport);
 }
 
-void LeaseLinks::session_ended(const protocol::Id& lease, bool sharing) {
+void LeaseLinks::session_changed(const protocol::Id& lease, const protocol::Id& session,
+                                 SessionTransport transport) {
   const std::lock_guard lock(mutex_);
-  const auto count = worker_counts_.find(lease);
-  if (count == worker_counts_.end()) return;
-  if (sharing) --count->second.sharing;
-  if (--count->second.all == 0) worker_counts_.erase(count);
+  const auto of_lease = sessions_.find(lease);
+  if (of_lease == sessions_.end()) return;
+  const auto found = of_lease->second.find(session);
+  if (found == of_lease->second.end()) return;
+  transport.shares_memory = found->second.shares_memory;
+  found->second = std::move(transport);
+}
+
+void LeaseLinks::session_ended(const protocol::Id& lease, const protocol::Id& session) {
+  const std::lock_guard lock(mutex_);
+  const auto of_lease = sessions_.find(lease);
+  if (of_lease == sessions_.end()) return;
+  of_lease->second.erase(session);
+  if (of_lease->second.empty()) sessions_.erase(of_lease);
+}
+
+void LeaseLinks::count(const Sessions& sessions, protocol::ListedGpu* entry) {
+  std::set<std::string> ports;
+  std::set<int> nodes;
+  entry->workers = static_cast<std::uint32_t>(sessions.size());
+  for (const auto& [session, transport] : sessions) {
+    if (transport.shares_memory) ++entry->sharing;
+    if (transport.numa_node >= 0) nodes.insert(transport.numa_node);
+    if (transport.over_rdma == 0) continue;
+    ++entry->over_rdma;
+    if (transport.over_rdma < transport.connections) ++entry->over_rdma_and_tcp;
+    ports.insert(transport.ports);
+  }
+  for (const int each : nodes) {
+    if (entry->numa_nodes.size() > kListedNodesMax) break;
+    entry->numa_nodes += (entry->numa_nodes.empty() ? "" : ",") + std::to_string(each);
+  }
+  for (const std::string& each : ports) {
+    if (entry->rdma_ports.size() + each.size() > kListedPortsMax) break;
+    entry->rdma_ports += (entry->rdma_ports.empty() ? "" : ", ") + each;
+  }
 }
 
 std::uint32_t LeaseLinks::list(const std::vector<HeldLease>& held,
                                std::vector<protocol::ListedGpu>* entries) {
   std::uint32_t all = 0;
   const std::lock_guard lock(mutex_);
-  for (const auto& [lease, workers] : worker_counts_) all += workers.all;
+  for (const auto& [lease, sessions] : sessions_) {
+    all += static_cast<std::uint32_t>(sessions.size());
+  }
   for (const HeldLease& lease : held) {
     protocol::ListedGpu& entry = entries->emplace_back();
     // A lease that is ending has no link any more.
@@ -108,10 +146,8 @@ std::uint32_t LeaseLinks::list(const std::vector<HeldLease>& held,
     } else {
       entry.holder = lease.holder;
     }
-    if (const auto workers = worker_counts_.find(lease.id); workers != worker_counts_.end()) {
-      entry.workers = workers->second.all;
-      entry.sharing = workers->second.sharing;
-    }
+    const auto sessions = sessions_.find(lease.id);
+    if (sessions != sessions_.end()) count(sessions->second, &entry);
   }
   return all;
 }

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -55,9 +56,20 @@ class LeaseLinks {
   // Claims may have been dropped.
   void tell_claims_dropped();
 
-  // `sharing`: it shares memory with its client.
-  void session_started(const protocol::Id& lease, bool sharing);
-  void session_ended(const protocol::Id& lease, bool sharing);
+  // What a session's connections use.
+  struct SessionTransport {
+    bool shares_memory = false;  // With its client.
+    unsigned connections = 0;    // 0: nothing more is known.
+    unsigned over_rdma = 0;      // Of these.
+    std::string ports = {};      // Of RDMA, "mlx5_0:1 to mlx5_1:1".
+    int numa_node = -1;          // On which its worker runs. -1: everywhere.
+  };
+  void session_started(const protocol::Id& lease, const protocol::Id& session,
+                       SessionTransport transport);
+  // shares_memory does not change.
+  void session_changed(const protocol::Id& lease, const protocol::Id& session,
+                       SessionTransport transport);
+  void session_ended(const protocol::Id& lease, const protocol::Id& session);
   // Entries for listings, one for each of `held`, without what concerns a GPU. Returns the number
   // of all workers with a session.
   std::uint32_t list(const std::vector<HeldLease>& held, std::vector<protocol::ListedGpu>* entries);
@@ -70,16 +82,14 @@ class LeaseLinks {
 
     void end() const;  // Call once or more.
   };
-  struct WorkerCount {
-    std::uint32_t all = 0;
-    std::uint32_t sharing = 0;
-  };
+  using Sessions = std::map<protocol::Id, SessionTransport>;
+  static void count(const Sessions& sessions, protocol::ListedGpu* entry);
 
   const std::atomic<bool>& stopping_;
   std::mutex mutex_;  // Guards what follows.
   std::condition_variable claims_dropped_;
   std::map<protocol::Id, Link> links_;
-  std::map<protocol::Id, WorkerCount> worker_counts_;  // By lease.
+  std::map<protocol::Id, Sessions> sessions_;  // By lease. Those with a worker.
 };
 
 }  // namespace gpurun::server

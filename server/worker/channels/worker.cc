@@ -2,7 +2,9 @@
 #include "server/worker/channels/worker.h"
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -21,8 +23,11 @@ namespace {
 // Sends regular heartbeats, and notices when the client cannot be reached any more.
 class LifeSigns {
  public:
-  LifeSigns(std::chrono::milliseconds period, Outbox& outbox, Executor& executor)
-      : thread_([this, period, &outbox, &executor] { run(period, outbox, executor); }) {}
+  // Calls `look` with each sign of life.
+  LifeSigns(std::chrono::milliseconds period, Outbox& outbox, Executor& executor,
+            std::function<void()> look)
+      : look_(std::move(look)),
+        thread_([this, period, &outbox, &executor] { run(period, outbox, executor); }) {}
   ~LifeSigns() {
     {
       const std::lock_guard lock(mutex_);
@@ -41,9 +46,12 @@ class LifeSigns {
     while (!changed_.wait_for(lock, period, [this] { return stopping_; })) {
       outbox.heartbeat();
       if (!outbox.failure().ok()) executor.wake();
+      look_();
     }
+    look_();
   }
 
+  const std::function<void()> look_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
@@ -139,7 +147,11 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
     if (options.late != nullptr) {
       if (ended = options.late->start(lanes); !ended.ok()) return ended;
     }
-    const LifeSigns life_signs(options.heartbeat, outbox, executor);
+    const auto look = [&options, &channels] {
+      if (options.look_at_channels) options.look_at_channels(channels);
+    };
+    look();
+    std::optional<LifeSigns> life_signs(std::in_place, options.heartbeat, outbox, executor, look);
     Decoder decoder(*channels.log, outbox, executor, options.silence_deadline, options.spin);
     ended = decoder.run();
     if (ended.code() == Code::kPeerGone) {
@@ -150,6 +162,7 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
       outbox.goodbye(ended.ok() ? std::string("goodbye") : ended.message());
     }
     channels.log->shut_down();
+    life_signs.reset();  // Its last look comes before the process ends.
     if (options.late != nullptr) options.late->stop();
     lanes.stop();
     if (statistics != nullptr) {

@@ -18,6 +18,7 @@ namespace gpurun::server {
 class ExtraBulkSource;
 class HostMemory;
 class StatisticsCounter;
+struct WorkerChannels;
 
 struct WorkerOptions {
   DriverFunctions driver;
@@ -47,6 +48,9 @@ struct WorkerOptions {
   const HostMemory* host_memory = nullptr;
   // nullptr: the session keeps its first connections.
   ExtraBulkSource* late = nullptr;
+  // Called with each sign of life and at the session's end, by one thread at a time. Must not
+  // block.
+  std::function<void(const WorkerChannels&)> look_at_channels;
   // Called with the result that run_worker() will return, before it waits for calls that still
   // block in the driver. Such a wait may take as long as a kernel. A process that serves no other
   // client ends itself here.

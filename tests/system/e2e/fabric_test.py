@@ -2,6 +2,7 @@
 """Fabric: sessions over RDMA, on the verbs double. A session uses RDMA when both sides trust the
 fabric, says why when it does not, and goes on over TCP when its queue pair fails in mid-copy.
 """
+import contextlib
 import ctypes
 import json
 import os
@@ -124,6 +125,52 @@ class Fabric(unittest.TestCase):
                               env=world.environment(**{"GPURUN_TRANSPORTS": "rdma,tcp", "LD_LIBRARY_PATH": VERBS_FOLDER, **changes}))
         self.assertEqual((done.returncode, done.stderr), (status, ""), done.stdout)
         return json.loads(done.stdout)
+
+    @staticmethod
+    def listed(server, *words):
+        return subprocess.run([world.GPUCTL, "list", "--tls", *words, *server.options()], capture_output=True, text=True,
+                              timeout=world.SECONDS, env=world.environment(), stdin=subprocess.DEVNULL).stdout
+
+    def lease_of(self, server):
+        (gpu,) = json.loads(self.listed(server, "--json"))["gpus"]
+        return gpu["lease"] or {"transport": None}
+
+    @contextlib.contextmanager
+    def copying(self, server, **changes):
+        """A program that copies until the end of `with`."""
+        run = world.start("--tls", "--trust-fabric", *server.options(), "--", PROGRAM, "1000000", str(1 << 20),
+                          env=world.environment(GPURUN_TRANSPORTS="rdma,tcp", GPURUN_PACKING="off", LD_LIBRARY_PATH=VERBS_FOLDER,
+                                                **changes))
+        try:
+            yield
+        finally:
+            run.kill()
+            run.communicate(timeout=world.SECONDS)
+
+    # The operator sees sessions over RDMA, their ports, that nothing is encrypted, and those that leave it.
+    def test_listing_and_audit_log_show_rdma_until_the_session_leaves_it(self):
+        with world.Gpurund("--tls", *SERVER) as server:
+            with self.copying(server):
+                world.until(lambda: self.lease_of(server)["transport"] == "rdma", "the listing shows RDMA")
+                lease = self.lease_of(server)
+                self.assertEqual((lease["rdma_ports"], lease["encryption"], lease["payload_encrypted"]),
+                                 ("rdma0:1 to rdma0:1", "TLS 1.3", False))
+                self.assertIn(", rdma by rdma0:1 to rdma0:1, TLS 1.3, RDMA payload not encrypted\n", self.listed(server))
+            world.until(lambda: self.lease_of(server)["transport"] is None, "the first session has ended")
+            with self.copying(server, VERBS_DOUBLE_FAULTS="port_down port=1 posts=60"):
+                # The worker looks with each of its signs of life, every 5 s.
+                world.until(lambda: " session.left_rdma " in self.audited(server), "the session has left RDMA")
+                world.until(lambda: self.lease_of(server)["transport"] == "tcp", "the listing shows TCP")
+                self.assertEqual((self.lease_of(server)["rdma_ports"], self.lease_of(server)["payload_encrypted"]), (None, True))
+            self.assertRegex(self.audited(server), r' session.over_rdma user=operator session=[0-9a-f]+ ports="rdma0:1 to rdma0:1" '
+                                                   'encryption="payload not encrypted"\n')
+            self.assertRegex(self.audited(server), r' session.left_rdma user=operator session=[0-9a-f]+ connections="2 of 2" '
+                                                   'reason="[a-z]')
+
+    @staticmethod
+    def audited(server):
+        with open(server.audit_file, encoding="utf-8") as file:
+            return file.read()
 
     def test_netperf_measures_each_port(self):
         with world.Gpurund(*SERVER) as server:

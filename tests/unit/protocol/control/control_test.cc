@@ -196,6 +196,10 @@ TEST(Control, RoundTripsHolderOfGpu) {
   listing.gpus.resize(2);
   ListedGpu& gpu = listing.gpus[1];
   gpu = {"Card", 1, "10.0.0.2:5", 2, 3, "anna", "node7", "train", 4711, -5, 2, true, 7, 0};
+  gpu.over_rdma = 5;
+  gpu.over_rdma_and_tcp = 4;
+  gpu.rdma_ports = "rdma0:1 to rdma1:1";
+  gpu.numa_nodes = "0,1";
   const Listing heard = round_trip(listing);
   const ListedGpu& same = heard.gpus[1];
   EXPECT_EQ(same.host + same.program + same.user + same.holder, "node7trainanna10.0.0.2:5");
@@ -204,6 +208,10 @@ TEST(Control, RoundTripsHolderOfGpu) {
   EXPECT_EQ(same.sharing, 2u);
   EXPECT_TRUE(same.encrypted);
   EXPECT_EQ(same.lease, 7u);
+  EXPECT_EQ(same.over_rdma, 5u);
+  EXPECT_EQ(same.over_rdma_and_tcp, 4u);
+  EXPECT_EQ(same.rdma_ports, "rdma0:1 to rdma1:1");
+  EXPECT_EQ(same.numa_nodes, "0,1");
   EXPECT_EQ(same.used_bytes, std::uint64_t{0});
   EXPECT_FALSE(heard.gpus[0].used_bytes);
 }

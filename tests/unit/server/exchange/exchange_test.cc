@@ -7,8 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "server/exchange/exchange_book.h"
 #include "server/exchange/exchange_client.h"
@@ -194,6 +197,46 @@ TEST_F(Exchange, InvalidMessageEndsService) {
   EXPECT_TRUE(send_words(worker.raw(), words, {}, Wait::kYes).ok());
   protocol::SharingHandle handle{};
   EXPECT_FALSE(worker->put({}, {}, &handle));
+}
+
+// A report has no answer, so a worker never waits for it. Its numbers are bounded, and its text
+// changes no terminal.
+TEST(TransportReports, AreHeardAndChecked) {
+  std::vector<TransportReport> heard;
+  ExchangeRegistry book(
+      {}, [&](ExchangeRegistry::Owner, const TransportReport& report) { heard.push_back(report); });
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  const UniqueFd daemon(pair[0]);
+  ExchangeClient client{UniqueFd(pair[1])};
+  TransportReport report;
+  report.connections = 3;
+  report.over_rdma = 2;
+  report.left_rdma = 1;
+  put_text("rdma0:1 to \x1brdma1:1", &report.ports);
+  put_text(std::string(1000, 'w'), &report.why_left);
+  EXPECT_TRUE(client.report(report));
+  EXPECT_TRUE(book.serve(daemon.get(), &client, lease(1)));
+  ASSERT_EQ(heard.size(), 1u);
+  EXPECT_EQ(heard[0].over_rdma, 2u);
+  EXPECT_EQ(text_of(heard[0].ports), "rdma0:1 to ?rdma1:1");
+  EXPECT_EQ(text_of(heard[0].why_left).size(), report.why_left.size());
+  char answer = 0;
+  EXPECT_LT(recv(pair[1], &answer, 1, MSG_DONTWAIT), 0);
+  for (const auto& [connections, over, left] :
+       {std::array<std::uint32_t, 3>{1, 2, 0}, {2, 1, 2}, {2, 1, ~0U}, {~0U, 1, 1}}) {
+    report.connections = connections;
+    report.over_rdma = over;
+    report.left_rdma = left;
+    EXPECT_TRUE(client.report(report));
+    EXPECT_FALSE(book.serve(daemon.get(), &client, lease(1)));
+  }
+  EXPECT_EQ(heard.size(), 1u);
+  // A daemon that does not read keeps no worker.
+  report = {};
+  bool sent = true;
+  for (int i = 0; sent && i < 100000; ++i) sent = client.report(report);
+  EXPECT_FALSE(sent);
 }
 
 }  // namespace

@@ -121,7 +121,10 @@ TEST(Listing, JsonFieldsAreTypedAndRowsAgree) {
                                 {"held_seconds", 3725},
                                 {"processes", 3},
                                 {"transport", "shm,tcp"},
-                                {"encryption", "TLS 1.3"}};
+                                {"rdma_ports", nullptr},
+                                {"numa_nodes", nullptr},
+                                {"encryption", "TLS 1.3"},
+                                {"payload_encrypted", true}};
   EXPECT_EQ(all["gpus"][0]["lease"], lease) << line;
   EXPECT_EQ(all["gpus"][2]["lease"], lease) << line;
   EXPECT_TRUE(all["gpus"][1]["lease"].is_null());
@@ -133,6 +136,36 @@ TEST(Listing, JsonFieldsAreTypedAndRowsAgree) {
   EXPECT_NE(rows.find("anna: train (process 4711 of node7, 10.0.0.2:51234), shm,tcp, TLS 1.3\n"),
             std::string::npos)
       << rows;
+}
+
+// RDMA encrypts nothing, also where the session's link does.
+TEST(Listing, RdmaNamesPortsAndThatPayloadIsNotEncrypted) {
+  protocol::Listing listing = held_listing();
+  protocol::ListedGpu& gpu = listing.gpus[0];
+  gpu.sharing = 0;
+  gpu.over_rdma = 3;
+  gpu.rdma_ports = "rdma0:1 to rdma1:1\x1b";
+  const auto lease = [&] {
+    return nlohmann::json::parse(listing_json("h", listing))["gpus"][0]["lease"];
+  };
+  EXPECT_EQ(lease()["transport"], "rdma");
+  EXPECT_EQ(lease()["payload_encrypted"], false);
+  EXPECT_NE(listing_rows("h", listing)
+                .find("), rdma by rdma0:1 to rdma1:1\\x1b, TLS 1.3, RDMA payload not encrypted\n"),
+            std::string::npos)
+      << listing_rows("h", listing);
+  gpu.numa_nodes = "1";
+  EXPECT_EQ(lease()["numa_nodes"], "1");
+  EXPECT_NE(listing_rows("h", listing).find("payload not encrypted, NUMA node 1\n"),
+            std::string::npos);
+  gpu.numa_nodes.clear();
+  gpu.encrypted = false;
+  gpu.over_rdma_and_tcp = 1;
+  EXPECT_EQ(lease()["transport"], "rdma,tcp");
+  EXPECT_NE(listing_rows("h", listing).find("rdma1:1\\x1b, not encrypted\n"), std::string::npos);
+  gpu.over_rdma = 2;
+  gpu.over_rdma_and_tcp = 0;
+  EXPECT_EQ(lease()["transport"], "rdma,tcp");
 }
 
 // Values that an older server, or a server without clients' descriptions, does not send are null.
