@@ -46,6 +46,7 @@
 #include "server/worker/channels/worker.h"
 #include "server/worker/channels/worker_fabric.h"
 #include "server/worker/sandbox/confinement.h"
+#include "server/worker/sandbox/numa_placement.h"
 #include "server/worker/transport_reporter.h"
 #include "transport/shm/connection.h"
 #include "transport/sockets/connection.h"
@@ -72,6 +73,7 @@ struct CommandLine {
   int exchange = -1;                // Descriptor. -1: nothing is shared with other workers.
   bool tls = false;                 // The session is expected to be encrypted.
   std::vector<std::string> fabric;  // Ports of RDMA devices that the operator trusts.
+  bool numa = false;                // Run near the GPUs.
   // Its place among the arguments. nullptr: the worker was started for a lease.
   char* spare = nullptr;
 };
@@ -267,6 +269,7 @@ struct Readiness {
   Result<Started> started = Status(Code::kUnavailable, "not started");
   Status confined;
   Status status;
+  NumaPlacement placement;
   bool spare = false;
 };
 
@@ -312,6 +315,7 @@ Result<Readiness> make_ready(const CommandLine& line) {
   const bool emulated = ready.started.ok() && is_emulated(*ready.started->driver);
   const std::vector<PciDevice> gpus =
       ready.started.ok() ? gpu_places(*ready.started->driver) : std::vector<PciDevice>();
+  if (line.numa) ready.placement = place_near(gpus, SystemFiles());
   ready.fabric = std::make_unique<WorkerFabric>(line.fabric);
   ready.confined =
       confinement->finish(emulated, assignment->memory_bytes,
@@ -407,7 +411,8 @@ Status serve(const CommandLine& line) {
     if (!agreements.ok()) return agreements.status();
     agreed = *std::move(agreements);
   }
-  const auto reporter = std::make_shared<TransportReporter>(exchange, std::move(agreed), -1);
+  const auto reporter =
+      std::make_shared<TransportReporter>(exchange, std::move(agreed), ready->placement.node);
   started.options.look_at_channels = [reporter](const WorkerChannels& all) { reporter->look(all); };
   return run_worker(started.options, *std::move(channels));
 }
@@ -435,6 +440,7 @@ int run(int argc, char** argv) {
   app.add_option("--exchange", words.exchange,
                  "descriptor for what is shared with other workers of the lease");
   app.add_flag("--tls", words.tls, "sessions are expected to be encrypted");
+  app.add_flag("--numa", words.numa, "run near the GPUs, on the processors of their NUMA node");
   app.add_option("--fabric", words.fabric, "port of an RDMA device that sessions may use");
   app.add_option("--images-bytes", words.images_bytes, "bytes that it may take");
   bool spare = false;

@@ -65,6 +65,9 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
   app.add_option("--worker-memory", config.worker_memory,
                  "main memory that one worker may have, such as 16GiB; 0: by its GPUs")
       ->transform(as_size());
+  app.add_option("--worker-numa", config.worker_numa,
+                 "auto: workers run on the NUMA node of their GPUs; or off")
+      ->capture_default_str();
   app.add_option("--spare-workers", config.spare_workers,
                  "workers that are started before there is a lease for them; 1 by default");
   app.add_option("--spare-level", config.spare_level,

@@ -16,6 +16,7 @@
 //   worker-uids = [2000000000, 2000004095]   # first and last, or "none"
 //   confinement = "full"           # or "none"
 //   worker-memory = "16GiB"        # or a number of bytes. 0: from the devices
+//   worker-numa = "auto"           # run near the GPUs, or "off"
 //   spare-workers = 1              # workers that wait for a lease
 //   spare-level = "mapped"         # or "initialised"
 //
@@ -67,7 +68,8 @@ struct Config {
   UidRange worker_uids;            // Used by root only.
   bool worker_uids_given = false;  // The operator chose them, so they must be usable.
   std::string confinement = "full";
-  std::uint64_t worker_memory = 0;           // ProcessSettings::worker_memory_bytes.
+  std::uint64_t worker_memory = 0;  // ProcessSettings::worker_memory_bytes.
+  std::string worker_numa = "auto";
   std::vector<std::string> trusted_fabrics;  // [fabric] trusted. Empty: no RDMA.
   std::uint64_t spare_workers = 1;
   bool spare_workers_given = false;  // False: a server of one run has none.

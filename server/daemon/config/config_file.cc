@@ -203,6 +203,7 @@ constexpr Setting kSettings[] = {
     {"worker-uids", take_uids, same_uids},
     {"confinement", take_it<&C::confinement>, same<&C::confinement>, kStart, check_confinement},
     {"worker-memory", take_its_size<&C::worker_memory>, same<&C::worker_memory>},
+    {"worker-numa", take_it<&C::worker_numa>, same<&C::worker_numa>, kStart, check_worker_numa},
     {"fabric", take_fabric, same<&C::trusted_fabrics>, kStart, check_fabric},
     {"spare-workers", take_given<&C::spare_workers, &C::spare_workers_given>,
      same<&C::spare_workers, &C::spare_workers_given>, kStart, check_spare_workers},

@@ -89,6 +89,10 @@ Status check_confinement(const Config& config) {
   return check_word(config.confinement, {"full", "none"}, "full or none");
 }
 
+Status check_worker_numa(const Config& config) {
+  return check_word(config.worker_numa, {"auto", "off"}, "auto or off");
+}
+
 Status check_fabric(const Config& config) {
   if (config.trusted_fabrics.size() > transport::rdma::kPortsMax) {
     return Status(Code::kInvalidArgument,

@@ -21,6 +21,7 @@ Status check_driver(const Config& config);
 Status check_tokens(const Config& config);
 Status check_audit(const Config& config);
 Status check_confinement(const Config& config);
+Status check_worker_numa(const Config& config);
 Status check_fabric(const Config& config);
 Status check_spare_workers(const Config& config);
 Status check_spare_level(const Config& config);

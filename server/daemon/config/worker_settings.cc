@@ -71,6 +71,7 @@ Result<ProcessSettings> worker_settings(const Config& config) {
   ProcessSettings settings;
   settings.confined = config.confinement == "full";
   settings.worker_memory_bytes = config.worker_memory;
+  settings.numa = config.worker_numa == "auto";
   settings.trusted_fabrics = config.trusted_fabrics;
   settings.images_path = *std::move(images);
   settings.images_bytes = config.cache_bytes;

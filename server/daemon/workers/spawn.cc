@@ -120,6 +120,7 @@ std::vector<std::string> worker_arguments(const ProcessSettings& settings, uid_t
   if (uid != 0) arguments.insert(arguments.end(), {"--user", std::to_string(uid)});
   if (settings.encrypted) arguments.emplace_back("--tls");
   if (settings.confined) arguments.emplace_back("--confine");
+  if (settings.numa) arguments.emplace_back("--numa");
   return arguments;
 }
 

@@ -90,6 +90,7 @@ struct ProcessSettings {
   // Bytes of main memory that a worker may have. 0: for emulated devices, their memory and some
   // more, otherwise no limit.
   std::uint64_t worker_memory_bytes = 0;
+  bool numa = false;  // Workers run on the NUMA node of their GPUs.
   // Ports of RDMA devices that their sessions may use, because the operator trusts the fabric.
   std::vector<std::string> trusted_fabrics;
   std::vector<std::uint64_t> device_bytes;  // Of emulated devices.

@@ -50,6 +50,7 @@ class Settings(unittest.TestCase):
                 ('\n\naudit = "x"\n', 3, "'audit' is 'x', which is neither syslog"),
                 ('tokens = "x"\n', 1, "'tokens' is 'x', which is neither none"),
                 ('confinement = "some"\n', 1, "'some'; it may be full or none"),
+                ('worker-numa = "1"\n', 1, "'1'; it may be auto or off"),
                 ("spare-workers = 65\n", 1, "'spare-workers' is 65; it may be 0 to 64"),
                 ('spare-level = "x"\n', 1, "'x'; it may be mapped or initialised"),
                 ('\ntls-key = "/x"\n', 2, "'tls-key' needs tls-certificate"),

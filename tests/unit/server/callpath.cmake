@@ -19,3 +19,6 @@ gpurun_test(image_folder_test unit
             LIBRARIES gpurun_server_images)
 gpurun_test(hot_calls_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/worker/execution/hot_calls_test.cc"
             LIBRARIES gpurun_server_handlers gpurun_server_callpath gpurun_transport_testing)
+gpurun_test(numa_placement_test unit
+            SOURCES worker/sandbox/numa_placement_test.cc ${CMAKE_SOURCE_DIR}/server/worker/sandbox/numa_placement.cc
+            LIBRARIES gpurun_base)
