@@ -124,7 +124,9 @@ Status with_unserved(std::vector<std::uint16_t> opcodes) {
   Accept accept{"1.0", 13000, {}};
   accept.unserved = std::move(opcodes);
   const auto decoded = decode(encode(accept));
-  if (decoded.ok()) EXPECT_EQ(std::get<Accept>(*decoded).unserved, accept.unserved);
+  if (decoded.ok()) {
+    EXPECT_EQ(std::get<Accept>(*decoded).unserved, accept.unserved);
+  }
   return decoded.status();
 }
 
