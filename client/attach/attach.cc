@@ -113,6 +113,19 @@ void add_rejected_ports(const FabricAttach& fabric, std::vector<transport::Rejec
   if (!why.empty() && !repeats) rejected->push_back({"RDMA", why});
 }
 
+// The pairs of ports: one where all connections have the same, and otherwise each of them once.
+std::string ports_text(const FabricAttach& fabric) {
+  std::vector<std::string> copies;
+  for (const std::string& each : fabric.bulk_ports) {
+    if (std::find(copies.begin(), copies.end(), each) == copies.end()) copies.push_back(each);
+  }
+  const std::string& calls = fabric.agreement.ports;
+  if (copies.empty() || (copies.size() == 1 && copies.front() == calls)) return calls;
+  std::string text = calls + " for calls, and by ";
+  for (const std::string& each : copies) text += (&each == &copies.front() ? "" : " and ") + each;
+  return text + " for copies";
+}
+
 // Goes on over RDMA where both sides consent. Adds the reasons against the transports that would
 // have come first. kUnavailable: RDMA was all that the user allows.
 Status choose_carrier(SessionConnections& opened, const AttachOptions& options,
@@ -142,7 +155,7 @@ Status choose_carrier(SessionConnections& opened, const AttachOptions& options,
                                           bulk);
   }
   if (why.empty()) {
-    opened.transport = "RDMA by " + fabric.agreement.ports + ", payload not encrypted";
+    opened.transport = "RDMA by " + ports_text(fabric) + ", payload not encrypted";
   }
   add_rejected_ports(fabric, rejected);
   if (!bulk.empty()) rejected->push_back({"RDMA with large copies", bulk});

@@ -36,6 +36,8 @@ Result<FabricAttach> go_over_fabric(std::vector<OpenedConnection>& connections,
     if (!agreement.ok()) return agreement.status();
     if (i == 0) {
       result.agreement = *std::move(agreement);
+    } else if (agreement->why_none.empty()) {
+      result.bulk_ports.push_back(std::move(agreement->ports));
     } else if (result.agreement.why_none.empty() && result.why_bulk_does_not.empty()) {
       result.why_bulk_does_not = std::move(agreement->why_none);
     }

@@ -16,6 +16,7 @@ namespace gpurun::client {
 
 struct FabricAttach {
   transport::rdma::Agreement agreement;  // Of the first connection, the log's.
+  std::vector<std::string> bulk_ports;   // Of the other connections that go over RDMA.
   // Why the first other connection does not go on over RDMA: each registers memory of its own.
   // Empty: all do, or the log's does not.
   std::string why_bulk_does_not;

@@ -52,7 +52,8 @@ class VerbsFabric final : public Fabric {
       link = static_cast<Link>(copy.link);
       ring_bytes = std::min(ring_bytes, std::max(copy.ring_bytes, kRingBytesMin));
     }
-    const Result<Port> port = choose_port(ports_, local, theirs == nullptr ? nullptr : &link);
+    const Result<Port> port = choose_port(ports_, local, theirs == nullptr ? nullptr : &link,
+                                          place.index == 0 ? 0 : place.index - 1);
     return port.ok() ? make_largest(*port, ring_bytes, fd_min) : port.status();
   }
   std::vector<std::string> ports() const override {

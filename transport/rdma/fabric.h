@@ -36,7 +36,8 @@ class FabricEnd {
   virtual Result<std::unique_ptr<carrier::Carrier>> connect(const Offer& theirs) = 0;
 };
 
-// Which of a session's connections an end is for.
+// Which of a session's connections an end is for. The log takes the first port, as the first bulk
+// connection does. Each further one takes the next port that leads to the peer: rails.
 struct EndPlace {
   unsigned index = 0;  // 0: the log's.
   unsigned count = 1;  // All of the session.

@@ -74,6 +74,17 @@ int fit_of(const PortGid& gid, const Gid& local, const Link* link) {
   return gid.link == Link::kRoceV2 ? 3 : 2;
 }
 
+// True when `other` reaches the same peers as `first`, as far as this end knows.
+bool is_rail_of(const Port& first, const Port& other) {
+  constexpr unsigned kKeyMask = 0x7fff;  // The top bit of a P_Key tells full members.
+  if (first.link != other.link || ((first.partition ^ other.partition) & kKeyMask) != 0) {
+    return false;
+  }
+  // The first half of a GID is the prefix of its subnet.
+  return first.link != Link::kInfiniBand ||
+         std::equal(first.gid.begin(), first.gid.begin() + 8, other.gid.begin());
+}
+
 // Messages of a queue pair begin with its port.
 std::string without_name(const std::string& message, const Port& port) {
   const std::string name = port.name() + ": ";
@@ -149,7 +160,8 @@ Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Re
   return Status(Code::kUnavailable, rejected->front().name + ": " + rejected->front().reason);
 }
 
-Result<Port> choose_port(const std::vector<Port>& ports, const Gid& local, const Link* link) {
+Result<Port> choose_port(const std::vector<Port>& ports, const Gid& local, const Link* link,
+                         std::size_t rail) {
   // Each port with the best of its GIDs.
   std::vector<std::pair<int, Port>> fitting;
   for (const Port& port : ports) {
@@ -172,8 +184,15 @@ Result<Port> choose_port(const std::vector<Port>& ports, const Gid& local, const
   if (!fitting.empty()) {
     std::vector<PortPlace> others;
     for (const auto& each : fitting) others.push_back(each.second.place);
-    Port& chosen = fitting.front().second;
-    chosen.why_first = why_first(chosen.place, others);
+    std::vector<Port> rails;
+    for (const auto& each : fitting) {
+      if (is_rail_of(fitting.front().second, each.second)) rails.push_back(each.second);
+    }
+    const std::size_t number = rail % rails.size();
+    Port& chosen = rails[number];
+    chosen.why_first =
+        number == 0 ? why_first(chosen.place, others)
+                    : "rail " + std::to_string(number + 1) + " of " + std::to_string(rails.size());
     return std::move(chosen);
   }
   return Status(Code::kUnavailable, ports.front().name() +

@@ -1,6 +1,7 @@
 // find_ports(): the ports of this machine, and the one that reaches a peer.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "base/result.h"
@@ -16,8 +17,10 @@ Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Re
                                      const NearTo& near = {});
 
 // Chooses the port and the GID for a peer that is reached from `local`, as Fabric::make_end().
-// `link`: the other end's, or nullptr.
+// `link`: the other end's, or nullptr. `rail`: which of the ports that lead there. Behind the last
+// one the first one follows.
 //   kUnavailable  no port has a GID for it.
-Result<Port> choose_port(const std::vector<Port>& ports, const Gid& local, const Link* link);
+Result<Port> choose_port(const std::vector<Port>& ports, const Gid& local, const Link* link,
+                         std::size_t rail = 0);
 
 }  // namespace gpurun::transport::rdma

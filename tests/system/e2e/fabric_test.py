@@ -253,6 +253,23 @@ class Fabric(unittest.TestCase):
             self.assertNotEqual(done.status, 0)
             self.assertRegex(done.stderr, "GPURUN_TRANSPORTS allows RDMA only, .*does not register")
 
+    # Each bulk connection has a port of its own, and a rail that dies in mid-copy takes only its own to TCP.
+    def test_bulk_connections_use_all_ports_and_outlive_one_that_dies(self):
+        rails = {"GPURUN_BULK_CONNECTIONS": "2", "VERBS_DOUBLE_DEVICES": "rdma0 ports=2"}
+        over = ("RDMA by rdma0:1 to rdma0:1 for calls, and by rdma0:1 to rdma0:1 and rdma0:2 (rail 2 of 2) to rdma0:1 "
+                "for copies, payload not encrypted")
+        with world.Gpurund(*SERVER) as server, tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.run_over(server, rounds=12, **rails), over)
+            self.assertEqual((self.left, self.rejected), (0, {}))
+            # The first port dies early. What RDMA carries then, the second port has brought.
+            counters = os.path.join(folder, "counters")
+            self.run_over(server, rounds=40, VERBS_DOUBLE_FAULTS="port_down port=1 posts=60", VERBS_DOUBLE_COUNTERS=counters, **rails)
+            self.assertEqual(self.left, 2)
+            self.assertGreater(self.bytes_of(counters), 10 << 20)
+            self.assertEqual(self.run_over(server, rounds=40, VERBS_DOUBLE_FAULTS="port_down port=2 posts=200", **rails), over)
+            self.assertEqual((self.left, self.statistics["connections"]), (1, 3))
+            self.assertEqual(self.statistics["transport"], over + ", and over TCP, not encrypted")
+
     # The kernel's limit is divided over the connections, so that large copies have RDMA, too.
     def test_limit_of_locked_memory_is_divided_over_the_connections(self):
         def without_lock_capability():

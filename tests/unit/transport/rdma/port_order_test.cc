@@ -49,7 +49,7 @@ class PortOrder : public testing::Test {
   }
   // The port that a session takes, with the reason, on devices "far", "near" and "unknown".
   std::string chosen(const NearTo& near, const AllowedPorts& allowed = {{"*"}, {}, {}},
-                     const char* devices = "far; near; unknown") {
+                     const char* devices = "far; near; unknown", unsigned index = 0) {
     VerbsDouble::set(devices);
     std::vector<Rejected> rejected;
     auto fabric = open_fabric(allowed, &rejected, near);
@@ -58,7 +58,7 @@ class PortOrder : public testing::Test {
     local[10] = local[11] = 0xff;
     local[12] = 127;
     local[15] = 1;
-    auto end = (*fabric)->make_end(local, nullptr, 0);
+    auto end = (*fabric)->make_end(local, nullptr, 0, {index, 9});
     EXPECT_TRUE(end.ok()) << end.status().to_string();
     return (*end)->port() + "|" + (*end)->why_port();
   }
@@ -88,6 +88,19 @@ TEST_F(PortOrder, NamedPortsComeBeforeNearOnes) {
   // "*" names none before another.
   EXPECT_EQ(chosen(near_gpu(0), {{"*"}, {}, {"*"}}), "near:1|PIX to the GPU");
   EXPECT_EQ(chosen(near_gpu(0), {{"*"}, {}, {"far", "*"}}), "far:1|named first");
+}
+
+// The log and the first bulk connection have the first port, and each further one the next.
+TEST_F(PortOrder, BulkConnectionsAreSpreadOverThePorts) {
+  const std::vector<std::string> wanted = {"near:1|PIX to the GPU", "near:1|PIX to the GPU",
+                                           "far:1|rail 2 of 3",     "unknown:1|rail 3 of 3",
+                                           "near:1|PIX to the GPU", "far:1|rail 2 of 3"};
+  for (unsigned index = 0; index < wanted.size(); ++index) {
+    EXPECT_EQ(chosen(near_gpu(0), {{"*"}, {}, {}}, "far; near; unknown", index), wanted[index]);
+  }
+  // A port of another kind of link is no rail.
+  const char* mixed = "far gids=v1/127.0.0.1; near gids=v2/127.0.0.1";
+  EXPECT_EQ(chosen(near_gpu(0), {{"*"}, {}, {}}, mixed, 2).substr(0, 6), "near:1");
 }
 
 // Also before a port with a better GID.
