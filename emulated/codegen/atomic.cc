@@ -90,6 +90,19 @@ void finish(FunctionBuilder& b, const Operation& op, Value* old) {
   if (op.instruction.opcode == "atom") b.write(b.operand(op, 0), old, op.type.is_signed());
 }
 
+// An operation of emulated/runtime/wide_atomics.h. LLVM would call a library that is not here.
+Value* update_wide(FunctionBuilder& b, const char* function, Value* address, Sources sources) {
+  llvm::SmallVector<Value*, 6> arguments{address};
+  for (Value* source : sources) {
+    arguments.push_back(b.ir.CreateTrunc(source, b.int_type(64)));
+    arguments.push_back(b.ir.CreateTrunc(b.ir.CreateLShr(source, 64), b.int_type(64)));
+  }
+  Value* before = b.stack_slot(b.int_type(128));
+  arguments.push_back(before);
+  b.call_helper(function, llvm::Type::getVoidTy(b.context()), arguments, false);
+  return b.ir.CreateAlignedLoad(b.int_type(128), before, llvm::Align(16));
+}
+
 Rmw::BinOp integer_operation(const Operation& op) {
   const bool is_signed = op.type.is_signed();
   if (op.has("add")) return Rmw::Add;
@@ -150,6 +163,8 @@ void emit_integer(FunctionBuilder& b, const Operation& op) {
                                    [&](Value* before, Sources sources) {
                                      return combine(b, operation, before, sources[0]);
                                    })
+               : op.type.bits == 128
+                   ? update_wide(b, "gpurun_wide_exchange", address, {value})
                    : b.ir.CreateAtomicRMW(operation, address, value, llvm::Align(op.type.bytes()),
                                           ordering_of(op));
   finish(b, op, old);
@@ -222,6 +237,8 @@ void emit_cas(FunctionBuilder& b, const Operation& op) {
         b, address, op.type.bits, {expected, desired}, [&](Value* before, Sources sources) {
           return b.ir.CreateSelect(b.ir.CreateICmpEQ(before, sources[0]), sources[1], before);
         });
+  } else if (op.type.bits == 128) {
+    old = update_wide(b, "gpurun_wide_cas", address, {expected, desired});
   } else {
     const llvm::AtomicOrdering ordering = ordering_of(op);
     Value* pair =
@@ -241,10 +258,11 @@ void emit_cas(FunctionBuilder& b, const Operation& op) {
 
 constexpr VariantRow kAtomicRows[] = {
     {"atom" GPURUN_ORDER ".{and,or,xor,exch}.{b32,b64}", emit_integer},
+    {"atom" GPURUN_ORDER ".exch.b128", emit_integer},
     {"atom" GPURUN_ORDER ".add.{u32,s32,u64}", emit_integer},
     {"atom" GPURUN_ORDER ".{min,max}.{u32,s32,u64,s64}", emit_integer},
     {"atom" GPURUN_ORDER ".{inc,dec}.u32", emit_integer},
-    {"atom" GPURUN_ORDER ".cas.{b16,b32,b64}", emit_cas},
+    {"atom" GPURUN_ORDER ".cas.{b16,b32,b64,b128}", emit_cas},
     {"atom" GPURUN_ORDER ".add.{f32,f64}", emit_float},
     {"atom" GPURUN_ORDER ".add.noftz.{f16,f16x2,bf16,bf16x2}", emit_float},
     {"atom{,.relaxed,.acquire,.release,.acq_rel}{,.global}.add.{v2,v4}.f32", emit_vector},

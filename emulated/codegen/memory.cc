@@ -29,6 +29,8 @@ struct Ordering {
 };
 
 Ordering ordering_of(const Operation& op) {
+  // Only its own thread reaches local memory.
+  if (op.has("volatile") && op.has("local")) return {true, llvm::AtomicOrdering::NotAtomic};
   if (op.has("volatile")) return {true, llvm::AtomicOrdering::Monotonic};
   if (op.has("relaxed")) return {false, llvm::AtomicOrdering::Monotonic};
   if (op.has("acquire")) return {false, llvm::AtomicOrdering::Acquire};
@@ -168,6 +170,8 @@ constexpr VariantRow kMemoryRows[] = {
     {"ld.{volatile,relaxed,acquire}{,.global,.shared}{,.v2}." GPURUN_TYPES, emit_ld},
     {"ld.{volatile,relaxed,acquire}{,.global,.shared}" GPURUN_V4, emit_ld},
     {"ld{,.volatile,.relaxed,.acquire}{,.global}" GPURUN_LONG_V4, emit_ld},
+    {"ld.volatile.local{,.v2}." GPURUN_TYPES, emit_ld},
+    {"ld.volatile.local" GPURUN_V4, emit_ld},
     {"ld{,.global,.shared,.local,.param,.const}.b128", emit_ld},
     {"ld{,.global}.v8.{b32,u32,s32,f32}", emit_ld},
     {"ldu{,.global}{,.v2}." GPURUN_TYPES, emit_ld},
@@ -177,6 +181,8 @@ constexpr VariantRow kMemoryRows[] = {
     {"st.{volatile,relaxed,release}{,.global,.shared}{,.v2}." GPURUN_TYPES, emit_st},
     {"st.{volatile,relaxed,release}{,.global,.shared}" GPURUN_V4, emit_st},
     {"st{,.volatile,.relaxed,.release}{,.global}" GPURUN_LONG_V4, emit_st},
+    {"st.volatile.local{,.v2}." GPURUN_TYPES, emit_st},
+    {"st.volatile.local" GPURUN_V4, emit_st},
     {"st{,.global,.shared,.local,.param}.b128", emit_st},
     {"st{,.global}.v8.{b32,u32,s32,f32}", emit_st},
     {"mov.b128", emit_mov},

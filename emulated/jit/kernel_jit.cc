@@ -27,6 +27,7 @@
 #include "emulated/runtime/surface_functions.h"
 #include "emulated/runtime/texture_functions.h"
 #include "emulated/runtime/warp_functions.h"
+#include "emulated/runtime/wide_atomics.h"
 
 namespace gpurun::emulated {
 namespace {
@@ -188,6 +189,8 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
   };
   for (const NativeFunction& function : native_functions()) define(function.name, function.address);
   for (const NativeFunction& function : mbarrier_functions())
+    define(function.name, function.address);
+  for (const NativeFunction& function : wide_atomic_functions())
     define(function.name, function.address);
   for (const NativeFunction& function : matrix_functions()) define(function.name, function.address);
   for (const NativeFunction& function : texture_functions())

@@ -117,6 +117,43 @@ TEST(AtomicInstructions, CompareAndSwapReplacesOnlyExpectedValue) {
   check_threads(cases, inputs());
 }
 
+// The cell holds (a, b). It is compared with (a, b), or with (a, a), and becomes (c, a).
+TEST(AtomicInstructions, WideOperationsMoveSixteenBytes) {
+  Cases cases;
+  for (const Place& place : kPlaces) {
+    for (const std::string order :
+         {"", ".relaxed.sys", ".acquire.cta", ".release.sys", ".acq_rel.gpu"}) {
+      const std::string cell = std::string("[") + place.address + "]";
+      const std::string space = place.space;
+      const std::string begin = std::string("{ .reg .b128 %wide<4>; ") + place.before + "st" +
+                                space + ".v2.b64 " + cell +
+                                ", {%a64, %b64}; mov.b128 %wide0, {%a64, %b64};\n"
+                                "mov.b128 %wide1, {%a64, %a64}; mov.b128 %wide2, {%c64, %a64};\n";
+      const std::string old = "; mov.b128 {%d64, %u1}, %wide3; ";
+      const std::string high = "mov.b64 %e64, %u1; }";
+      const std::string get = "ld" + space + ".v2.b64 {%d64, %e64}, " + cell + "; }";
+      const std::string cas = "atom" + order + space + ".cas.b128 %wide3, " + cell;
+      const std::string exchange = "atom" + order + space + ".exch.b128 %wide3, " + cell;
+      const auto before = [](unsigned thread) {
+        return Pair{inputs()[thread].a, inputs()[thread].b};
+      };
+      const auto after = [](unsigned thread) {
+        return Pair{inputs()[thread].c, inputs()[thread].a};
+      };
+      const auto after_if_equal = [=](unsigned thread) {
+        return inputs()[thread].a == inputs()[thread].b ? after(thread) : before(thread);
+      };
+      cases.push_back({begin + cas + ", %wide0, %wide2" + old + high, 64, before});
+      cases.push_back({begin + cas + ", %wide0, %wide2" + old + get, 64, after});
+      cases.push_back({begin + cas + ", %wide1, %wide2" + old + high, 64, before});
+      cases.push_back({begin + cas + ", %wide1, %wide2" + old + get, 64, after_if_equal});
+      cases.push_back({begin + exchange + ", %wide2" + old + high, 64, before});
+      cases.push_back({begin + exchange + ", %wide2" + old + get, 64, after});
+    }
+  }
+  check_threads(cases, inputs());
+}
+
 U64 half_sum(U64 a, U64 b) {
   const auto value = [](U64 v) { return std::bit_cast<_Float16>(static_cast<std::uint16_t>(v)); };
   return std::bit_cast<std::uint16_t>(static_cast<_Float16>(double(value(a)) + double(value(b))));

@@ -1,0 +1,31 @@
+// Wide atomics: atomic operations on 16 bytes of memory (PTX ISA, atom.b128).
+//
+// They use the processor's own instruction, so that processes with common memory agree. Where the
+// processor has none, a table of locks makes them atomic among the threads of this process.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "emulated/runtime/native_functions.h"
+
+namespace gpurun::emulated {
+
+struct alignas(16) WideWords {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  bool operator==(const WideWords&) const = default;
+};
+
+// Functions for compiled code, with C signatures. `cell` is 16-aligned, else the access faults.
+//   void gpurun_wide_cas(WideWords* cell, u64 expected low, high, u64 desired low, high, u64*
+//   before) void gpurun_wide_exchange(WideWords* cell, u64 low, u64 high, u64* before)
+std::span<const NativeFunction> wide_atomic_functions();
+
+// The two ways to compare and exchange. They return the words before.
+bool has_wide_instruction();
+WideWords wide_cas_by_instruction(WideWords* cell, WideWords expected, WideWords desired);
+WideWords wide_cas_by_lock(WideWords* cell, WideWords expected, WideWords desired);
+
+}  // namespace gpurun::emulated
