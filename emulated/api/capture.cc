@@ -63,7 +63,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph_handle,
   const auto graph = handles().find<Graph>(graph_handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> behind;
-  GPURUN_TRY(check_edges(edges, count));
+  GPURUN_TRY(check_full_edges(edges, count));
   GPURUN_TRY(find_nodes(*graph, dependencies, count, &behind));
   return begin(stream, graph, std::move(behind), mode);
 }
@@ -128,7 +128,7 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode* depe
   if (capture->invalidated()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> nodes;
-  GPURUN_TRY(check_edges(edges, count));
+  GPURUN_TRY(check_full_edges(edges, count));
   GPURUN_TRY(find_nodes(*capture->graph(), dependencies, count, &nodes));
   capture->set_frontier(*stream, std::move(nodes), flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES);
   return CUDA_SUCCESS;

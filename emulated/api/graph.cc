@@ -1,5 +1,6 @@
 // Graphs: nodes, edges, and queries about them.
 #include <algorithm>
+#include <cstring>
 
 #include "emulated/api.h"
 #include "emulated/api/entry.h"
@@ -9,6 +10,21 @@
 namespace gpurun::emulated {
 namespace {
 
+bool has_data(const CUgraphEdgeData& data) {
+  static constexpr CUgraphEdgeData kNone{};
+  return std::memcmp(&data, &kNone, sizeof data) != 0;
+}
+
+// The nodes of the list, each once: "May not have any duplicate entries" (manual).
+CUresult find_dependencies(const Graph& graph, const CUgraphNode* list, std::size_t count,
+                           std::vector<GraphNodePtr>* before) {
+  GPURUN_TRY(find_nodes(graph, list, count, before));
+  std::vector<GraphNodePtr> sorted = *before;
+  std::sort(sorted.begin(), sorted.end());
+  const bool unique = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+  return unique ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 // Adds `operation` after the nodes of the list.
 CUresult add_node(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dependencies,
                   std::size_t count, OperationPtr operation) {
@@ -16,13 +32,8 @@ CUresult add_node(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dep
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> before;
-  GPURUN_TRY(find_nodes(*graph, dependencies, count, &before));
-  std::vector<GraphNodePtr> sorted = before;
-  std::sort(sorted.begin(), sorted.end());
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    return CUDA_ERROR_INVALID_VALUE;  // "May not have any duplicate entries" (manual).
-  }
-  *out = graph->add(std::move(operation), std::move(before))->as<CUgraphNode>();
+  GPURUN_TRY(find_dependencies(*graph, dependencies, count, &before));
+  *out = graph->add(std::move(operation), before)->as<CUgraphNode>();
   return CUDA_SUCCESS;
 }
 
@@ -42,9 +53,27 @@ CUresult list_nodes(const std::vector<GraphNodePtr>& nodes, CUgraphNode* list, s
   return CUDA_SUCCESS;
 }
 
+// As list_nodes(), for nodes at the other ends of edges. LOSSY_QUERY: a list of nodes alone would
+// hide data of edges (manual, cuGraphNodeGetDependencies).
+CUresult list_edges(const std::vector<GraphEdge>& all, CUgraphNode* list, CUgraphEdgeData* data,
+                    std::size_t* count) {
+  if (count == nullptr || (data != nullptr && list == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<GraphNodePtr> nodes;
+  for (const GraphEdge& edge : all) {
+    if (list != nullptr && data == nullptr && has_data(edge.data)) return CUDA_ERROR_LOSSY_QUERY;
+    nodes.push_back(edge.node);
+  }
+  for (std::size_t i = 0; data != nullptr && i < *count; ++i) {
+    data[i] = i < all.size() ? all[i].data : CUgraphEdgeData{};
+  }
+  return list_nodes(nodes, list, count);
+}
+
+using EdgeChange = bool (Graph::*)(const GraphNodePtr&, const GraphNodePtr&,
+                                   const CUgraphEdgeData&);
+
 CUresult change_edges(CUgraph graph_handle, const CUgraphNode* from, const CUgraphNode* to,
-                      std::size_t count,
-                      bool (Graph::*change)(const GraphNodePtr&, const GraphNodePtr&)) {
+                      const CUgraphEdgeData* edges, std::size_t count, EdgeChange change) {
   GPURUN_ENTER_DRIVER();
   const auto graph = handles().find<Graph>(graph_handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -52,7 +81,11 @@ CUresult change_edges(CUgraph graph_handle, const CUgraphNode* from, const CUgra
   GPURUN_TRY(find_nodes(*graph, from, count, &starts));
   GPURUN_TRY(find_nodes(*graph, to, count, &ends));
   for (std::size_t i = 0; i < count; ++i) {
-    if (!((*graph).*change)(starts[i], ends[i])) return CUDA_ERROR_INVALID_VALUE;
+    const CUgraphEdgeData data = edges == nullptr ? CUgraphEdgeData{} : edges[i];
+    if (!fits_edge(*starts[i]->operation(), *ends[i]->operation(), data) ||
+        !((*graph).*change)(starts[i], ends[i], data)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
   }
   return CUDA_SUCCESS;
 }
@@ -64,10 +97,6 @@ CUresult enter_node(CUgraphNode handle, GraphNodePtr* node, GraphPtr* graph) {
   if (*node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *graph = (*node)->graph();
   return *graph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-void clear_edges(CUgraphEdgeData* edges, std::size_t count) {
-  for (std::size_t i = 0; edges != nullptr && i < count; ++i) edges[i] = CUgraphEdgeData{};
 }
 
 }  // namespace
@@ -92,7 +121,7 @@ CUresult cuGraphClone(CUgraph* out, CUgraph handle) {
   const auto graph = handles().find<Graph>(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  GPURUN_TRY(check_without_memory(*graph));
+  GPURUN_TRY(check_cloneable(*graph));
   *out = handles().add(graph->clone())->as<CUgraph>();
   return CUDA_SUCCESS;
 }
@@ -160,15 +189,23 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode* out, CUgraph graph, const CUgraphN
   return add_node(out, graph, dependencies, count, std::move(operation));
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dependencies,
                            const CUgraphEdgeData* edges, size_t count,
                            CUgraphNodeParams* parameters) {
   GPURUN_ENTER_DRIVER();
-  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  GPURUN_TRY(check_edges(edges, count));
+  const auto graph = handles().find<Graph>(graph_handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<GraphNodePtr> before;
+  GPURUN_TRY(find_dependencies(*graph, dependencies, count, &before));
   OperationPtr operation;
-  GPURUN_TRY(make_operation(*parameters, &operation));
-  return add_node(out, graph, dependencies, count, std::move(operation));
+  GPURUN_TRY(make_operation(graph.get(), parameters, &operation));
+  const std::span<const CUgraphEdgeData> data(edges, edges == nullptr ? 0 : count);
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    if (!fits_edge(*before[i]->operation(), *operation, data[i])) return CUDA_ERROR_INVALID_VALUE;
+  }
+  *out = graph->add(std::move(operation), before, 0, data)->as<CUgraphNode>();
+  return CUDA_SUCCESS;
 }
 
 // Also accepts nodes of green contexts, which do not exist here.
@@ -193,21 +230,19 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) {
 
 CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
                                    const CUgraphEdgeData* edges, size_t count) {
-  GPURUN_TRY(check_edges(edges, count));
-  return change_edges(graph, from, to, count, &Graph::add_edge);
+  return change_edges(graph, from, to, edges, count, &Graph::add_edge);
 }
 CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
                                 size_t count) {
-  return change_edges(graph, from, to, count, &Graph::add_edge);
+  return change_edges(graph, from, to, nullptr, count, &Graph::add_edge);
 }
 CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
                                       const CUgraphEdgeData* edges, size_t count) {
-  GPURUN_TRY(check_edges(edges, count));
-  return change_edges(graph, from, to, count, &Graph::remove_edge);
+  return change_edges(graph, from, to, edges, count, &Graph::remove_edge);
 }
 CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
                                    size_t count) {
-  return change_edges(graph, from, to, count, &Graph::remove_edge);
+  return change_edges(graph, from, to, nullptr, count, &Graph::remove_edge);
 }
 
 CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* list, size_t* count) {
@@ -232,18 +267,17 @@ CUresult cuGraphGetEdges_v2(CUgraph handle, CUgraphNode* from, CUgraphNode* to,
   const auto graph = handles().find<Graph>(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (count == nullptr || (from == nullptr) != (to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  std::vector<GraphNodePtr> starts, ends;
+  std::vector<GraphEdge> starts;
+  std::vector<GraphNodePtr> ends;
   for (const GraphNodePtr& node : graph->nodes()) {
-    for (const GraphNodePtr& before : graph->dependencies(*node)) {
-      starts.push_back(before);
+    for (GraphEdge& edge : graph->edges_to(*node)) {
+      starts.push_back(std::move(edge));
       ends.push_back(node);
     }
   }
   std::size_t written = *count;
-  GPURUN_TRY(list_nodes(starts, from, &written));
-  if (to != nullptr) clear_edges(edges, *count);
-  GPURUN_TRY(list_nodes(ends, to, count));
-  return CUDA_SUCCESS;
+  GPURUN_TRY(list_edges(starts, from, edges, &written));
+  return list_nodes(ends, to, count);
 }
 CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode* from, CUgraphNode* to, size_t* count) {
   return api::cuGraphGetEdges_v2(graph, from, to, nullptr, count);
@@ -254,8 +288,7 @@ CUresult cuGraphNodeGetDependencies_v2(CUgraphNode handle, CUgraphNode* list,
   GraphNodePtr node;
   GraphPtr graph;
   GPURUN_TRY(enter_node(handle, &node, &graph));
-  if (count != nullptr && list != nullptr) clear_edges(edges, *count);
-  return list_nodes(graph->dependencies(*node), list, count);
+  return list_edges(graph->edges_to(*node), list, edges, count);
 }
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* list, size_t* count) {
   return api::cuGraphNodeGetDependencies_v2(node, list, nullptr, count);
@@ -266,8 +299,7 @@ CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode handle, CUgraphNode* list,
   GraphNodePtr node;
   GraphPtr graph;
   GPURUN_TRY(enter_node(handle, &node, &graph));
-  if (count != nullptr && list != nullptr) clear_edges(edges, *count);
-  return list_nodes(graph->dependents(*node), list, count);
+  return list_edges(graph->edges_from(*node), list, edges, count);
 }
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* list, size_t* count) {
   return api::cuGraphNodeGetDependentNodes_v2(node, list, nullptr, count);

@@ -46,6 +46,12 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph,
   parameters->hErrNode_out = nullptr;
   parameters->result_out =
       result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+  const auto failed = result == CUDA_SUCCESS ? nullptr : handles().find<Graph>(graph);
+  const GraphNodePtr node = failed == nullptr ? nullptr : failed->in_cycle();
+  if (node != nullptr) {
+    parameters->result_out = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+    parameters->hErrNode_out = node->as<CUgraphNode>();
+  }
   return result;
 }
 
@@ -65,7 +71,8 @@ CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
   std::shared_ptr<GraphExec> exec;
   GPURUN_TRY(enter_exec(handle, &exec));
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = exec->flags();
+  // Manual: UPLOAD is not returned.
+  *flags = exec->flags() & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
   return CUDA_SUCCESS;
 }
 

@@ -65,6 +65,21 @@ CUresult make_allocation(Graph& graph, Device& device, std::uint64_t bytes, CUde
   return CUDA_SUCCESS;
 }
 
+CUresult make_allocation(Graph& graph, CUDA_MEM_ALLOC_NODE_PARAMS* parameters,
+                         OperationPtr* operation) {
+  if (parameters->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      parameters->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
+      parameters->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Device* device = device_at(parameters->poolProps.location.id);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  std::vector<CUmemAccessDesc> accesses;
+  GPURUN_TRY(read_accesses(*parameters, &accesses));
+  return make_allocation(graph, *device, parameters->bytesize, &parameters->dptr, operation,
+                         std::move(accesses));
+}
+
 CUresult check_without_memory(const Graph& graph) {
   for (const GraphNodePtr& node : graph.nodes()) {
     if (std::dynamic_pointer_cast<GraphMemoryOperation>(node->operation()) != nullptr) {
@@ -94,21 +109,11 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph_handle,
   GPURUN_ENTER_DRIVER();
   const auto graph = handles().find<Graph>(graph_handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (out == nullptr || parameters == nullptr ||
-      parameters->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      parameters->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
-      parameters->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  Device* device = device_at(parameters->poolProps.location.id);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  std::vector<CUmemAccessDesc> accesses;
-  GPURUN_TRY(read_accesses(*parameters, &accesses));
+  if (out == nullptr || parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> before;
   GPURUN_TRY(find_nodes(*graph, dependencies, count, &before));
   OperationPtr operation;
-  GPURUN_TRY(make_allocation(*graph, *device, parameters->bytesize, &parameters->dptr, &operation,
-                             std::move(accesses)));
+  GPURUN_TRY(make_allocation(*graph, parameters, &operation));
   *out = graph->add(std::move(operation), std::move(before))->as<CUgraphNode>();
   return CUDA_SUCCESS;
 }

@@ -1,6 +1,10 @@
 // Conversion of node parameters to operations and back.
 #include "emulated/api/graph_nodes.h"
 
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
 #include "driver_abi/semantics/planes.h"
 #include "emulated/api.h"
 #include "emulated/api/copies.h"
@@ -21,7 +25,7 @@ CUresult find_nodes(const Graph& graph, const CUgraphNode* list, std::size_t cou
   return CUDA_SUCCESS;
 }
 
-CUresult check_edges(const CUgraphEdgeData* edges, std::size_t count) {
+CUresult check_full_edges(const CUgraphEdgeData* edges, std::size_t count) {
   if (edges == nullptr) return CUDA_SUCCESS;
   if (count > kGraphNodesMax) return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < count; ++i) {
@@ -30,6 +34,23 @@ CUresult check_edges(const CUgraphEdgeData* edges, std::size_t count) {
     }
   }
   return CUDA_SUCCESS;
+}
+
+bool fits_edge(const Operation& from, const Operation& to, const CUgraphEdgeData& data) {
+  const auto is_zero = [](unsigned char byte) { return byte == 0; };
+  if (data.to_port != 0 ||
+      !std::all_of(std::begin(data.reserved), std::end(data.reserved), is_zero)) {
+    return false;
+  }
+  const bool behind_kernel = from.graph_node_type() == CU_GRAPH_NODE_TYPE_KERNEL;
+  const bool has_port = data.from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
+                        data.from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
+  if (data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC) {
+    return behind_kernel && to.graph_node_type() == CU_GRAPH_NODE_TYPE_KERNEL && has_port;
+  }
+  return data.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT &&
+         (data.from_port == CU_GRAPH_KERNEL_NODE_PORT_DEFAULT ||
+          (behind_kernel && data.from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER));
 }
 
 CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS& parameters, OperationPtr* operation) {
@@ -66,7 +87,8 @@ CUresult make_copy(const CUDA_MEMCPY3D* parameters, OperationPtr* operation) {
   if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CopyBox box;
   GPURUN_TRY(make_copy_box(*parameters, &box));
-  *operation = std::make_shared<CopyOperation>(box, array_description(*parameters));
+  *operation =
+      std::make_shared<CopyOperation>(box, std::make_shared<const CUDA_MEMCPY3D>(*parameters));
   return CUDA_SUCCESS;
 }
 
@@ -101,60 +123,74 @@ CUresult make_event(CUevent handle, bool record, OperationPtr* operation) {
 CUresult make_child(CUgraph handle, OperationPtr* operation) {
   const auto graph = handles().find<Graph>(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  GPURUN_TRY(check_without_memory(*graph));
+  GPURUN_TRY(check_cloneable(*graph));
   *operation = std::make_shared<ChildGraphOperation>(handles().add(graph->clone()));
   return CUDA_SUCCESS;
 }
 
-CUresult make_operation(const CUgraphNodeParams& parameters, OperationPtr* operation) {
-  switch (parameters.type) {
+CUresult make_child(const CUDA_CHILD_GRAPH_NODE_PARAMS& parameters, OperationPtr* operation) {
+  switch (parameters.ownership) {
+    case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE:
+      return make_child(parameters.graph, operation);
+    case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult make_operation(Graph* graph, CUgraphNodeParams* parameters, OperationPtr* operation) {
+  switch (parameters->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
       // The same fields under another name.
-      static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS_v3) == sizeof(CUDA_KERNEL_NODE_PARAMS));
       CUDA_KERNEL_NODE_PARAMS kernel{};
-      kernel.func = parameters.kernel.func;
-      kernel.gridDimX = parameters.kernel.gridDimX;
-      kernel.gridDimY = parameters.kernel.gridDimY;
-      kernel.gridDimZ = parameters.kernel.gridDimZ;
-      kernel.blockDimX = parameters.kernel.blockDimX;
-      kernel.blockDimY = parameters.kernel.blockDimY;
-      kernel.blockDimZ = parameters.kernel.blockDimZ;
-      kernel.sharedMemBytes = parameters.kernel.sharedMemBytes;
-      kernel.kernelParams = parameters.kernel.kernelParams;
-      kernel.extra = parameters.kernel.extra;
-      kernel.kern = parameters.kernel.kern;
-      kernel.ctx = parameters.kernel.ctx;
+      static_assert(sizeof kernel == sizeof parameters->kernel);
+      std::memcpy(&kernel, &parameters->kernel, sizeof kernel);
       return make_kernel(kernel, operation);
     }
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return make_copy(&parameters.memcpy.copyParams, operation);
+      return make_copy(&parameters->memcpy.copyParams, operation);
     case CU_GRAPH_NODE_TYPE_MEMSET: {
       CUDA_MEMSET_NODE_PARAMS fill{};
-      fill.dst = parameters.memset.dst;
-      fill.pitch = parameters.memset.pitch;
-      fill.value = parameters.memset.value;
-      fill.elementSize = parameters.memset.elementSize;
-      fill.width = parameters.memset.width;
-      fill.height = parameters.memset.height;
+      static_assert(sizeof fill == offsetof(CUDA_MEMSET_NODE_PARAMS_v2, ctx));
+      std::memcpy(&fill, &parameters->memset, sizeof fill);
       return make_fill(&fill, operation);
     }
     case CU_GRAPH_NODE_TYPE_HOST: {
-      CUDA_HOST_NODE_PARAMS host{};
-      host.fn = parameters.host.fn;
-      host.userData = parameters.host.userData;
+      const CUDA_HOST_NODE_PARAMS host = {parameters->host.fn, parameters->host.userData};
       return make_host(&host, operation);
     }
     case CU_GRAPH_NODE_TYPE_GRAPH:
-      return make_child(parameters.graph.graph, operation);
+      return make_child(parameters->graph, operation);
     case CU_GRAPH_NODE_TYPE_EMPTY:
       *operation = std::make_shared<EmptyOperation>();
       return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      return make_event(parameters.eventWait.event, false, operation);
+      return make_event(parameters->eventWait.event, false, operation);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      return make_event(parameters.eventRecord.event, true, operation);
-    default:
+      return make_event(parameters->eventRecord.event, true, operation);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+      // cuda.h, cuGraphNodeSetParams: modifying memory nodes is not supported.
+      if (graph == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+      CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
+      static_assert(sizeof allocation == sizeof parameters->alloc);
+      std::memcpy(&allocation, &parameters->alloc, sizeof allocation);
+      const CUresult result = make_allocation(*graph, &allocation, operation);
+      parameters->alloc.dptr = allocation.dptr;
+      return result;
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      if (graph == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+      return make_free(parameters->free.dptr, operation);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      if (graph == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+      return make_conditional(&parameters->conditional, operation);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 

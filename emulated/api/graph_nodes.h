@@ -14,8 +14,11 @@ inline constexpr std::size_t kGraphNodesMax = 1 << 20;  // Of one list. INVALID_
 // The nodes of a list. INVALID_VALUE unless all of them belong to `graph`.
 CUresult find_nodes(const Graph& graph, const CUgraphNode* list, std::size_t count,
                     std::vector<GraphNodePtr>* nodes);
-// Only full dependencies are supported. NOT_SUPPORTED for programmatic ones.
-CUresult check_edges(const CUgraphEdgeData* edges, std::size_t count);
+// For captures: NOT_SUPPORTED unless all dependencies are full ones.
+CUresult check_full_edges(const CUgraphEdgeData* edges, std::size_t count);
+// Whether an edge between the nodes may have this data (cuda.h, CUgraphEdgeData). Here it makes no
+// difference: every edge is a full dependency.
+bool fits_edge(const Operation& from, const Operation& to, const CUgraphEdgeData& data);
 
 // The operation that parameters describe. `context` null: the current one.
 CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS& parameters, OperationPtr* operation);
@@ -24,6 +27,7 @@ CUresult make_fill(const CUDA_MEMSET_NODE_PARAMS* parameters, OperationPtr* oper
 CUresult make_host(const CUDA_HOST_NODE_PARAMS* parameters, OperationPtr* operation);
 CUresult make_event(CUevent handle, bool record, OperationPtr* operation);
 CUresult make_child(CUgraph handle, OperationPtr* operation);
+CUresult make_child(const CUDA_CHILD_GRAPH_NODE_PARAMS& parameters, OperationPtr* operation);
 // Allocates memory that `graph` keeps, and makes its node's operation. OUT_OF_MEMORY.
 CUresult make_allocation(Graph& graph, Device& device, std::uint64_t bytes, CUdeviceptr* address,
                          OperationPtr* operation, std::vector<CUmemAccessDesc> accesses = {});
@@ -31,6 +35,14 @@ CUresult make_free(CUdeviceptr address, OperationPtr* operation);
 // NOT_SUPPORTED if the graph has nodes that allocate or free memory. It cannot be cloned, cannot be
 // a child, and keeps its nodes (manual, cuGraphAddMemAllocNode, which names no code for that).
 CUresult check_without_memory(const Graph& graph);
-CUresult make_operation(const CUgraphNodeParams& parameters, OperationPtr* operation);
+CUresult make_conditional(CUDA_CONDITIONAL_NODE_PARAMS* parameters, OperationPtr* operation);
+// NOT_SUPPORTED if the graph has memory nodes or conditional nodes (manual, cuGraphClone; cuda.h,
+// CUDA_CHILD_GRAPH_NODE_PARAMS).
+CUresult check_cloneable(const Graph& graph);
+// Of a node of `graph`. nullptr: the node exists already, and gets new parameters.
+CUresult make_operation(Graph* graph, CUgraphNodeParams* parameters, OperationPtr* operation);
+// As cuGraphAddMemAllocNode takes them. Writes the address there.
+CUresult make_allocation(Graph& graph, CUDA_MEM_ALLOC_NODE_PARAMS* parameters,
+                         OperationPtr* operation);
 
 }  // namespace gpurun::emulated

@@ -240,7 +240,7 @@ CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams* in) {
   GPURUN_ENTER_DRIVER();
   if (in == nullptr) return CUDA_ERROR_INVALID_VALUE;
   OperationPtr operation;
-  GPURUN_TRY(make_operation(*in, &operation));
+  GPURUN_TRY(make_operation(nullptr, in, &operation));
   return replace(node, std::move(operation));
 }
 
@@ -252,7 +252,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
   GPURUN_ENTER_DRIVER();
   if (in == nullptr) return CUDA_ERROR_INVALID_VALUE;
   OperationPtr operation;
-  GPURUN_TRY(make_operation(*in, &operation));
+  GPURUN_TRY(make_operation(nullptr, in, &operation));
   return replace_in(exec, node, std::move(operation));
 }
 

@@ -51,10 +51,15 @@ constexpr DeviceCallPrototype kDeviceCalls[] = {
      {64, 64, 32, 64, 32}},
 };
 
+// nvcc declares this function without a prefix, and no library defines it.
+constexpr DeviceCallPrototype kSetConditional = {
+    "cudaGraphSetConditional", DeviceCall::kGraphSetConditional, 0, {64, 32}};
+
 // Programs for the first form of dynamic parallelism (CUDA_FORCE_CDP1_IF_SUPPORTED) call cnp*. All
 // others call __cuda_syscall_cnpv2*. Both are the same, because no kernel can wait for its children
 // any more.
 const DeviceCallPrototype* find_device_call(std::string_view name) {
+  if (name == kSetConditional.name) return &kSetConditional;
   constexpr std::string_view kSystem = "__cuda_syscall_";
   if (name.starts_with(kSystem)) name.remove_prefix(kSystem.size());
   if (!name.starts_with("cnp")) return nullptr;
@@ -101,7 +106,8 @@ void FunctionBuilder::call_device_runtime(const Operation& op) {
   const auto count = static_cast<std::size_t>(
       std::find(std::begin(call.argument_bits), std::end(call.argument_bits), 0u) -
       std::begin(call.argument_bits));
-  if (arguments.size() != count || op.instruction.results.size() > 1) {
+  if (arguments.size() != count ||
+      op.instruction.results.size() > (call.result_bits == 0 ? 0 : 1)) {
     return refuse("another number of arguments than the function has");
   }
   llvm::SmallVector<Value*, 12> words;
@@ -116,6 +122,7 @@ void FunctionBuilder::call_device_runtime(const Operation& op) {
   }
   Value* const result = call_runtime("device_call", int_type(64),
                                      {ir.getInt32(static_cast<std::uint32_t>(call.call)), list});
+  if (call.result_bits == 0) return;
   write_call_result(op, ir.CreateTrunc(result, int_type(call.result_bits)));
 }
 

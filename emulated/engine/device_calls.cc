@@ -88,6 +88,7 @@ std::uint64_t device_call(ThreadContext* thread, std::uint32_t number,
     case DeviceCall::kStreamWaitEvent:
     case DeviceCall::kEventRecord:
     case DeviceCall::kEventDestroy:
+    case DeviceCall::kGraphSetConditional:
       return static_cast<std::uint64_t>(ask(thread, call, arguments).error);
     case DeviceCall::kStreamCreate:
     case DeviceCall::kEventCreate:

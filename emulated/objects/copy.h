@@ -32,7 +32,7 @@ CUresult copy_box(const CopyBox& box);
 
 class CopyOperation final : public Operation {
  public:
-  // `described`: the program's description, which tells more than the box for arrays. May be null.
+  // `described`: the program's description, which cuGraphMemcpyNodeGetParams returns. May be null.
   explicit CopyOperation(const CopyBox& box, std::shared_ptr<const CUDA_MEMCPY3D> described = {})
       : box_(box), described_(std::move(described)) {}
   // A copy with a source that was read when it was issued.

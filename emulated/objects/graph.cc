@@ -2,6 +2,8 @@
 #include "emulated/objects/graph.h"
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <unordered_map>
 
 namespace gpurun::emulated {
@@ -15,8 +17,8 @@ Position positions(const std::vector<GraphNodePtr>& nodes) {
   return at;
 }
 
-bool contains(const std::vector<GraphNodePtr>& nodes, const GraphNodePtr& node) {
-  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+bool same_data(const CUgraphEdgeData& one, const CUgraphEdgeData& other) {
+  return std::memcmp(&one, &other, sizeof one) == 0;
 }
 
 }  // namespace
@@ -25,12 +27,14 @@ Graph::~Graph() {
   for (const GraphNodePtr& node : nodes_) handles().drop(node->handle());
 }
 
-GraphNodePtr Graph::add(OperationPtr operation, std::vector<GraphNodePtr> dependencies,
-                        std::uint64_t original) {
+GraphNodePtr Graph::add(OperationPtr operation, const std::vector<GraphNodePtr>& dependencies,
+                        std::uint64_t original, std::span<const CUgraphEdgeData> data) {
   auto node =
       handles().add(std::make_shared<GraphNode>(weak_from_this(), std::move(operation), original));
   const std::lock_guard lock(mutex_);
-  node->dependencies_ = std::move(dependencies);
+  for (std::size_t i = 0; i < dependencies.size(); ++i) {
+    node->dependencies_.push_back({dependencies[i], i < data.size() ? data[i] : CUgraphEdgeData{}});
+  }
   nodes_.push_back(node);
   return node;
 }
@@ -41,40 +45,58 @@ std::vector<GraphNodePtr> Graph::nodes() const {
 }
 
 std::vector<GraphNodePtr> Graph::dependencies(const GraphNode& node) const {
+  std::vector<GraphNodePtr> found;
+  const std::lock_guard lock(mutex_);
+  for (const GraphEdge& edge : node.dependencies_) found.push_back(edge.node);
+  return found;
+}
+
+std::vector<GraphEdge> Graph::edges_to(const GraphNode& node) const {
   const std::lock_guard lock(mutex_);
   return node.dependencies_;
 }
 
-std::vector<GraphNodePtr> Graph::dependents(const GraphNode& node) const {
+std::vector<GraphEdge> Graph::edges_from(const GraphNode& node) const {
   const std::lock_guard lock(mutex_);
-  std::vector<GraphNodePtr> found;
+  std::vector<GraphEdge> found;
   for (const GraphNodePtr& other : nodes_) {
-    for (const GraphNodePtr& before : other->dependencies_) {
-      if (before.get() == &node) found.push_back(other);
+    for (const GraphEdge& edge : other->dependencies_) {
+      if (edge.node.get() == &node) found.push_back({other, edge.data});
     }
   }
   return found;
 }
 
-bool Graph::add_edge(const GraphNodePtr& from, const GraphNodePtr& to) {
+bool Graph::add_edge(const GraphNodePtr& from, const GraphNodePtr& to,
+                     const CUgraphEdgeData& data) {
   if (!holds(*from) || !holds(*to) || from == to) return false;
   const std::lock_guard lock(mutex_);
-  if (contains(to->dependencies_, from)) return false;
-  to->dependencies_.push_back(from);
+  const auto& edges = to->dependencies_;
+  if (std::any_of(edges.begin(), edges.end(),
+                  [&from](const GraphEdge& edge) { return edge.node == from; })) {
+    return false;
+  }
+  to->dependencies_.push_back({from, data});
   return true;
 }
 
-bool Graph::remove_edge(const GraphNodePtr& from, const GraphNodePtr& to) {
+bool Graph::remove_edge(const GraphNodePtr& from, const GraphNodePtr& to,
+                        const CUgraphEdgeData& data) {
   if (!holds(*from) || !holds(*to)) return false;
   const std::lock_guard lock(mutex_);
-  return std::erase(to->dependencies_, from) != 0;
+  return std::erase_if(to->dependencies_, [&](const GraphEdge& edge) {
+           return edge.node == from && same_data(edge.data, data);
+         }) != 0;
 }
 
 bool Graph::remove(const GraphNodePtr& node) {
   if (!holds(*node)) return false;
   handles().drop(node->handle());
   const std::lock_guard lock(mutex_);
-  for (const GraphNodePtr& other : nodes_) std::erase(other->dependencies_, node);
+  for (const GraphNodePtr& other : nodes_) {
+    std::erase_if(other->dependencies_,
+                  [&node](const GraphEdge& edge) { return edge.node == node; });
+  }
   node->dependencies_.clear();
   return std::erase(nodes_, node) != 0;
 }
@@ -88,8 +110,8 @@ std::vector<GraphNodePtr> Graph::in_order() const {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     missing[i] = nodes_[i]->dependencies_.size();
     if (missing[i] == 0) ready.push_back(i);
-    for (const GraphNodePtr& before : nodes_[i]->dependencies_) {
-      behind[at.at(before.get())].push_back(i);
+    for (const GraphEdge& edge : nodes_[i]->dependencies_) {
+      behind[at.at(edge.node.get())].push_back(i);
     }
   }
   std::vector<GraphNodePtr> order;
@@ -103,6 +125,32 @@ std::vector<GraphNodePtr> Graph::in_order() const {
   return order;
 }
 
+GraphNodePtr Graph::in_cycle() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<GraphNodePtr> left = nodes_;
+  const auto is_left = [&left](const GraphEdge& edge) {
+    return std::find(left.begin(), left.end(), edge.node) != left.end();
+  };
+  // A node without a dependency that is left is in no cycle.
+  const auto waits = [&is_left](const GraphNodePtr& node) {
+    return std::any_of(node->dependencies_.begin(), node->dependencies_.end(), is_left);
+  };
+  for (std::size_t before = left.size() + 1; left.size() < before;) {
+    before = left.size();
+    std::vector<GraphNodePtr> kept;
+    std::copy_if(left.begin(), left.end(), std::back_inserter(kept), waits);
+    left = std::move(kept);
+  }
+  if (left.empty()) return nullptr;
+  // Each step goes to a dependency that is left, so at the latest the last is in a cycle.
+  GraphNodePtr at = left.front();
+  for (std::size_t step = 0; step < left.size(); ++step) {
+    const auto& before = at->dependencies_;
+    at = std::find_if(before.begin(), before.end(), is_left)->node;
+  }
+  return at;
+}
+
 GraphPtr Graph::clone() const {
   auto copy = std::make_shared<Graph>();
   const std::lock_guard lock(mutex_);
@@ -111,8 +159,8 @@ GraphPtr Graph::clone() const {
     made[node.get()] = copy->add(node->operation(), {}, node->handle());
   }
   for (const GraphNodePtr& node : nodes_) {
-    for (const GraphNodePtr& before : node->dependencies_) {
-      made[node.get()]->dependencies_.push_back(made[before.get()]);
+    for (const GraphEdge& edge : node->dependencies_) {
+      made[node.get()]->dependencies_.push_back({made[edge.node.get()], edge.data});
     }
   }
   copy->kept_ = kept_;

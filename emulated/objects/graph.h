@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "emulated/objects/handle_table.h"
@@ -14,6 +15,13 @@ class Graph;
 class GraphNode;
 using GraphPtr = std::shared_ptr<Graph>;
 using GraphNodePtr = std::shared_ptr<GraphNode>;
+
+// A dependency as one of its two nodes sees it. The data changes no order here: every dependency is
+// a full one. Queries return the data.
+struct GraphEdge {
+  GraphNodePtr node;  // At the other end.
+  CUgraphEdgeData data{};
+};
 
 // Any thread. Lives as long as its graph, or as a reference to it.
 class GraphNode final : public Object {
@@ -44,7 +52,7 @@ class GraphNode final : public Object {
   const std::uint64_t original_;
   mutable std::mutex mutex_;
   OperationPtr operation_;
-  std::vector<GraphNodePtr> dependencies_;  // Guarded by the graph.
+  std::vector<GraphEdge> dependencies_;  // Guarded by the graph.
 };
 
 // Any thread.
@@ -54,22 +62,28 @@ class Graph final : public Object, public std::enable_shared_from_this<Graph> {
   Graph() : Object(kKind) {}
   ~Graph() override;
 
-  // Adds a new node with a handle of its own. `original`: see GraphNode.
-  GraphNodePtr add(OperationPtr operation, std::vector<GraphNodePtr> dependencies,
-                   std::uint64_t original = 0);
+  // Adds a new node with a handle of its own. `original`: see GraphNode. `data`: of each
+  // dependency, or empty.
+  GraphNodePtr add(OperationPtr operation, const std::vector<GraphNodePtr>& dependencies,
+                   std::uint64_t original = 0, std::span<const CUgraphEdgeData> data = {});
   // In order of addition.
   std::vector<GraphNodePtr> nodes() const;
   std::vector<GraphNodePtr> dependencies(const GraphNode& node) const;
-  std::vector<GraphNodePtr> dependents(const GraphNode& node) const;
+  // The edges that end at the node, and those that begin there.
+  std::vector<GraphEdge> edges_to(const GraphNode& node) const;
+  std::vector<GraphEdge> edges_from(const GraphNode& node) const;
   // False, and nothing is done: a node is not of this graph, or both are the same. Also when the
-  // edge exists (add_edge) or does not exist (remove_edge).
-  bool add_edge(const GraphNodePtr& from, const GraphNodePtr& to);
-  bool remove_edge(const GraphNodePtr& from, const GraphNodePtr& to);
+  // edge exists (add_edge), or no edge with that data exists (remove_edge).
+  bool add_edge(const GraphNodePtr& from, const GraphNodePtr& to, const CUgraphEdgeData& data);
+  bool remove_edge(const GraphNodePtr& from, const GraphNodePtr& to, const CUgraphEdgeData& data);
   // False: not of this graph.
   bool remove(const GraphNodePtr& node);
 
   // The nodes, dependencies before dependents. Empty when there is a cycle.
   std::vector<GraphNodePtr> in_order() const;
+
+  // A node of a cycle. nullptr: the graph has no cycle.
+  GraphNodePtr in_cycle() const;
 
   GraphPtr clone() const;
 

@@ -27,6 +27,7 @@ class GraphLaunch final : public Operation {
     std::unique_lock<std::mutex> turn;
     if (running_ != nullptr) turn = std::unique_lock(*running_);
     CUresult first = CUDA_SUCCESS;
+    if (running_ != nullptr) begin_launch();
     for (const OperationPtr& operation : operations_) {
       const bool failed = first != CUDA_SUCCESS || context.sticky_error() != CUDA_SUCCESS;
       if (failed && !operation->runs_after_failure()) continue;
@@ -37,6 +38,9 @@ class GraphLaunch final : public Operation {
   }
   // Events that the graph records must complete.
   bool runs_after_failure() const override { return true; }
+  void begin_launch() const override {
+    for (const OperationPtr& operation : operations_) operation->begin_launch();
+  }
   bool writes_pageable() const override {
     return std::any_of(operations_.begin(), operations_.end(),
                        [](const OperationPtr& each) { return each->writes_pageable(); });
@@ -68,12 +72,14 @@ OperationPtr GraphEventOperation::for_launch() const {
 
 CUresult ChildGraphOperation::run(Context& context) { return for_launch()->run(context); }
 
-OperationPtr ChildGraphOperation::for_launch() const {
+OperationPtr ChildGraphOperation::for_launch() const { return launch_of(graph_); }
+
+OperationPtr launch_of(const GraphPtr& graph) {
   std::vector<OperationPtr> operations;
-  for (const GraphNodePtr& node : graph_->in_order()) {
+  for (const GraphNodePtr& node : graph->in_order()) {
     operations.push_back(current(node->operation()));
   }
-  return std::make_shared<GraphLaunch>(std::move(operations), graph_, nullptr);
+  return std::make_shared<GraphLaunch>(std::move(operations), graph, nullptr);
 }
 
 bool GraphExec::read(const Graph& graph, std::vector<Node>* nodes) {

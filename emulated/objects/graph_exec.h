@@ -51,6 +51,9 @@ class ChildGraphOperation final : public Operation {
   const GraphPtr graph_;
 };
 
+// All nodes of the graph as they are now, as one operation.
+OperationPtr launch_of(const GraphPtr& graph);
+
 // Any thread.
 class GraphExec final : public Object, public std::enable_shared_from_this<GraphExec> {
  public:

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "driver_abi/semantics/launch_limits.h"
+#include "emulated/objects/conditional.h"
 #include "emulated/objects/device.h"
 #include "emulated/objects/launch_limits.h"
 #include "emulated/runtime/context_runtime.h"
@@ -97,6 +98,12 @@ Answer GridRuntime::answer(DeviceCall call, const std::uint64_t* arguments) {
       return value(static_cast<std::uint64_t>(context_.shared_config.load()));
     case DeviceCall::kMaxActiveBlocks:
       return occupancy(arguments);
+    case DeviceCall::kGraphSetConditional: {
+      // A wrong handle has no effect: the function returns nothing.
+      const auto conditional = handles().find<Conditional>(arguments[0]);
+      if (conditional != nullptr) conditional->set(static_cast<unsigned>(arguments[1]));
+      return failed(DeviceError::kNone);
+    }
     case DeviceCall::kSetLastError:
     case DeviceCall::kGetLastError:
       break;

@@ -32,6 +32,7 @@ enum class ObjectKind : std::uint8_t {
   kMipmappedArray,
   kTextureObject,
   kSurfaceObject,
+  kConditional,
 };
 
 // Base of everything that has a handle. `handle()` is 0 until the object is in the table.

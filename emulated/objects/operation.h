@@ -34,6 +34,8 @@ class Operation {
   virtual CUgraphNodeType graph_node_type() const { return CU_GRAPH_NODE_TYPE_EMPTY; }
   // The operation that one launch of a graph runs instead. nullptr: the operation itself.
   virtual std::shared_ptr<Operation> for_launch() const { return nullptr; }
+  // A launch of the graph begins to run.
+  virtual void begin_launch() const {}
 };
 
 using OperationPtr = std::shared_ptr<Operation>;

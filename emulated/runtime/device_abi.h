@@ -159,6 +159,7 @@ enum class DeviceCall : std::uint32_t {
   kGetCacheConfig,
   kGetSharedMemConfig,
   kMaxActiveBlocks,
+  kGraphSetConditional,
 };
 
 // The functions that compiled code calls. The engine fills in all of them, except resolve_function.
