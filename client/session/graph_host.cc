@@ -60,6 +60,10 @@ bool writes(const GraphHost::Operation& operation) {
   return operation.function != nullptr || operation.to.address != 0;
 }
 
+// A destructor is no part of a graph's work: no call of CUDA waits for it (cuda.h,
+// CU_USER_OBJECT_NO_DESTRUCTOR_SYNC).
+bool touches_memory(const GraphHost::Operation& operation) { return operation.destroy == nullptr; }
+
 }  // namespace
 
 std::uint64_t GraphHost::add(const Operation& operation) {
@@ -68,7 +72,7 @@ std::uint64_t GraphHost::add(const Operation& operation) {
     return 0;
   }
   operations_.emplace(++last_, std::make_shared<const Operation>(operation));
-  memory_use_.begin(writes(operation));
+  if (touches_memory(operation)) memory_use_.begin(writes(operation));
   return last_;
 }
 
@@ -76,8 +80,14 @@ void GraphHost::forget(std::uint64_t number) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = operations_.find(number);
   if (found == operations_.end()) return;
-  memory_use_.end(writes(*found->second));
+  if (touches_memory(*found->second)) memory_use_.end(writes(*found->second));
   operations_.erase(found);
+}
+
+std::optional<GraphHost::Operation> GraphHost::operation(std::uint64_t number) {
+  const std::shared_ptr<const Operation> found = find(number);
+  if (found == nullptr) return std::nullopt;
+  return *found;
 }
 
 std::size_t GraphHost::operations() {
@@ -97,7 +107,9 @@ Status GraphHost::turn(std::uint64_t number, ByteView payload) {
     return Status(Code::kProtocol, "a turn of a wrong size");
   std::memcpy(&turn.number, payload.data(), sizeof turn.number);
   turn.operation = find(number);
-  if (turn.operation == nullptr) return unknown(number);
+  if (turn.operation == nullptr || turn.operation->destroy != nullptr || turn.number == 0) {
+    return unknown(number);
+  }
   const bool runs = turn.operation->function != nullptr || turn.operation->to.address != 0;
   Line& line = runs ? functions_ : copies_;
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -125,8 +137,16 @@ Status GraphHost::bytes(std::uint64_t number, ByteView payload) {
 }
 
 Status GraphHost::gone(std::uint64_t number) {
-  if (find(number) == nullptr) return unknown(number);
+  Turn last;
+  last.operation = find(number);
+  if (last.operation == nullptr) return unknown(number);
   forget(number);
+  if (last.operation->destroy == nullptr) return {};
+  calls_.retire(last.operation->object);
+  // Bounded by the operations, of which each ends once.
+  const std::lock_guard<std::mutex> lock(mutex_);
+  functions_.turns.push_back(std::move(last));
+  functions_.work.notify_one();
   return {};
 }
 
@@ -134,6 +154,7 @@ void GraphHost::answer(const Turn& turn) {
   Lane* lane = Lane::current();
   if (lane == nullptr) return;
   const Operation& operation = *turn.operation;
+  if (operation.destroy != nullptr) return operation.destroy(operation.user);
   GraphTurnPayload payload;
   payload.turn = turn.number;
   calls_.take_device_writes(*lane);

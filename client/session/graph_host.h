@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -32,7 +33,9 @@ class GraphHost {
   struct Operation {
     void (*function)(void*) = nullptr;  // A host function, or
     void* user = nullptr;
-    HostBox from, to;  // a copy. `from`: out. `to`: in. Both: within this process.
+    HostBox from, to;  // a copy. `from`: out. `to`: in. Both: within this process. Or
+    void (*destroy)(void*) = nullptr;  // the destructor of a user object, for `user`,
+    Handle object = 0;                 // with this handle.
   };
 
   // Turns that wait for their thread. In an honest worker each one holds a thread of the driver.
@@ -44,6 +47,8 @@ class GraphHost {
     std::function<bool(Lane&, const CallSite&, std::span<const ByteView>)> post;
     // Around an operation (Session::take_device_writes()).
     std::function<void(Lane&)> take_device_writes, give_host_writes;
+    // The user object with this handle has ended.
+    std::function<void(Handle)> retire;
   };
   explicit GraphHost(Calls calls) : calls_(std::move(calls)) {}
   GraphHost(const GraphHost&) = delete;
@@ -54,6 +59,8 @@ class GraphHost {
   std::uint64_t add(const Operation& operation);
   // Removes an operation that the worker never learned of.
   void forget(std::uint64_t number) noexcept;
+  // Nothing: there is no such operation.
+  std::optional<Operation> operation(std::uint64_t number);
   // The number of live operations.
   std::size_t operations();
   // The operations' use of the program's memory.
@@ -63,6 +70,7 @@ class GraphHost {
   // kind, or the bytes go beyond its end, or more than kTurnsMax turns wait.
   Status turn(std::uint64_t number, ByteView payload);
   Status bytes(std::uint64_t number, ByteView payload);
+  // The destructor of a user object runs on the thread of the functions.
   Status gone(std::uint64_t number);
 
   void stop() noexcept;  // Ends the threads. Waits only for a function that runs.
@@ -70,7 +78,7 @@ class GraphHost {
  private:
   struct Turn {
     std::shared_ptr<const Operation> operation;
-    std::uint64_t number = 0;
+    std::uint64_t number = 0;  // 0: runs a destructor, without an answer.
   };
   struct Line {
     GraphHost* host = nullptr;

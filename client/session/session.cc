@@ -60,7 +60,7 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
       room(log, stats, shutdown),
       bulk(bulk_connections(channels), bulk_listener(),
            Bulk::Known{options.packed_chunks, options.spread_copies}, bounds_of(channels)),
-      graphs(graph_calls()),
+      graphs(graph_calls(handles)),
       memory(bulk, graphs.memory_use(), known.progress),
       early({known.events, known.progress, known.early_waits, memory, bulk,
              options.every_call_is_a_fence,
@@ -95,7 +95,7 @@ Bulk::Listener Session::Impl::bulk_listener() {
   return listener;
 }
 
-GraphHost::Calls Session::Impl::graph_calls() {
+GraphHost::Calls Session::Impl::graph_calls(HandleTable& handles) {
   GraphHost::Calls made;
   made.post = [this](Lane& lane, const CallSite& site, std::span<const ByteView> parts) {
     static_cast<void>(calls.post(lane, site, parts, nullptr));
@@ -103,6 +103,7 @@ GraphHost::Calls Session::Impl::graph_calls() {
   };
   made.take_device_writes = [this](Lane& lane) { (void)mirror.take(lane); };
   made.give_host_writes = [this](Lane& lane) { mirror.give(lane); };
+  made.retire = [&handles](Handle handle) { handles.retire(handle); };
   return made;
 }
 

@@ -42,7 +42,7 @@ struct Session::Impl {
   // Stops the connections and wakes all threads that wait. See SessionShutdown::Stop.
   void stop_all();
   Bulk::Listener bulk_listener();
-  GraphHost::Calls graph_calls();
+  GraphHost::Calls graph_calls(HandleTable& handles);
   HostMirrorTraffic::Calls mirror_calls();
   AccessCheck& begin_access_check();
 

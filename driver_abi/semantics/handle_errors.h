@@ -18,6 +18,7 @@ constexpr int wrong_handle_error(HandleKind kind) noexcept {
     case HandleKind::kGraphExec:
     case HandleKind::kMemoryPool:
     case HandleKind::kAllocation:
+    case HandleKind::kUserObject:
       return 1;  // CUDA_ERROR_INVALID_VALUE
     default:
       return 400;  // CUDA_ERROR_INVALID_HANDLE

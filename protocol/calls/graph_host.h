@@ -14,6 +14,10 @@
 //             the worker's later items, for instance a completion, after these.
 //
 // kHostGone ends an operation: no graph, executable graph or launch has it any more.
+//
+// A user object of the program (cuUserObjectCreate) is an operation too, without turns. The worker
+// makes an object of its driver for it, with the same number of references. kHostGone means that
+// the last reference has ended, and the client calls the program's destructor.
 #pragma once
 
 #include <cstddef>
@@ -75,10 +79,37 @@ struct GraphTurnPayload {
 };
 static_assert(sizeof(GraphTurnPayload) == 24);
 
-// cuGraphExecUpdate_v2: handles, and CUgraphExecUpdateResultInfo with handles that may be 0.
+// cuUserObjectCreate. The functions that retain and release it are ordinary calls.
+struct GraphUserObjectPayload {
+  std::uint64_t object = 0;     // The new handle.
+  std::uint64_t operation = 0;  // Not 0.
+  std::uint32_t references = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(GraphUserObjectPayload) == 24);
+
+// cuGraphHostNodeGetParams and cuGraphMemcpyNodeGetParams send the node's handle, of 8 bytes. The
+// reply of the first is the number of the operation, of 8 bytes, and of the second this.
+struct GraphCopyReply {
+  GraphCopySide source;         // On the device.
+  GraphCopySide destination;    // On the device.
+  std::uint64_t operation = 0;  // Not 0: it has the side, or both sides, in the client's memory.
+  std::uint64_t width = 0;      // Bytes of a line.
+  std::uint64_t lines = 0;
+  std::uint64_t slices = 0;
+  std::uint8_t source_is_host = 0;       // The address is in memory of the host arena.
+  std::uint8_t destination_is_host = 0;  // As above.
+  std::uint8_t reserved[6] = {};
+};
+static_assert(sizeof(GraphCopyReply) == 152);
+
+// cuGraphExecUpdate_v2: handles, and CUgraphExecUpdateResultInfo with handles that may be 0. A node
+// of the answer without a handle gets a spare one. The client retires the spares that come not
+// back.
 struct GraphUpdatePayload {
   std::uint64_t exec = 0;
   std::uint64_t graph = 0;
+  std::uint64_t spares[2] = {};  // For `node` and `from_node`.
 };
 struct GraphUpdateReply {
   std::uint32_t result = 0;
@@ -87,6 +118,21 @@ struct GraphUpdateReply {
   std::uint64_t from_node = 0;
 };
 static_assert(sizeof(GraphUpdateReply) == 24);
+
+// cuGraphInstantiateWithParams, without the upload, which the client requests by a call of its own.
+// The reply comes with a failure, too.
+struct GraphInstantiation {
+  std::uint64_t exec = 0;  // The new handle.
+  std::uint64_t graph = 0;
+  std::uint64_t flags = 0;
+  std::uint64_t spare = 0;  // As in GraphUpdatePayload.
+};
+struct GraphInstantiationReply {
+  std::uint32_t result = 0;  // CUgraphInstantiateResult.
+  std::uint32_t reserved = 0;
+  std::uint64_t node = 0;  // 0: none.
+};
+static_assert(sizeof(GraphInstantiation) == 32 && sizeof(GraphInstantiationReply) == 16);
 
 // The most bytes of one kBytes record and of one kHostBytes item. Small enough that the client
 // acknowledges items long before the worker would have to wait.

@@ -117,6 +117,10 @@ Handlers make_handlers() {
   add_graph_node_handlers(handlers);
   add_graph_host_handlers(handlers);
   add_graph_memory_handlers(handlers);
+  add_conditional_node_handlers(handlers);
+  add_graph_params_handlers(handlers);
+  add_instantiation_handlers(handlers);
+  add_user_object_handlers(handlers);
   add_capture_handlers(handlers);
   add_host_function_handlers(handlers);
   add_synchronize_handlers(handlers);

@@ -13,6 +13,7 @@
 #include "driver_abi/row.h"
 #include "protocol/calls/call.h"
 #include "protocol/calls/device_memory.h"
+#include "protocol/calls/graph_conditional.h"
 #include "protocol/calls/graph_host.h"
 #include "protocol/calls/graph_memory.h"
 #include "protocol/calls/handle_form.h"
@@ -285,6 +286,35 @@ Bytes graphs() {
   return life.said();
 }
 
+// Objects that a graph keeps, a conditional node, and parameters that are read back.
+Bytes graph_objects() {
+  Life life;
+  life.make("cuGraphCreate", kGraph, Order::kContext);
+  const std::uint64_t object = handle(HandleKind::kUserObject, 1);
+  const protocol::GraphUserObjectPayload made{object, 1, 2, 0};
+  life.raw("cuUserObjectCreate", Order::kContext, bytes_of(made));
+  std::uint64_t graph = kGraph, of = object, word = 0, one = 1, none = 0;
+  std::uint64_t* place = &word;
+  life.row("cuGraphRetainUserObject", {&graph, &of, &one, &none});
+  life.row("cuUserObjectRelease", {&of, &one});
+  life.row("cuGraphConditionalHandleCreate", {&place, &graph, &none, &one, &one});
+  const std::uint64_t body = handle(HandleKind::kGraph, 2);
+  protocol::GraphConditionalPayload node{kGraph, kNodes[0], 7};
+  node.body_count = 1;
+  life.raw("cuGraphAddNode", Order::kContext, joined(bytes_of(node), bytes_of(body)));
+  for (const char* reader : {"cuGraphKernelNodeGetParams_v2", "cuGraphMemcpyNodeGetParams",
+                             "cuGraphHostNodeGetParams"}) {
+    life.raw(reader, Order::kContext, bytes_of(kNodes[0]));
+  }
+  const protocol::GraphInstantiation wanted{kExec, kGraph, 0, kNodes[1]};
+  life.raw("cuGraphInstantiateWithParams", Order::kContext, bytes_of(wanted));
+  const protocol::GraphUpdatePayload update{kExec, kGraph, {kNodes[2], kNodes[3]}};
+  life.raw("cuGraphExecUpdate_v2", Order::kContext, bytes_of(update));
+  life.of_one("cuGraphExecDestroy", kExec);
+  life.of_one("cuGraphDestroy", kGraph);
+  return life.said();
+}
+
 Bytes graph_memory() {
   Life life;
   life.make("cuGraphCreate", kGraph, Order::kContext);
@@ -353,6 +383,7 @@ void worker_log_lives(const std::function<void(const std::string&, const Bytes&)
   write("modules", modules());
   write("graphs", graphs());
   write("graph_memory", graph_memory());
+  write("graph_objects", graph_objects());
   write("capture", capture());
   write("host_functions", host_functions());
 }

@@ -31,6 +31,8 @@ CUresult call_refused(const Row& row) noexcept {
   return refuse(row, row.reason == nullptr ? "no reason given" : row.reason);
 }
 
+CUresult refuse_part(const Row& row, const char* reason) noexcept { return refuse(row, reason); }
+
 CUresult refuse_managed_variable(const char* name, const char* reason) noexcept {
   if (first_refusal(*driver_abi::find_row(driver_abi::opcode::cuLibraryGetManaged))) {
     GPURUN_LOG(

@@ -10,6 +10,9 @@ namespace gpurun::client::interpose {
 // CUDA_ERROR_NOT_SUPPORTED, and one log line per function with the row's reason.
 CUresult call_refused(const driver_abi::Row& row) noexcept;
 
+// As call_refused(), for a part of a served row. `reason` names the part.
+CUresult refuse_part(const driver_abi::Row& row, const char* reason) noexcept;
+
 // As call_refused(), for cuLibraryGetManaged. The runtime asks for each __managed__ variable at
 // program start and goes on without it. Host code that touches one then ends by SIGSEGV, so the log
 // line says that, names the first variable, and has the reason.

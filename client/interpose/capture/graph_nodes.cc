@@ -2,9 +2,18 @@
 #include "client/interpose/capture/graph_nodes.h"
 
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 namespace gpurun::client::interpose {
+namespace {
+
+std::atomic<bool> g_conditional_nodes{false};
+
+}  // namespace
+
+void note_conditional_node() noexcept { g_conditional_nodes.store(true); }
+bool conditional_nodes_exist() noexcept { return g_conditional_nodes.load(); }
 
 Handle mint_node(HandleTable& handles, Handle graph, Handle context) {
   return handles.mint(HandleKind::kGraphNode, context, as<void*>(graph));

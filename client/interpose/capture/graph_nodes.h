@@ -20,4 +20,9 @@ Handle mint_node(HandleTable& handles, Handle graph, Handle context);
 Sound check_dependencies(const HandleTable& handles, Handle graph,
                          std::span<const Handle> dependencies);
 
+// Graphs with conditional nodes cannot be cloned and cannot be children (manual, cuGraphClone).
+// Whether the process has ever added one: the client does not know which graphs have some.
+void note_conditional_node() noexcept;
+bool conditional_nodes_exist() noexcept;
+
 }  // namespace gpurun::client::interpose

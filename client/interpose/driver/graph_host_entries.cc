@@ -1,17 +1,11 @@
-// Graph host entries: host nodes and memcpy nodes of graphs, and the update of executables (CUDA
-// Driver API manual, "Graph Management"). client/session/graph_host.h runs their part in this
-// process at a launch.
-#include <cstring>
-
+// Graph host entries: host nodes and memcpy nodes of graphs (CUDA Driver API manual, "Graph
+// Management"). client/session/graph_host.h runs their part in this process at a launch.
 #include "client/interpose/capture/graph_nodes.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/graph_work.h"
 
 namespace gpurun::client::interpose {
 namespace {
-
-using protocol::GraphUpdatePayload;
-using protocol::GraphUpdateReply;
 
 // Graphs belong to no context, but the copies in them run in one.
 int enter(EntryContext& here, CUcontext given, CallSite* site) {
@@ -92,31 +86,6 @@ int work_of_host(const CUDA_HOST_NODE_PARAMS* given, GraphWork* work) {
   return 0;
 }
 
-int update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
-  if (info == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  EntryContext here;
-  CallSite site;
-  if (const int result = enter(here, nullptr, &site); result != 0) return result;
-  GraphUpdatePayload payload;
-  payload.exec = handle_of(exec);
-  payload.graph = handle_of(graph);
-  int result = here.check(payload.exec, HandleKind::kGraphExec);
-  if (result == 0) result = here.check(payload.graph, HandleKind::kGraph);
-  if (result != 0) return result;
-  site.opcode = opcode::cuGraphExecUpdate_v2;
-  site.form = protocol::Form::kRaw;
-  Reply reply;
-  result = here.session().call(*here.lane, site, bytes_of(payload), &reply);
-  GraphUpdateReply said;
-  if (reply.payload.size() != sizeof said) return result;
-  std::memcpy(&said, reply.payload.data(), sizeof said);
-  *info = CUgraphExecUpdateResultInfo{};
-  info->result = static_cast<CUgraphExecUpdateResult>(said.result);
-  info->errorNode = as<CUgraphNode>(said.node);
-  info->errorFromNode = as<CUgraphNode>(said.from_node);
-  return result;
-}
-
 }  // namespace
 
 namespace custom {
@@ -176,11 +145,6 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
     return work_of(here, copyParams, made);
   };
   return cuda(set_node(opcode::cuGraphExecMemcpyNodeSetParams, true, hGraphExec, hNode, ctx, work));
-}
-
-CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
-                              CUgraphExecUpdateResultInfo* resultInfo) {
-  return cuda(update(hGraphExec, hGraph, resultInfo));
 }
 
 }  // namespace custom

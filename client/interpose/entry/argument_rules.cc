@@ -1,6 +1,7 @@
 // Argument rules: checks of enumerations, flags, alignments, and the memory behind addresses.
 #include "client/interpose/entry/argument_rules.h"
 
+#include <climits>
 #include <cstring>
 
 #include "client/interpose/capture/graph_nodes.h"
@@ -115,6 +116,18 @@ Sound check_stream_attribute(void* const* arguments) {
                                                                      : Sound::kUnknown;
 }
 
+// Values that the worker's driver cannot read have no meaning there: events, and places for its
+// answers.
+Sound check_node_attribute(void* const* arguments) {
+  return sound_if(driver_abi::launch_attribute(argument<std::uint32_t>(arguments, 1)).crosses);
+}
+
+// Manual, cuUserObjectRetain: "Must be nonzero and not larger than INT_MAX".
+Sound check_references(void* const* arguments, std::size_t index) {
+  const auto count = argument<unsigned>(arguments, index);
+  return sound_if(count != 0 && count <= INT_MAX);
+}
+
 // The parameters of a node that fills memory.
 Sound check_fill(const EntryContext& here, const CUDA_MEMSET_NODE_PARAMS* what) {
   if (what == nullptr) return Sound::kWrong;
@@ -142,6 +155,11 @@ Sound check_new_node(const EntryContext& here, void* const* arguments) {
 // nodes.
 Sound check_graph_without_memory() {
   return graph_memory_exists() ? Sound::kUnknown : Sound::kRight;
+}
+
+// The same for conditional nodes, which may be destroyed.
+Sound check_cloneable_graph() {
+  return conditional_nodes_exist() ? Sound::kUnknown : check_graph_without_memory();
 }
 
 // cuGraphAddDependencies: graph, from, to, edges, count. A node cannot come before itself.
@@ -210,10 +228,11 @@ Sound check_arguments(const EntryContext& here, const driver_abi::Row& row,
     case opcode::cuGraphAddMemFreeNode:
       return Sound::kUnknown;  // The driver knows what the graph allocates.
     case opcode::cuGraphClone:
+      return check_cloneable_graph();
     case opcode::cuGraphDestroyNode:
       return check_graph_without_memory();
     case opcode::cuGraphAddChildGraphNode:
-      return worse(check_graph_without_memory(), check_new_node(here, arguments));
+      return worse(check_cloneable_graph(), check_new_node(here, arguments));
     case opcode::cuGraphAddEmptyNode:
     case opcode::cuGraphAddEventRecordNode:
     case opcode::cuGraphAddEventWaitNode:
@@ -225,6 +244,17 @@ Sound check_arguments(const EntryContext& here, const driver_abi::Row& row,
       return check_fill(here, argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 1));
     case opcode::cuGraphAddDependencies_v2:
       return check_edges(arguments);
+    case opcode::cuGraphKernelNodeGetAttribute:
+    case opcode::cuGraphKernelNodeSetAttribute:
+      return check_node_attribute(arguments);
+    case opcode::cuUserObjectRetain:
+    case opcode::cuUserObjectRelease:
+      return check_references(arguments, 1);
+    case opcode::cuGraphReleaseUserObject:
+      return check_references(arguments, 2);
+    case opcode::cuGraphRetainUserObject:
+      return worse(check_references(arguments, 2),
+                   sound_if(argument<unsigned>(arguments, 3) <= CU_GRAPH_USER_OBJECT_MOVE));
     default:
       return Sound::kRight;
   }

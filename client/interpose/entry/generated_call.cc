@@ -40,6 +40,7 @@ bool belongs_to_no_context(HandleKind kind) {
     case HandleKind::kGraph:
     case HandleKind::kGraphNode:
     case HandleKind::kGraphExec:
+    case HandleKind::kUserObject:
     case HandleKind::kMemoryPool:
     case HandleKind::kAllocation:
       return true;
@@ -53,8 +54,9 @@ bool belongs_to_no_context(HandleKind kind) {
 bool needs_no_context(const Row& row) {
   if (row.stream_parameter != kNoParameter) return false;
   const std::string_view base(row.base);
-  for (const std::string_view start : {"cuGraph", "cuDevice", "cuMemPool", "cuMemMap", "cuMemUnmap",
-                                       "cuMemRelease", "cuMemSetAccess", "cuMemSetMemPool"}) {
+  for (const std::string_view start :
+       {"cuGraph", "cuUserObject", "cuDevice", "cuMemPool", "cuMemMap", "cuMemUnmap",
+        "cuMemRelease", "cuMemSetAccess", "cuMemSetMemPool"}) {
     if (base.substr(0, start.size()) == start) return true;
   }
   return false;
@@ -95,6 +97,8 @@ bool passes_streams(std::uint16_t row) {
     case opcode::cuGraphInstantiateWithFlags:
     case opcode::cuGraphInstantiate_v2:
     case opcode::cuGraphKernelNodeCopyAttributes:
+    case opcode::cuGraphKernelNodeGetAttribute:
+    case opcode::cuGraphKernelNodeSetAttribute:
     case opcode::cuGraphMemsetNodeGetParams:
     case opcode::cuGraphMemsetNodeSetParams:
     case opcode::cuGraphNodeFindInClone:
@@ -103,8 +107,10 @@ bool passes_streams(std::uint16_t row) {
     case opcode::cuGraphNodeGetDependentNodes:
     case opcode::cuGraphNodeGetDependentNodes_v2:
     case opcode::cuGraphNodeGetType:
+    case opcode::cuGraphReleaseUserObject:
     case opcode::cuGraphRemoveDependencies:
     case opcode::cuGraphRemoveDependencies_v2:
+    case opcode::cuGraphRetainUserObject:
     case opcode::cuMemAddressReserve:
     case opcode::cuMemGetAccess:
     case opcode::cuMemGetAllocationGranularity:
@@ -116,6 +122,8 @@ bool passes_streams(std::uint16_t row) {
     case opcode::cuMemSetAccess:
     case opcode::cuMipmappedArrayGetMemoryRequirements:
     case opcode::cuMipmappedArrayGetSparseProperties:
+    case opcode::cuUserObjectRelease:
+    case opcode::cuUserObjectRetain:
       return true;
     default:
       return false;

@@ -11,8 +11,18 @@ void add_graph_host_handlers(Handlers& handlers);
 void refuse_graph_node(Call& call, int result);
 // Nodes that allocate memory: graph_memory.cc.
 void add_graph_memory_handlers(Handlers& handlers);
+// The same for cuUserObjectCreate.
+void refuse_user_object(Call& call, int result);
+// Objects of the program that graphs keep: user_objects.cc.
+void add_user_object_handlers(Handlers& handlers);
 // Kernel nodes: graph_nodes.cc.
 void add_graph_node_handlers(Handlers& handlers);
+// Conditional nodes: conditional_nodes.cc.
+void add_conditional_node_handlers(Handlers& handlers);
+// Instantiation by parameters, and updates: instantiations.cc.
+void add_instantiation_handlers(Handlers& handlers);
+// The parameters of nodes, read back: graph_params.cc.
+void add_graph_params_handlers(Handlers& handlers);
 // Queries and ends of captures: captures.cc.
 void add_capture_handlers(Handlers& handlers);
 

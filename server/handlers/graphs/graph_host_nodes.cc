@@ -64,37 +64,6 @@ CallOutcome run_set(Call& call) {
   return run_node(call, false);
 }
 
-// GraphUpdatePayload. Answered with GraphUpdateReply, also when it fails.
-CallOutcome run_update(Call& call) {
-  protocol::GraphUpdatePayload wanted;
-  if (call.header().form != protocol::Form::kRaw || call.payload().size() != sizeof wanted) {
-    return CallOutcome::done(kErrorInvalidValue);
-  }
-  std::memcpy(&wanted, call.payload().data(), sizeof wanted);
-  const HandleTable::Found exec = call.handles().find(wanted.exec, HandleKind::kGraphExec);
-  if (exec.result != 0) return CallOutcome::done(exec.result);
-  const HandleTable::Found graph = call.handles().find(wanted.graph, HandleKind::kGraph);
-  if (graph.result != 0) return CallOutcome::done(graph.result);
-  HandlerState& state = HandlerState::of(call);
-  CUgraphExecUpdateResultInfo info{};
-  const int result =
-      GPURUN_DRIVER(state.driver(), cuGraphExecUpdate_v2, driver_object<CUgraphExec>(exec.value),
-                    driver_object<CUgraph>(graph.value), &info);
-  // All nodes have the graph's work now.
-  if (result == 0) state.graph_topology().execs().forget(driver_object<CUgraphExec>(exec.value));
-  const auto client_node = [&](CUgraphNode node) {
-    const CUgraphNode shown = state.graph_topology().shown(node);
-    return call.handles().client_handle_of(reinterpret_cast<std::uintptr_t>(shown),
-                                           HandleKind::kGraphNode);
-  };
-  protocol::GraphUpdateReply reply;
-  reply.result = static_cast<std::uint32_t>(info.result);
-  reply.node = client_node(info.errorNode);
-  reply.from_node = client_node(info.errorFromNode);
-  call.set_reply(bytes_of(reply));
-  return CallOutcome::done(result);
-}
-
 // For a row of the generic path with a driver function that GraphTopology replaces.
 CallOutcome run_shape(Call& call) {
   HandlerState& state = HandlerState::of(call);
@@ -106,6 +75,7 @@ CallOutcome run_shape(Call& call) {
 
 void refuse_graph_node(Call& call, int result) {
   const std::uint16_t code = call.header().opcode;
+  if (code == opcode::cuUserObjectCreate) return refuse_user_object(call, result);
   const bool adds = code == opcode::cuGraphAddHostNode || code == opcode::cuGraphAddMemcpyNode;
   const bool sets = code == opcode::cuGraphHostNodeSetParams ||
                     code == opcode::cuGraphMemcpyNodeSetParams ||
@@ -132,7 +102,6 @@ void add_graph_host_handlers(Handlers& handlers) {
                              "cuGraphExecHostNodeSetParams", "cuGraphExecMemcpyNodeSetParams"}) {
     set_handler(handlers, symbol, &run_set);
   }
-  set_handler(handlers, "cuGraphExecUpdate_v2", &run_update);
   for (const driver_abi::Row& row : driver_abi::rows()) {
     if (GraphTopology::substitute(row.opcode) == nullptr) continue;
     set_handler(handlers, row.symbol, &run_shape);

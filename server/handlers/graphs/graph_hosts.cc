@@ -19,7 +19,7 @@ using protocol::ReplyKind;
 
 void GraphHosts::set_executor(Executor& executor, void* context) {
   const std::lock_guard lock(mutex_);
-  context_ = context;
+  if (context != nullptr) context_ = context;
   if (executor_ == &executor) return;
   executor_ = &executor;
   stopping_ = false;
@@ -32,20 +32,32 @@ int GraphHosts::make(std::uint64_t number, GraphWork work, std::uint64_t byte_co
   const bool copies = work == GraphWork::kCopyIn || work == GraphWork::kCopyOut;
   int result = 0;
   if (copies && shadow == nullptr) result = shadows_.make(byte_count, context, &shadow);
-  if (result == 0) {
-    const std::lock_guard lock(mutex_);
-    if (operations_ < protocol::kGraphOperationsMax) {
-      ++operations_;
-    } else {
-      result = kErrorOutOfMemory;
-    }
-  }
+  if (result == 0) result = count_operation();
   if (result != 0) {
     tell_gone(number);
     return result;
   }
   *made = std::make_shared<Operation>(*this, number, work, std::move(shadow));
   return 0;
+}
+
+int GraphHosts::count_operation() {
+  const std::lock_guard lock(mutex_);
+  if (operations_ >= protocol::kGraphOperationsMax) return kErrorOutOfMemory;
+  ++operations_;
+  return 0;
+}
+
+int GraphHosts::make_user_object(std::uint64_t number, OperationPtr* made) {
+  if (const int result = count_operation(); result != 0) return result;
+  *made = std::make_shared<Operation>(*this, number, GraphWork::kFunction, nullptr);
+  return 0;
+}
+
+void GraphHosts::end_user_object(std::uint64_t handle) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_ || executor_ == nullptr) return;  // The handles end with the executor.
+  (void)executor_->handles().erase(handle, HandleKind::kUserObject);
 }
 
 void GraphHosts::run(void* operation) {
@@ -63,7 +75,7 @@ GraphHosts::Operation::~Operation() {
     const std::lock_guard lock(owner.mutex_);
     --owner.operations_;
   }
-  owner.tell_gone(number);
+  if (!silent.load(std::memory_order_acquire)) owner.tell_gone(number);
 }
 
 int GraphHosts::give(const CudaDriver& driver, CUgraph graph, const OperationPtr& operation,

@@ -44,6 +44,8 @@ class GraphHosts {
     const std::shared_ptr<Shadow> shadow;  // Only for copies.
     // It was refused, and the driver keeps a node of it. Nothing of it may run.
     std::atomic<bool> refused{false};
+    // The client is not notified of its end, because the program's object lives on.
+    std::atomic<bool> silent{false};
   };
   using OperationPtr = std::shared_ptr<Operation>;
 
@@ -52,7 +54,7 @@ class GraphHosts {
   GraphHosts& operator=(const GraphHosts&) = delete;
 
   // Sets the executor for messages to the client, and the context of the last call that had an
-  // operation.
+  // operation. nullptr keeps the former context.
   void set_executor(Executor& executor, void* context);
 
   // `shadow` is memory that is shared with an operation that never runs at the same time. For
@@ -60,6 +62,11 @@ class GraphHosts {
   // CUresult. After a failure the client is notified that the operation is gone.
   int make(std::uint64_t number, protocol::GraphWork work, std::uint64_t byte_count, void* context,
            std::shared_ptr<Shadow> shadow, OperationPtr* made);
+
+  // The operation of a user object. Returns 0 or the CUresult, and then notifies nobody.
+  int make_user_object(std::uint64_t number, OperationPtr* made);
+  // For the driver, on any of its threads: the object has ended, and its handle ends with it.
+  void end_user_object(std::uint64_t handle);
 
   // For the driver: the function of a host node. Its argument is the operation.
   static void run(void* operation);
@@ -84,6 +91,7 @@ class GraphHosts {
   void stop();
 
  private:
+  int count_operation();
   std::future<void> settle_aside();  // With the lock held.
   void take_turn(const Operation& operation);
   void send_bytes(const Operation& operation);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "driver_abi/opcodes.h"
 #include "server/worker/execution/call.h"
@@ -116,6 +117,12 @@ struct TopologyCalls {
     }
     Edges edges;
     if (const CUresult result = read_edges(graph, &edges); result != CUDA_SUCCESS) return result;
+    // Manual, cuGraphGetEdges: a list without the data would hide some.
+    static constexpr CUgraphEdgeData kPlain{};
+    const bool plain = std::all_of(edges.data.begin(), edges.data.end(), [](const auto& each) {
+      return std::memcmp(&each, &kPlain, sizeof each) == 0;
+    });
+    if (from != nullptr && data == nullptr && !plain) return CUDA_ERROR_LOSSY_QUERY;
     std::size_t room = *count;
     give_data(edges.data, data, from == nullptr ? 0 : room);
     (void)give(edges.from, from, &room);

@@ -145,6 +145,12 @@ void describe_kernel(const CudaDriver& driver, const DriverKernel& kernel, CUdev
   describe(driver, kernel, device, lent, description);
 }
 
+bool parameters_of(const CudaDriver& driver, const DriverKernel& kernel,
+                   std::vector<protocol::KernelParameter>* parameters) {
+  LentContext lent(driver, 0);
+  return list_parameters(driver, kernel, lent, parameters);
+}
+
 std::optional<KernelLayout> layout_of(const CudaDriver& driver, const DriverKernel& kernel) {
   LentContext lent(driver, 0);  // For nodes of graphs. A launch has a context.
   std::vector<protocol::KernelParameter> parameters;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "protocol/calls/module_calls.h"
 #include "server/driver/cuda_driver.h"
@@ -20,6 +21,9 @@ struct DriverKernel {
 // this.
 void describe_kernel(const CudaDriver& driver, const DriverKernel& kernel, CUdevice device,
                      protocol::KernelDescription* description);
+// The parameters alone. False if the driver does not report all of them. Needs a current context.
+bool parameters_of(const CudaDriver& driver, const DriverKernel& kernel,
+                   std::vector<protocol::KernelParameter>* parameters);
 // Nothing if the driver does not report the layout.
 std::optional<KernelLayout> layout_of(const CudaDriver& driver, const DriverKernel& kernel);
 

@@ -65,21 +65,25 @@ CUDA_MEMCPY3D expected_copy(const Box& box) {
   return copy;
 }
 
-// A user object that ends with the graph. The device gives out none, because it refuses the rows of
-// user objects.
-constexpr CUuserObject kObject = nullptr;
+// The device's user object that ends with the graph. The worker has made it in `seen`.
+CUuserObject object_in(Trial& t, const Seen& seen) {
+  Both<CUuserObject> object;
+  t.bind(object, seen, "cuUserObjectCreate", "object_out");
+  return object.driver;
+}
 
-void keep_object(Trial& t, const Both<CUgraph>& graph) {
+void keep_object(Trial& t, const Both<CUgraph>& graph, CUuserObject object) {
   CUuserObject made = nullptr;
   (void)t.call_direct(FN(cuUserObjectCreate), &made, static_cast<void*>(&made), &nothing, 1u,
                       static_cast<unsigned>(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
-  (void)t.call_direct(FN(cuGraphRetainUserObject), graph, kObject, 1u,
+  (void)t.call_direct(FN(cuGraphRetainUserObject), graph, object, 1u,
                       static_cast<unsigned>(CU_GRAPH_USER_OBJECT_MOVE));
 }
 
 // The nodes that the worker made, in order, with the handles that the device gave out.
 struct Made {
   Both<CUgraphNode> host, copy, shown;  // Shown: the program's node.
+  CUuserObject object = nullptr;
 };
 
 // Adds the node through the client library and compares. `box` nullptr: a host node.
@@ -99,6 +103,7 @@ Made add_and_compare(Trial& t, const Both<CUgraph>& graph, const Box* box) {
   const bool in = box != nullptr && box->from.lies == Lies::kHost;
   const bool has_host = box == nullptr || in || box->to.lies == Lies::kHost;
   if (has_host) t.bind(made.host, seen, "cuGraphAddHostNode", "phGraphNode");
+  if (has_host) made.object = object_in(t, seen);
   if (box != nullptr) t.bind(made.copy, seen, "cuGraphAddMemcpyNode", "phGraphNode");
   made.shown.driver = box == nullptr || (has_host && !in) ? made.host.driver : made.copy.driver;
   t.expect_same(seen, t.direct_call([&] {
@@ -118,7 +123,7 @@ Made add_and_compare(Trial& t, const Both<CUgraph>& graph, const Box* box) {
       add_copy(behind.driver, behind.count);
       if (has_host) add_host(&made.copy.driver, 1);
     }
-    if (has_host) keep_object(t, graph);
+    if (has_host) keep_object(t, graph, made.object);
     return CUDA_SUCCESS;
   }));
   return made;
@@ -151,14 +156,14 @@ void expect_set(Trial& t, const Seen& seen, const Both<CUgraph>& graph, const Ma
       CUDA_MEMCPY3D before{};
       (void)t.call_direct(FN(cuGraphMemcpyNodeGetParams), made.copy, &before);
     }
-    if (has_host) keep_object(t, graph);
+    if (has_host) keep_object(t, graph, object_in(t, seen));
     if (box != nullptr) {
       const CUDA_MEMCPY3D copy = expected_copy(*box);
       (void)t.call_direct(FN(cuGraphMemcpyNodeSetParams), made.copy, &copy);
     }
     if (has_host) {
       (void)t.call_direct(FN(cuGraphHostNodeSetParams), made.host, &host);
-      (void)t.call_direct(FN(cuGraphReleaseUserObject), graph, kObject, 1u);
+      (void)t.call_direct(FN(cuGraphReleaseUserObject), graph, made.object, 1u);
     }
     return CUDA_SUCCESS;
   });
@@ -231,7 +236,7 @@ void add_array_node(Trial& t, const Both<CUgraph>& graph, In to, In from) {
     const bool behind = from == In::kHost;
     (void)t.call_direct(FN(cuGraphAddMemcpyNode), &made, graph, behind ? &before.driver : nullptr,
                         behind ? 1u : 0u, &expected, t.context().driver);
-    if (from == In::kHost) keep_object(t, graph);
+    if (from == In::kHost) keep_object(t, graph, object_in(t, seen));
     return CUDA_SUCCESS;
   }));
 }

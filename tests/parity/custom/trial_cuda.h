@@ -11,5 +11,12 @@ CUresult cuMemcpyWithAttributesAsync(CUdeviceptr, CUdeviceptr, size_t, CUmemcpyA
                                      CUstream);
 }
 #endif
+#if CUDA_VERSION < 13040
+extern "C" {
+CUresult cuGraphAddNode_v3(CUgraphNode*, CUgraph, const CUgraphNode*, const CUgraphEdgeData*,
+                           size_t, CUgraphNodeParams*);
+CUresult cuGraphNodeSetParams_v2(CUgraphNode, CUgraphNodeParams*);
+}
+#endif
 
 #include "tests/parity/custom/trial.h"
