@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "emulated/codegen/register_zeros.h"
 #include "emulated/codegen/variant_table.h"
 #include "emulated/codegen/warp_call.h"
 #include "emulated/runtime/device_abi.h"
@@ -76,7 +77,7 @@ void FunctionBuilder::expect_operands(const Operation& op, std::size_t least, st
 
 Status FunctionBuilder::build() {
   create_function();
-  create_registers();
+  registers_.resize(function().registers.size(), nullptr);
   create_variables();
   if (failed()) return status_;
   auto* body = new_block("body");
@@ -95,6 +96,7 @@ Status FunctionBuilder::build() {
     emit_return();
   }
   entry_.CreateBr(body);
+  place_register_zeros(*function_, registers_);
   return status_;
 }
 
@@ -123,12 +125,6 @@ void FunctionBuilder::create_function() {
       entry_.CreateConstInBoundsGEP1_64(int_type(8), thread_, offsetof(ThreadContext, block)));
   carry_ = stack_slot(int_type(1), 1);
   entry_.CreateStore(constant(1, 0), carry_);
-}
-
-void FunctionBuilder::create_registers() {
-  // Zero at first. Compilers read registers that were never written, for values that do not matter.
-  // That must not be undefined behaviour in LLVM.
-  registers_.resize(function().registers.size(), nullptr);
 }
 
 void FunctionBuilder::create_variables() {

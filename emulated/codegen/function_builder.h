@@ -143,7 +143,6 @@ class FunctionBuilder {
 
  private:
   void create_function();
-  void create_registers();
   void create_variables();
   void bind_parameters();
   void emit_statement(const ptx::Statement& statement, std::uint32_t index);
@@ -151,6 +150,7 @@ class FunctionBuilder {
   void emit_operation(const Operation& op);
   Value* read_constant(const ptx::Operand& operand, unsigned bits);
   Value* read_vector(const ptx::Operand& operand, unsigned bits);
+  llvm::AllocaInst* register_slot(std::uint32_t index);
   Value* read_register(std::uint32_t index);
   Value* variable_pointer(std::uint32_t index);
   bool is_shared(std::string_view name) const;

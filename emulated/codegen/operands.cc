@@ -9,23 +9,20 @@ namespace gpurun::emulated {
 using ptx::FloatFormat;
 using ptx::Operand;
 
-llvm::Value* FunctionBuilder::read_register(std::uint32_t index) {
+llvm::AllocaInst* FunctionBuilder::register_slot(std::uint32_t index) {
   llvm::AllocaInst*& slot = registers_[index];
-  if (slot == nullptr) {
-    llvm::Type* type = int_type(function().registers[index].bits);
-    slot = entry_.CreateAlloca(type);
-    entry_.CreateStore(llvm::Constant::getNullValue(type), slot);
-  }
+  if (slot == nullptr) slot = entry_.CreateAlloca(int_type(function().registers[index].bits));
+  return slot;
+}
+
+llvm::Value* FunctionBuilder::read_register(std::uint32_t index) {
+  llvm::AllocaInst* slot = register_slot(index);
   return ir.CreateLoad(slot->getAllocatedType(), slot);
 }
 
 void FunctionBuilder::write_register(std::uint32_t index, Value* value, bool sign_extend) {
-  llvm::AllocaInst*& slot = registers_[index];
+  llvm::AllocaInst* slot = register_slot(index);
   llvm::IntegerType* type = int_type(function().registers[index].bits);
-  if (slot == nullptr) {
-    slot = entry_.CreateAlloca(type);
-    entry_.CreateStore(llvm::Constant::getNullValue(type), slot);
-  }
   const unsigned from = value->getType()->getIntegerBitWidth();
   if (type->getBitWidth() == 1 && from != 1) return refuse("a predicate cannot hold this result");
   if (from == 1 && type->getBitWidth() != 1) return refuse("a predicate register expected");
