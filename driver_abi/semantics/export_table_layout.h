@@ -21,7 +21,7 @@ struct ExportTableDescription {
   unsigned slots;  // Including slot 0, which holds the size in bytes if has_size.
   bool has_size;
 };
-inline constexpr unsigned kExportTableCount = 9;
+inline constexpr unsigned kExportTableCount = 10;
 
 enum ExportTable : unsigned {
   kCudart,
@@ -33,6 +33,7 @@ enum ExportTable : unsigned {
   kT2131,
   kT6e16,
   kT1734,
+  kProfiler,
 };
 
 inline constexpr ExportTableDescription kExportTables[kExportTableCount] = {
@@ -83,7 +84,20 @@ inline constexpr ExportTableDescription kExportTables[kExportTableCount] = {
       0xca},
      64,
      true},
+    // CUPTI wants it before it gives its own version. CUPTI 13 believes the table's size: it calls
+    // slot 67 of a large table again and again, and works with one that has no such slot. CUPTI 12
+    // calls slot 32 without a look at the size.
+    {"PROFILER",
+     {0x7c, 0xb6, 0x3f, 0x9b, 0x9c, 0xa4, 0x8e, 0x42, 0xa4, 0x84, 0xbe, 0xb6, 0x6e, 0x6a, 0xed,
+      0x7f},
+     128,
+     true},
 };
+// The size that PROFILER claims.
+inline constexpr std::size_t kProfilerBytes = 16;
+// Refused. CUPTI 13 asks for it at each start of a profiler, and then for nothing else.
+inline constexpr std::uint8_t kSubscriptionTable[16] = {
+    0x2c, 0x8e, 0x0a, 0xd8, 0x07, 0x10, 0xab, 0x4e, 0x90, 0xdd, 0x54, 0x71, 0x9f, 0xe5, 0xf7, 0x4b};
 
 // The slots that programs call. What each answers is in state/export_tables.cc.
 namespace export_slot {
@@ -108,6 +122,7 @@ inline constexpr unsigned kStreamObjectId = 39;       // T2131
 inline constexpr unsigned kStreamObject = 51;         // T2131
 inline constexpr unsigned kVisitFunctions = 7;        // T6E16
 inline constexpr unsigned kMultiprocessorGroups = 4;  // T1734
+inline constexpr unsigned kProfilerStart = 32;
 }  // namespace export_slot
 
 // The entries of the TOOLS_CB array: one flag for each callback id of the client's own runtime, 523

@@ -1,4 +1,4 @@
-// Export tables: the nine tables as arrays of function pointers, constant at load.
+// Export tables: the ten tables as arrays of function pointers, constant at load.
 #include "driver_abi/state/export_tables.h"
 #include "driver_abi/state/library_view.h"
 
@@ -181,6 +181,22 @@ CUresult multiprocessor_groups(const std::uint8_t** groups, std::uint64_t* count
   return result;
 }
 
+// PROFILER ------------------------------------------------------------------------------------
+
+// A profiler goes on without the device's events. It says nothing about their absence.
+void say_no_profiler() {
+  static constinit std::atomic<bool> said{false};
+  if (said.exchange(true, std::memory_order_relaxed)) return;
+  GPURUN_LOG(kWarning,
+             "a profiler (CUPTI) gets no events of the device here; its events of the CPU are "
+             "complete");
+}
+
+CUresult profiler_start() {
+  say_no_profiler();
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 // The arrays ----------------------------------------------------------------------------------
 
 // One slot: a function of any signature, or the table's size.
@@ -253,7 +269,12 @@ Tables fill_tables() {
   Slot* t1734 = new_table<kT1734>();
   set(t1734, export_slot::kMultiprocessorGroups, multiprocessor_groups);
 
-  return {cudart, callbacks, thread_state, storage, check, integrity, t2131, t6e16, t1734};
+  Slot* profiler = new_table<kProfiler>();
+  set(profiler, export_slot::kProfilerStart, profiler_start);
+  profiler[0].bytes = kProfilerBytes;
+
+  return {cudart,    callbacks, thread_state, storage, check,
+          integrity, t2131,     t6e16,        t1734,   profiler};
 }
 
 // The arrays live until the process ends, also the few KiB of a thread that filled them as well.
@@ -316,6 +337,7 @@ CUresult get_export_table(const void** table, const CUuuid* id) noexcept {
     return CUDA_SUCCESS;
   }
   log_refused(*id);
+  if (std::memcmp(id->bytes, kSubscriptionTable, sizeof id->bytes) == 0) say_no_profiler();
   *table = nullptr;
   return CUDA_ERROR_INVALID_VALUE;
 }
