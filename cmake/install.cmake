@@ -4,7 +4,7 @@
 #
 #   bin/gpurun, gpuctl, gpurund, gpurun-bitfusion
 #   libexec/gpurun/gpurun-worker
-#   lib/gpurun/client/              what programs load: libcuda.so.1, libnvidia-ml.so.1, libgpurun-nvjitlink.so
+#   lib/gpurun/client/              what programs load: libcuda.so.1, libnvidia-ml.so.1, libgpurun-*.so
 #   lib/gpurun/emulated/            the emulated device under the same names
 #   share/man/                      the manual, if go-md2man is there
 #
@@ -33,7 +33,7 @@ gpurun_install_targets(RUNTIME bin client gpurun gpuctl)
 install(PROGRAMS packaging/bitfusion/gpurun-bitfusion DESTINATION bin COMPONENT client)
 gpurun_install_targets(RUNTIME bin server gpurund)
 gpurun_install_targets(RUNTIME libexec/gpurun server gpurun-worker)
-gpurun_install_targets(LIBRARY lib/gpurun/client client gpurun_client_library gpurun_client_nvml gpurun_nvjitlink)
+gpurun_install_targets(LIBRARY lib/gpurun/client client gpurun_client_library gpurun_client_nvml gpurun_device_files gpurun_nvjitlink)
 gpurun_install_targets(LIBRARY lib/gpurun/emulated server gpurun_emulated_cuda gpurun_emulated_nvml)
 
 # Manual pages of docs/man, where go-md2man is installed.

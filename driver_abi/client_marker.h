@@ -18,6 +18,7 @@ inline constexpr std::array<std::uint8_t, 16> kClientMarker = {
 struct ClientView {
   std::size_t bytes;       // sizeof(ClientView): slot 0 of every table. May grow at its end.
   const NvmlSource* nvml;  // Lives forever.
+  bool (*attached)();      // Whether this process has a session. Never attaches.
 };
 
 }  // namespace gpurun::driver_abi

@@ -15,3 +15,7 @@ target_link_libraries(gpurun_driver_facts PUBLIC gpurun_driver_abi gpurun_base g
                       PRIVATE gpurun_lz4 gpurun_zstd ${CMAKE_DL_LIBS})
 # Orders the generation of driver_abi/cuda_abi.h first.
 add_dependencies(gpurun_driver_facts gpurun_apigen)
+# What a library beside the client library asks it for.
+add_library(gpurun_client_view STATIC ${CMAKE_CURRENT_LIST_DIR}/client_view.cc)
+target_link_libraries(gpurun_client_view PUBLIC gpurun_driver_abi gpurun_base gpurun_options PRIVATE ${CMAKE_DL_LIBS})
+add_dependencies(gpurun_client_view gpurun_apigen)

@@ -116,6 +116,7 @@ Result<Environment> container_environment(const Environment& user,
                                         "GPURUN_PACKING",
                                         "GPURUN_BULK_CONNECTIONS",
                                         "GPURUN_NVJITLINK",
+                                        "GPURUN_DEVICE_FILES",
                                         "GPURUN_DEVICE_WINDOWS",
                                         "GPURUN_HOST_MEMORY"};
   Environment read;
@@ -143,7 +144,7 @@ Environment server_environment(const Environment& user, const Places& places) {
   };
   strip(kPreload, " :", [&](std::string_view part) {
     return part == places.client_library() || part == places.nvml_library() ||
-           part == places.nvjitlink_stand_in();
+           part == places.device_files() || part == places.nvjitlink_stand_in();
   });
   strip(kLibraryPath, ":;", [&](std::string_view part) { return part == places.client_folder; });
   std::erase_if(server, [](const std::string& entry) {

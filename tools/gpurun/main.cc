@@ -320,8 +320,8 @@ Result<Program> prepare_program(Run* run) {
   if (!session_file.ok()) return session_file.status();
   ProgramSettings settings;
   settings.preload = {run->places.client_library()};
-  if (access(run->places.nvml_library().c_str(), R_OK) == 0) {
-    settings.preload.push_back(run->places.nvml_library());
+  for (const std::string& library : {run->places.nvml_library(), run->places.device_files()}) {
+    if (access(library.c_str(), R_OK) == 0) settings.preload.push_back(library);
   }
   settings.library_folder = run->places.client_folder;
   settings.session_file = *std::move(session_file);

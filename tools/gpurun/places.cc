@@ -1,6 +1,8 @@
 // Places: from the binary's own path to the parts beside it.
 #include "tools/gpurun/places.h"
 
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -46,6 +48,9 @@ std::string missing_part(const Places& places, bool emulated) {
     return missing(places.nvml_library(),
                    "programs that use NVML (nvidia-smi, pynvml, gpustat) find no GPU");
   }
+  if (access(places.device_files().c_str(), R_OK) != 0) {
+    return missing(places.device_files(), "programs that look for device files (JAX) find no GPU");
+  }
   if (emulated && access(places.nvjitlink_stand_in().c_str(), R_OK) != 0) {
     return missing(places.nvjitlink_stand_in(),
                    "programs that link with nvJitLink (Numba) fail on the emulated device");
@@ -55,7 +60,9 @@ std::string missing_part(const Places& places, bool emulated) {
 
 bool has_nvidia_device() {
   for (const char* node : kDeviceNodes) {
-    if (access(node, F_OK) == 0) return true;
+    // Not access(): within another gpurun that function finds the leased GPUs' device files
+    // (client/device_files).
+    if (syscall(SYS_faccessat, AT_FDCWD, node, F_OK) == 0) return true;
   }
   return false;
 }

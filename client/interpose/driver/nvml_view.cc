@@ -147,6 +147,7 @@ constexpr driver_abi::NvmlSource kSource = {
 constinit const driver_abi::ClientView kClientView = {
     .bytes = sizeof(driver_abi::ClientView),
     .nvml = &kSource,
+    .attached = [] { return connected_already() != nullptr; },
 };
 
 }  // namespace gpurun::client::interpose

@@ -49,6 +49,7 @@ class Install(unittest.TestCase):
                          "libexec/gpurun/gpurun-worker",
                          "lib/gpurun/client/libcuda.so", "lib/gpurun/client/libcuda.so.1",
                          "lib/gpurun/client/libgpurun-nvjitlink.so",
+                         "lib/gpurun/client/libgpurun-device-files.so",
                          "lib/gpurun/client/libnvidia-ml.so.1",
                          "lib/systemd/system/gpurund.service", "share/gpurun/gpurund.toml"):
                 self.assertTrue(os.path.exists(os.path.join(second, path)), path)
@@ -66,7 +67,8 @@ class Install(unittest.TestCase):
                                   text=True, timeout=world.SECONDS)
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertRegex(done.stdout, rf"(?m)^ok +libraries +{second}/lib/gpurun/client/libcuda.so.1 loads$")
-            for library in ("libgpurun-nvjitlink.so", "libnvidia-ml.so.1"):
+            for library in ("libgpurun-nvjitlink.so", "libgpurun-device-files.so",
+                            "libnvidia-ml.so.1"):
                 os.unlink(f"{second}/lib/gpurun/client/{library}")
                 done = subprocess.run([f"{second}/bin/gpurun", "--device", "emulated", "--", "true"], env=env,
                                       capture_output=True, text=True, timeout=world.SECONDS,

@@ -120,6 +120,7 @@ TEST(ServerEnvironment, RemovesValuesOfOuterGpurun) {
   places.client_folder = "/p/client";
   const Environment server =
       server_environment({"LD_PRELOAD=/p/client/libcuda.so.1:/p/client/libnvidia-ml.so.1:"
+                          "/p/client/libgpurun-device-files.so:"
                           "/p/client/libgpurun-nvjitlink.so:a.so b.so",
                           "LD_LIBRARY_PATH=/p/client:/x;/y", "GPURUN_SESSION=/proc/1/fd/5",
                           "HOME=/h", "CUDA_VISIBLE_DEVICES=1"},

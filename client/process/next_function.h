@@ -1,0 +1,57 @@
+// NextFunction: the function of the same name behind ours: the C library's, or that of another
+// preloaded library.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cerrno>
+#include <type_traits>
+
+// Gives a function of ours the C library's name. Headers of one C library declare such a name as a
+// function, those of another as an inline one, so our functions have names of their own.
+#define GPURUN_AS(name) __asm__(name) __attribute__((visibility("default")))
+
+namespace gpurun::client {
+
+// Whether a function has failed because the C library has no such file.
+inline bool is_missing(int result) { return result < 0 && errno == ENOENT; }
+
+// constinit. Any thread, and a signal handler once the first call has returned.
+template <typename Function>
+class NextFunction {
+ public:
+  explicit constexpr NextFunction(const char* name) : name_(name) {}
+
+  // nullptr: this C library does not have it. Leaves errno as it is.
+  Function* get() noexcept {
+    void* found = function_.load(std::memory_order_acquire);
+    if (found == nullptr) {
+      const int before = errno;
+      found = dlsym(RTLD_NEXT, name_);
+      errno = before;
+      function_.store(found, std::memory_order_release);
+    }
+    return reinterpret_cast<Function*>(found);
+  }
+
+  // Not noexcept: open() is a cancellation point, and a cancellation unwinds through here.
+  template <typename... Arguments>
+  auto operator()(Arguments... arguments) {
+    Function* const function = get();
+    using Answer = decltype(function(arguments...));
+    if (function != nullptr) return function(arguments...);
+    errno = ENOSYS;
+    if constexpr (std::is_pointer_v<Answer>) {
+      return static_cast<Answer>(nullptr);
+    } else {
+      return static_cast<Answer>(-1);
+    }
+  }
+
+ private:
+  const char* const name_;
+  std::atomic<void*> function_{nullptr};
+};
+
+}  // namespace gpurun::client
