@@ -33,7 +33,8 @@ gpurun_install_targets(RUNTIME bin client gpurun gpuctl)
 install(PROGRAMS packaging/bitfusion/gpurun-bitfusion DESTINATION bin COMPONENT client)
 gpurun_install_targets(RUNTIME bin server gpurund)
 gpurun_install_targets(RUNTIME libexec/gpurun server gpurun-worker)
-gpurun_install_targets(LIBRARY lib/gpurun/client client gpurun_client_library gpurun_client_nvml gpurun_device_files gpurun_nvjitlink)
+gpurun_install_targets(LIBRARY lib/gpurun/client client gpurun_client_library gpurun_client_nvml gpurun_cuda_tools gpurun_device_files gpurun_nvjitlink)
+gpurun_install_targets(RUNTIME lib/gpurun/client client gpurun_ptxas)
 gpurun_install_targets(LIBRARY lib/gpurun/emulated server gpurun_emulated_cuda gpurun_emulated_nvml)
 
 # Manual pages of docs/man, where go-md2man is installed.

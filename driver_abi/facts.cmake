@@ -3,6 +3,8 @@
 add_library(gpurun_driver_facts STATIC
   ${CMAKE_CURRENT_LIST_DIR}/state/context_storage.cc
   ${CMAKE_CURRENT_LIST_DIR}/state/export_tables.cc
+  ${CMAKE_CURRENT_LIST_DIR}/cubin_with_ptx.cc
+  ${CMAKE_CURRENT_LIST_DIR}/elf_sections.cc
   ${CMAKE_CURRENT_LIST_DIR}/fatbin.cc
   ${CMAKE_CURRENT_LIST_DIR}/host_object.cc
   ${CMAKE_CURRENT_LIST_DIR}/image_length.cc

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "driver_abi/elf_sections.h"
 #include "driver_abi/fatbin.h"
-#include "driver_abi/image_length.h"
 #include "driver_abi/little_endian.h"
 
 namespace gpurun::driver_abi {
@@ -17,11 +17,6 @@ constexpr int kInvalidImage = 200;  // CUDA_ERROR_INVALID_IMAGE
 constexpr std::string_view kArchiveMagic = "!<arch>\n";
 constexpr std::size_t kMemberHeaderBytes = 60;
 constexpr std::size_t kMemberSizeAt = 48;  // Ten decimal digits, padded with spaces.
-constexpr std::size_t kSectionHeaderBytes = 64;
-constexpr std::uint32_t kSectionWithoutBytes = 8;  // SHT_NOBITS
-constexpr std::string_view kElfMagic =
-    "\x7f"
-    "ELF";
 
 Status damaged(const std::string& what) {
   return Status::cuda(kInvalidImage, "object with device code: " + what);
@@ -30,8 +25,6 @@ Status damaged(const std::string& what) {
 std::string_view as_text(ByteView bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-
-bool is_elf(ByteView bytes) { return as_text(bytes).substr(0, kElfMagic.size()) == kElfMagic; }
 
 // Containers follow each other, each at a multiple of 8, with zeros between.
 Status add_containers(ByteView section, std::vector<ByteView>* found) {
@@ -54,36 +47,12 @@ Status add_containers(ByteView section, std::vector<ByteView>* found) {
   return {};
 }
 
-// The bytes of the section of this header. elf_image_bytes() has checked that it lies within.
-ByteView section_bytes(ByteView object, ByteView header) {
-  const std::uint32_t type = load_u32(header, 4);
-  if (type == 0 || type == kSectionWithoutBytes) return {};
-  return object.subspan(load_u64(header, 24), load_u64(header, 32));
-}
-
 Status add_object(ByteView object, std::vector<ByteView>* found) {
-  const Result<std::uint64_t> bytes = elf_image_bytes(object);
-  if (!bytes.ok()) return bytes.status();
-  const std::uint64_t table = load_u64(object, 40);
-  if (table == 0) return {};
-  const std::uint64_t stride = load_u16(object, 58);
-  const auto header = [&](std::uint64_t index) {
-    return object.subspan(table + index * stride, kSectionHeaderBytes);
-  };
-  // Section 0 holds what does not fit into 16 bits (ELF specification, e_shnum and e_shstrndx).
-  std::uint64_t count = load_u16(object, 60);
-  if (count == 0) count = load_u64(header(0), 32);
-  std::uint64_t names_index = load_u16(object, 62);
-  if (names_index == 0xffff) names_index = load_u32(header(0), 40);
-  if (names_index >= count) return {};
-  const std::string_view names = as_text(section_bytes(object, header(names_index)));
-  for (std::uint64_t index = 0; index < count; ++index) {
-    const std::uint32_t name_at = load_u32(header(index), 0);
-    if (name_at >= names.size()) continue;
-    const std::string_view rest = names.substr(name_at);
-    const std::string_view name = rest.substr(0, rest.find('\0'));
-    if (name != ".nv_fatbin" && name != "__nv_relfatbin") continue;
-    GPURUN_RETURN_IF_ERROR(add_containers(section_bytes(object, header(index)), found));
+  const Result<std::vector<ElfSection>> sections = elf_sections(object);
+  if (!sections.ok()) return sections.status();
+  for (const ElfSection& section : *sections) {
+    if (section.name != ".nv_fatbin" && section.name != "__nv_relfatbin") continue;
+    GPURUN_RETURN_IF_ERROR(add_containers(section.bytes, found));
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "driver_abi/cubin_with_ptx.h"
 #include "driver_abi/fatbin.h"
 #include "driver_abi/host_object.h"
 #include "driver_abi/linked_image.h"
@@ -64,6 +65,10 @@ Status PtxInputs::add(InputType type, ByteView bytes, std::string_view name) {
       return {};
     case kCubin:
       if (is_linked_image(bytes)) return add_container(bytes, name);
+      // Damaged or not, NVIDIA's linker has its own word about it.
+      if (const auto section = driver_abi::ptx_section(bytes); section.ok() && !section->empty()) {
+        return add_container(*section, name);
+      }
       return refused(name, "machine code");
     case kAny:
       break;

@@ -3,6 +3,7 @@
 
 #include "base/file_io.h"
 #include "base/log.h"
+#include "driver_abi/cubin_with_ptx.h"
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/image_length.h"
 #include "driver_abi/linked_image.h"
@@ -79,6 +80,9 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_image(const driver_abi:
     case driver_abi::ImageForm::kContainer:
       return from_pieces(found.pieces);
     case driver_abi::ImageForm::kElf: {
+      const auto section = driver_abi::ptx_section(found.pieces.front());
+      if (!section.ok()) return section.status();
+      if (!section->empty()) return from_pieces({*section});
       // The image is accepted. cuBLAS crashes otherwise, and tries its next candidate when a kernel
       // of it cannot be had (docs/cuda-gotchas.md).
       auto image = std::make_shared<CodeImage>();

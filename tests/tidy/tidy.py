@@ -74,6 +74,7 @@ INCLUDES = {
     "client/interpose/nvml": BELOW,
     "client/nvjitlink": FACTS,
     "client/device_files": ["client/attach/session_data.h", "client/process/next_function.h", *FACTS],
+    "client/cuda_tools": ["client/process/next_function.h", *FACTS],
     # The server opens drivers at run time. The emulated one is a driver like any.
     "server": [],
     "server/driver": BELOW,

@@ -72,14 +72,14 @@ Result<Environment> program_environment(const Environment& user, const ProgramSe
                                         std::string* said) {
   std::vector<std::string> preload = settings.preload;
   std::string theirs(value_of(user, kPreload));
-  if (!settings.nvjitlink_stand_in.empty()) {
+  for (const EmulatedLibrary& library : settings.emulated_libraries) {
+    if (library.path.empty()) continue;
     // An outer gpurun may have a device of another kind.
-    theirs = without(theirs, " :",
-                     [&](std::string_view part) { return part == settings.nvjitlink_stand_in; });
-    if (settings.emulated && value_of(user, kNvJitLinkVariable) != "off") {
-      preload.push_back(settings.nvjitlink_stand_in);
-      if (said != nullptr) *said += preload.back() + " in front of nvJitLink";
-    }
+    theirs = without(theirs, " :", [&](std::string_view part) { return part == library.path; });
+    if (!settings.emulated || value_of(user, library.variable) == "off") continue;
+    preload.push_back(library.path);
+    if (said == nullptr) continue;
+    said->append(said->empty() ? "" : ", ").append(library.path).append(library.effect);
   }
   // ld.so(8): LD_PRELOAD is split at spaces and colons, LD_LIBRARY_PATH at colons and semicolons.
   for (const std::string& library : preload) {
@@ -117,6 +117,7 @@ Result<Environment> container_environment(const Environment& user,
                                         "GPURUN_BULK_CONNECTIONS",
                                         "GPURUN_NVJITLINK",
                                         "GPURUN_DEVICE_FILES",
+                                        "GPURUN_CUDA_TOOLS",
                                         "GPURUN_DEVICE_WINDOWS",
                                         "GPURUN_HOST_MEMORY"};
   Environment read;
@@ -144,7 +145,8 @@ Environment server_environment(const Environment& user, const Places& places) {
   };
   strip(kPreload, " :", [&](std::string_view part) {
     return part == places.client_library() || part == places.nvml_library() ||
-           part == places.device_files() || part == places.nvjitlink_stand_in();
+           part == places.device_files() || part == places.cuda_tools() ||
+           part == places.nvjitlink_stand_in();
   });
   strip(kLibraryPath, ":;", [&](std::string_view part) { return part == places.client_folder; });
   std::erase_if(server, [](const std::string& entry) {

@@ -32,18 +32,27 @@ inline constexpr Default kEmulatedDefaults[] = {
 // "off" leaves nvJitLink unchanged. Our stand-in for it reads any other value
 // (client/nvjitlink/real_library.h).
 inline constexpr std::string_view kNvJitLinkVariable = "GPURUN_NVJITLINK";
+// "off" leaves each ptxas unchanged.
+inline constexpr std::string_view kCudaToolsVariable = "GPURUN_CUDA_TOOLS";
+
+// A library that is loaded into programs where the devices are emulated.
+struct EmulatedLibrary {
+  std::string path;           // Absolute. "": not installed.
+  std::string_view variable;  // "off" in this variable of the user's leaves the library out.
+  std::string_view effect;    // In words, behind the path.
+};
 
 struct ProgramSettings {
   std::vector<std::string> preload;  // Libraries, by absolute path, in this order.
   std::string library_folder;
   std::string session_file;
   bool stats = false;
-  std::string transports;          // GPURUN_TRANSPORTS. Empty: as the user has it.
-  std::string trusted_fabrics;     // GPURUN_TRUST_FABRIC. Empty: as the user has it.
-  std::string trace_folder;        // Absolute. Empty: nothing is recorded.
-  bool emulated = false;           // The devices are emulated: sets kEmulatedDefaults and uses the
-                                   // stand-in.
-  std::string nvjitlink_stand_in;  // Absolute path. "": not installed.
+  std::string transports;       // GPURUN_TRANSPORTS. Empty: as the user has it.
+  std::string trusted_fabrics;  // GPURUN_TRUST_FABRIC. Empty: as the user has it.
+  std::string trace_folder;     // Absolute. Empty: nothing is recorded.
+  bool emulated = false;        // The devices are emulated: sets kEmulatedDefaults, and loads
+                                // these.
+  std::vector<EmulatedLibrary> emulated_libraries;
 };
 
 // The program's environment. LD_PRELOAD and LD_LIBRARY_PATH have our parts before the user's, and

@@ -315,6 +315,17 @@ Result<std::string> write_session_file(Run* run) {
   return own_descriptor(run->session_file.get());
 }
 
+// Those that are installed.
+std::vector<EmulatedLibrary> emulated_libraries(const Places& places) {
+  std::vector<EmulatedLibrary> libraries = {
+      {places.nvjitlink_stand_in(), kNvJitLinkVariable, " in front of nvJitLink"},
+      {places.cuda_tools(), kCudaToolsVariable, " for each ptxas"}};
+  std::erase_if(libraries, [](const EmulatedLibrary& library) {
+    return access(library.path.c_str(), R_OK) != 0;
+  });
+  return libraries;
+}
+
 Result<Program> prepare_program(Run* run) {
   Result<std::string> session_file = write_session_file(run);
   if (!session_file.ok()) return session_file.status();
@@ -332,9 +343,7 @@ Result<Program> prepare_program(Run* run) {
   settings.emulated = run->lease.link->emulated();
   const std::string missing = missing_part(run->places, settings.emulated);
   if (!missing.empty()) say("warning: " + missing);
-  if (access(run->places.nvjitlink_stand_in().c_str(), R_OK) == 0) {
-    settings.nvjitlink_stand_in = run->places.nvjitlink_stand_in();
-  }
+  settings.emulated_libraries = emulated_libraries(run->places);
   if (run->session_folder != nullptr) {
     const Result<Environment> lines = container_environment(run->user, settings);
     if (!lines.ok()) return lines.status();

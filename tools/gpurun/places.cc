@@ -51,6 +51,12 @@ std::string missing_part(const Places& places, bool emulated) {
   if (access(places.device_files().c_str(), R_OK) != 0) {
     return missing(places.device_files(), "programs that look for device files (JAX) find no GPU");
   }
+  for (const std::string& part : {places.cuda_tools(), places.ptxas()}) {
+    if (emulated && access(part.c_str(), R_OK) != 0) {
+      return missing(part,
+                     "programs that compile with ptxas (JAX, Triton) fail on the emulated device");
+    }
+  }
   if (emulated && access(places.nvjitlink_stand_in().c_str(), R_OK) != 0) {
     return missing(places.nvjitlink_stand_in(),
                    "programs that link with nvJitLink (Numba) fail on the emulated device");

@@ -26,6 +26,8 @@ struct Places {
   std::string client_library() const { return client_folder + "/libcuda.so.1"; }
   std::string nvml_library() const { return client_folder + "/libnvidia-ml.so.1"; }
   std::string device_files() const { return client_folder + "/libgpurun-device-files.so"; }
+  std::string cuda_tools() const { return client_folder + "/libgpurun-cuda-tools.so"; }
+  std::string ptxas() const { return client_folder + "/gpurun-ptxas"; }
   std::string nvjitlink_stand_in() const { return client_folder + "/libgpurun-nvjitlink.so"; }
 };
 

@@ -50,6 +50,7 @@ class Install(unittest.TestCase):
                          "lib/gpurun/client/libcuda.so", "lib/gpurun/client/libcuda.so.1",
                          "lib/gpurun/client/libgpurun-nvjitlink.so",
                          "lib/gpurun/client/libgpurun-device-files.so",
+                         "lib/gpurun/client/libgpurun-cuda-tools.so", "lib/gpurun/client/gpurun-ptxas",
                          "lib/gpurun/client/libnvidia-ml.so.1",
                          "lib/systemd/system/gpurund.service", "share/gpurun/gpurund.toml"):
                 self.assertTrue(os.path.exists(os.path.join(second, path)), path)
@@ -67,7 +68,7 @@ class Install(unittest.TestCase):
                                   text=True, timeout=world.SECONDS)
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertRegex(done.stdout, rf"(?m)^ok +libraries +{second}/lib/gpurun/client/libcuda.so.1 loads$")
-            for library in ("libgpurun-nvjitlink.so", "libgpurun-device-files.so",
+            for library in ("libgpurun-nvjitlink.so", "libgpurun-cuda-tools.so", "libgpurun-device-files.so",
                             "libnvidia-ml.so.1"):
                 os.unlink(f"{second}/lib/gpurun/client/{library}")
                 done = subprocess.run([f"{second}/bin/gpurun", "--device", "emulated", "--", "true"], env=env,

@@ -101,6 +101,8 @@ Checks part_checks(const Places& places) {
       {places.client_library(), "no program gets a GPU"},
       {places.nvml_library(), "programs that use NVML (nvidia-smi, pynvml, gpustat) find no GPU"},
       {places.device_files(), "programs that look for device files (JAX) find no GPU"},
+      {places.cuda_tools(),
+       "programs that compile with ptxas (JAX, Triton) fail on emulated devices"},
       {places.nvjitlink_stand_in(),
        "programs that link with nvJitLink (Numba) fail on emulated devices"}};
   for (const auto& [path, loss] : libraries) checks.push_back(check_library(places, path, loss));

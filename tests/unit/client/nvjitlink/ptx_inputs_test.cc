@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "client/nvjitlink/real_library.h"
+#include "driver_abi/cubin_with_ptx.h"
 #include "driver_abi/linked_image.h"
 #include "tests/support/images/object_builder.h"
 
@@ -68,6 +69,20 @@ TEST(PtxInputs, KeepsAllTextsOfLinkedImage) {
   for (const InputType type : {kCubin, kFatbin, kAny}) {
     PtxInputs inputs(121);
     EXPECT_TRUE(inputs.add(type, image, "a").ok());
+    EXPECT_THAT(inputs.texts(), ElementsAre("one", "two"));
+  }
+}
+
+// The output of a ptxas under gpurun.
+TEST(PtxInputs, ReadsPtxThatMachineCodeCarries) {
+  const Bytes image = driver_abi::linked_image({"one", "two"});
+  std::string cubin =
+      build_object({{driver_abi::kPtxSection,
+                     std::string(reinterpret_cast<const char*>(image.data()), image.size())}});
+  cubin[18] = '\xbe';  // EM_CUDA
+  for (const InputType type : {kCubin, kAny}) {
+    PtxInputs inputs(121);
+    EXPECT_TRUE(inputs.add(type, view(cubin), "a").ok());
     EXPECT_THAT(inputs.texts(), ElementsAre("one", "two"));
   }
 }

@@ -72,29 +72,36 @@ TEST(ProgramEnvironment, RefusesPathThatLoaderWouldSplit) {
   }
 }
 
+std::vector<EmulatedLibrary> libraries() {
+  return {{"/p/client/libgpurun-nvjitlink.so", kNvJitLinkVariable, " in front of nvJitLink"},
+          {"/p/client/libgpurun-cuda-tools.so", kCudaToolsVariable, " for each ptxas"}};
+}
+
 // Tool chains that make machine code are told to produce PTX if only that can run.
 TEST(ProgramEnvironment, ConfiguresToolChainsForEmulatedDevice) {
   ProgramSettings emulated = settings();
   emulated.emulated = true;
-  emulated.nvjitlink_stand_in = "/p/client/libgpurun-nvjitlink.so";
+  emulated.emulated_libraries = libraries();
   std::string said;
   const auto program = program_environment({"LD_PRELOAD=a.so"}, emulated, &said);
   ASSERT_TRUE(program.ok());
   EXPECT_EQ(value_of(*program, "CUPY_COMPILE_WITH_PTX"), "1");
   EXPECT_EQ(value_of(*program, "LD_PRELOAD"),
             "/p/client/libcuda.so.1:/p/client/libnvidia-ml.so.1:"
-            "/p/client/libgpurun-nvjitlink.so:a.so");
+            "/p/client/libgpurun-nvjitlink.so:/p/client/libgpurun-cuda-tools.so:a.so");
   EXPECT_EQ(said,
-            "/p/client/libgpurun-nvjitlink.so in front of nvJitLink, CUPY_COMPILE_WITH_PTX=1");
+            "/p/client/libgpurun-nvjitlink.so in front of nvJitLink, "
+            "/p/client/libgpurun-cuda-tools.so for each ptxas, CUPY_COMPILE_WITH_PTX=1");
 }
 
 TEST(ProgramEnvironment, DoesNotConfigureToolChainsForRealDevice) {
   ProgramSettings real = settings();
-  real.nvjitlink_stand_in = "/p/client/libgpurun-nvjitlink.so";
+  real.emulated_libraries = libraries();
   std::string said;
   // The environment that an outer gpurun with an emulated device leaves.
-  const auto program =
-      program_environment({"LD_PRELOAD=/p/client/libgpurun-nvjitlink.so:a.so"}, real, &said);
+  const auto program = program_environment({"LD_PRELOAD=/p/client/libgpurun-nvjitlink.so:"
+                                            "/p/client/libgpurun-cuda-tools.so:a.so"},
+                                           real, &said);
   ASSERT_TRUE(program.ok());
   EXPECT_EQ(value_of(*program, "LD_PRELOAD"),
             "/p/client/libcuda.so.1:/p/client/libnvidia-ml.so.1:a.so");
@@ -105,11 +112,12 @@ TEST(ProgramEnvironment, DoesNotConfigureToolChainsForRealDevice) {
 TEST(ProgramEnvironment, KeepsUserSettingsForEmulatedDevice) {
   ProgramSettings emulated = settings();
   emulated.emulated = true;
-  emulated.nvjitlink_stand_in = "/p/client/libgpurun-nvjitlink.so";
+  emulated.emulated_libraries = libraries();
   std::string said;
-  const auto program =
-      program_environment({"CUPY_COMPILE_WITH_PTX=", "GPURUN_NVJITLINK=off"}, emulated, &said);
+  const auto program = program_environment(
+      {"CUPY_COMPILE_WITH_PTX=", "GPURUN_NVJITLINK=off", "GPURUN_CUDA_TOOLS=off"}, emulated, &said);
   ASSERT_TRUE(program.ok());
+  EXPECT_THAT(*program, testing::Not(testing::Contains(testing::HasSubstr("cuda-tools.so"))));
   EXPECT_THAT(*program, testing::Contains("CUPY_COMPILE_WITH_PTX="));
   EXPECT_THAT(*program, testing::Not(testing::Contains(testing::HasSubstr("nvjitlink.so"))));
   EXPECT_EQ(said, "");
@@ -121,6 +129,7 @@ TEST(ServerEnvironment, RemovesValuesOfOuterGpurun) {
   const Environment server =
       server_environment({"LD_PRELOAD=/p/client/libcuda.so.1:/p/client/libnvidia-ml.so.1:"
                           "/p/client/libgpurun-device-files.so:"
+                          "/p/client/libgpurun-cuda-tools.so:"
                           "/p/client/libgpurun-nvjitlink.so:a.so b.so",
                           "LD_LIBRARY_PATH=/p/client:/x;/y", "GPURUN_SESSION=/proc/1/fd/5",
                           "HOME=/h", "CUDA_VISIBLE_DEVICES=1"},

@@ -1,0 +1,29 @@
+// Cubin with PTX: machine code that carries the PTX that it was made from.
+//
+// gpurun's ptxas (client/cuda_tools) adds a section to the real ptxas's output. Its name is
+// kPtxSection, and it holds a linked image (linked_image.h) of the PTX. A GPU's driver, nvlink
+// and fatbinary do not look at a section of that name, so the output serves a GPU as
+// before. The emulated device runs the PTX in it.
+//
+// Input is hostile. No function reads outside its view. Pure functions, safe from any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace gpurun::driver_abi {
+
+inline constexpr char kPtxSection[] = ".gpurun.ptx";
+
+// The ELF image with that section behind everything else. Fails with CUDA_ERROR_INVALID_IMAGE for
+// damaged input, and for one that has more sections than 16 bits count.
+Result<Bytes> cubin_with_ptx(ByteView cubin, const std::vector<std::string>& texts);
+
+// The linked image in an ELF image. Empty: it has no such section. Fails with
+// CUDA_ERROR_INVALID_IMAGE for damaged input.
+Result<ByteView> ptx_section(ByteView elf);
+
+}  // namespace gpurun::driver_abi
