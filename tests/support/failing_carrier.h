@@ -16,6 +16,7 @@ class FailingCarrier : public carrier::Carrier {
 
   const char* name() const noexcept override { return inner_->name(); }
   int fd() const noexcept override { return inner_->fd(); }
+  RemoteMemory* remote_memory() noexcept override { return inner_->remote_memory(); }
   carrier::Moved put(PartCursor& cursor) override {
     if (inner_->bytes_put() >= puts_) return {0, carrier::Found::kFailed};
     return inner_->put(cursor);

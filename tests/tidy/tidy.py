@@ -18,7 +18,7 @@ TABLE = ["driver_abi/cuda_abi.h", "driver_abi/row.h", "driver_abi/rows_by_key.h"
 PROTOCOL = ["protocol/limits.h", *FACTS]
 # What every transport stands on.
 TRANSPORT = ["transport/transport.h", "transport/part_cursor.h", "transport/kept_bytes.h",
-             "transport/rejected.h", "base"]
+             "transport/rejected.h", "transport/remote_memory.h", "base"]
 BELOW = ["protocol", "transport", *FACTS]
 HANDLERS = ["server/worker/execution", "server/driver", *BELOW]  # Each area of the handlers needs these.
 # Headers of emulated/ itself. Code that translates or runs kernels does not need them.

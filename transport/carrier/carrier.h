@@ -19,6 +19,7 @@
 #include "base/deadline.h"
 #include "base/result.h"
 #include "transport/part_cursor.h"
+#include "transport/remote_memory.h"
 
 namespace gpurun::transport::carrier {
 
@@ -50,6 +51,9 @@ class Carrier {
   // A descriptor that becomes readable when something has come, while a receiver has said that it
   // sleeps. -1: the other end sends kWake over the socket.
   virtual int fd() const noexcept { return -1; }
+
+  // nullptr: its devices read no memory of the other end.
+  virtual RemoteMemory* remote_memory() noexcept { return nullptr; }
 
   // Puts as much as fits now, at most a step. No bytes: the carrier is full.
   virtual Moved put(PartCursor& cursor) = 0;

@@ -68,6 +68,7 @@ class Carried final : public CarriedConnection {
     return {receiver_.times_entered(), receiver_.times_left()};
   }
   std::string why_left() const override { return receiver_.why_left(); }
+  RemoteMemory* remote_memory() noexcept override { return line_.carrier().remote_memory(); }
 
  private:
   Status unknown() const {
@@ -89,6 +90,11 @@ std::unique_ptr<CarriedConnection> carry(std::unique_ptr<Socket> socket,
                                          const Capabilities& capabilities,
                                          const CarrierOptions& options) {
   return std::make_unique<Carried>(std::move(socket), std::move(carrier), capabilities, options);
+}
+
+RemoteMemory* remote_memory_of(Connection& connection) noexcept {
+  auto* const carried = dynamic_cast<CarriedConnection*>(&connection);
+  return carried == nullptr ? nullptr : carried->remote_memory();
 }
 
 }  // namespace gpurun::transport::carrier

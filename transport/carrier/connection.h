@@ -55,7 +55,13 @@ class CarriedConnection : public Connection {
   virtual Changes changes() const noexcept = 0;
   // For people: why this end's receiver has left. Empty: it never has. Any thread.
   virtual std::string why_left() const = 0;
+  // That of its carrier, whether or not the connection uses the carrier now. It ends with the
+  // connection. nullptr: the carrier has no remote memory.
+  virtual RemoteMemory* remote_memory() noexcept = 0;
 };
+
+// That of a carried connection. nullptr for all others.
+RemoteMemory* remote_memory_of(Connection& connection) noexcept;
 
 struct CarrierOptions {
   // The other end knows every record of control.h. Otherwise it knows kWake alone, and the

@@ -54,7 +54,8 @@ class VerbsFabric final : public Fabric {
     }
     const Result<Port> port = choose_port(ports_, local, theirs == nullptr ? nullptr : &link,
                                           place.index == 0 ? 0 : place.index - 1);
-    return port.ok() ? make_largest(*port, ring_bytes, fd_min) : port.status();
+    const Role role = theirs == nullptr ? Role::kLends : Role::kReads;
+    return port.ok() ? make_largest(*port, ring_bytes, fd_min, role) : port.status();
   }
   std::vector<std::string> ports() const override {
     std::vector<std::string> names;
@@ -70,9 +71,9 @@ class VerbsFabric final : public Fabric {
 
   // Other memory of this process may be locked, too, and a device may have a limit of its own.
   static Result<std::unique_ptr<FabricEnd>> make_largest(const Port& port, std::uint32_t ring_bytes,
-                                                         int fd_min) {
+                                                         int fd_min, Role role) {
     for (std::uint32_t bytes = ring_bytes;; bytes /= 2) {
-      auto pair = QueuePair::make(port, bytes, fd_min);
+      auto pair = QueuePair::make(port, bytes, fd_min, role);
       const bool too_large = pair.status().code() == Code::kResourceExhausted;
       if (!too_large || bytes <= kRingBytesMin) return made(std::move(pair));
     }

@@ -2,7 +2,8 @@
 // its users compile everywhere. A build without these headers has none (fabric_not_built.cc).
 //
 // Each end of a connection makes an end here, sends the offer of it over the connection's socket,
-// and connects with the other end's offer.
+// and connects with the other end's offer. The end that offers first may lend memory, and the other
+// one may read it (transport/remote_memory.h).
 #pragma once
 
 #include <memory>

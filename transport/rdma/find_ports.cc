@@ -24,6 +24,9 @@ constexpr int kGidsMax = 255;
 // 10.9.1.1). RoCE has no other.
 constexpr int kPartitionIndex = 0;
 
+// Of a queue pair at once. More bring nothing: each moves half a megabyte.
+constexpr int kReadsMax = 16;
+
 bool holds(const std::vector<std::string>& list, const std::string& device,
            const std::string& port) {
   return std::any_of(list.begin(), list.end(),
@@ -110,6 +113,7 @@ std::string look_at(Port* port) {
   const Result<bool> writes = probe_writes(*port);
   if (!writes.ok()) return without_name(writes.status().message(), *port);
   port->writes = *writes;
+  if (!probe_reads(*port)) port->reads = 0;
   return {};
 }
 
@@ -126,6 +130,8 @@ void look_at_device(const std::shared_ptr<Device>& device, const AllowedPorts& a
     port.number = static_cast<std::uint8_t>(number);
     port.requests_max = static_cast<std::uint32_t>(std::max(about.max_qp_wr, 0));
     port.completions_max = static_cast<std::uint32_t>(std::max(about.max_cqe, 0));
+    port.reads = static_cast<std::uint8_t>(
+        std::clamp(std::min(about.max_qp_rd_atom, about.max_qp_init_rd_atom), 0, kReadsMax));
     std::string why = why_not_allowed(port, allowed);
     if (why.empty()) why = look_at(&port);
     if (why.empty()) {

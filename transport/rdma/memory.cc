@@ -14,9 +14,8 @@
 #include "base/unique_fd.h"
 
 namespace gpurun::transport::rdma {
-namespace {
 
-Status refused(std::size_t bytes, int error) {
+Status registration_refused(std::size_t bytes, int error) {
   std::string why = "the device does not register " + std::to_string(bytes >> 10) +
                     " KiB: " + std::generic_category().message(error);
   rlimit limit = {};
@@ -27,8 +26,6 @@ Status refused(std::size_t bytes, int error) {
   }
   return Status(Code::kResourceExhausted, why);
 }
-
-}  // namespace
 
 Memory::Memory(Memory&& other) noexcept
     : start_(std::exchange(other.start_, nullptr)),
@@ -73,9 +70,9 @@ Status Memory::map() {
 Status Memory::enroll(ibv_pd* pd) {
   const std::size_t bytes = 2 * ring_bytes_;
   in_region_ = ibv_reg_mr(pd, in(), bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-  if (in_region_ == nullptr) return refused(bytes, errno);
+  if (in_region_ == nullptr) return registration_refused(bytes, errno);
   out_region_ = ibv_reg_mr(pd, out(), bytes, 0);
-  if (out_region_ == nullptr) return refused(bytes, errno);
+  if (out_region_ == nullptr) return registration_refused(bytes, errno);
   return {};
 }
 

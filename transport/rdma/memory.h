@@ -13,6 +13,9 @@
 
 namespace gpurun::transport::rdma {
 
+// The error for memory that the device does not register, with errno `error`.
+Status registration_refused(std::size_t bytes, int error);
+
 class Memory {
  public:
   Memory() = default;  // Empty.

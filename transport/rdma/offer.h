@@ -30,7 +30,9 @@ struct Offer {
   std::uint8_t mtu = 0;         // As enum ibv_mtu, 1 to 5.
   std::uint8_t link = 0;        // As enum Link.
   std::uint8_t writes = 0;      // 1: its device writes, and reports writes of the other end.
-  std::uint8_t reserved = 0;
+  // Reads of the other end's memory that its device makes, and serves, at once. 0: none. Older ends
+  // send that.
+  std::uint8_t reads = 0;
 };
 static_assert(sizeof(Offer) == 64 && std::is_trivially_copyable_v<Offer>);
 static_assert(std::endian::native == std::endian::little);

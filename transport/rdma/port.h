@@ -54,6 +54,8 @@ struct Port {
   std::string why_first;  // Of a chosen port, for people: why it comes before others. May be empty.
   // The device writes remote memory, and reports such a write with its immediate (probe.h).
   bool writes = false;
+  // Reads of remote memory that a queue pair serves, and makes, at once. 0: the device reads none.
+  std::uint8_t reads = 0;
 
   // "mlx5_0:1"
   std::string name() const { return device->name() + (":" + std::to_string(number)); }

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <thread>
 
@@ -16,10 +17,12 @@ namespace {
 constexpr std::chrono::milliseconds kProbeWait{2000};
 constexpr std::uint32_t kImmediate = 0x67707572;
 constexpr std::uint32_t kBytes = 8;
+// Less in one message makes reads slower than messages.
+constexpr std::uint32_t kReadBytesMin = std::uint32_t{64} << 10;
 
 // Whether a message arrives with its immediate, in the way that `port.writes` selects.
 Result<bool> arrives(const Port& port) {
-  Result<std::unique_ptr<QueuePair>> made = QueuePair::make(port, kRingBytesMin, 0);
+  Result<std::unique_ptr<QueuePair>> made = QueuePair::make(port, kRingBytesMin, 0, Role::kBoth);
   if (!made.ok()) return made.status();
   QueuePair& pair = **made;
   GPURUN_RETURN_IF_ERROR(pair.connect(pair.offer()));
@@ -44,6 +47,7 @@ Result<bool> arrives(const Port& port) {
 
 Result<bool> probe_writes(const Port& port) {
   Port tried = port;
+  tried.reads = 0;
   for (const bool writes : {true, false}) {
     tried.writes = writes;
     const Result<bool> works = arrives(tried);
@@ -51,6 +55,29 @@ Result<bool> probe_writes(const Port& port) {
     if (*works) return writes;
   }
   return Status(Code::kUnavailable, "it brings no message with an immediate to itself");
+}
+
+bool probe_reads(const Port& port) {
+  if (port.reads == 0 || port.message_bytes_max < kReadBytesMin) return false;
+  Result<std::unique_ptr<QueuePair>> made = QueuePair::make(port, kRingBytesMin, 0, Role::kBoth);
+  if (!made.ok() || !(*made)->connect((*made)->offer()).ok()) return false;
+  QueuePair& pair = **made;
+  std::byte* const from = pair.memory().out();
+  std::byte* const into = pair.memory().in();
+  const Result<RegionKeys> lent = pair.lend(from, pair.memory().ring_bytes());
+  if (!lent.ok()) return false;
+  std::memset(from, 0x5a, kBytes);
+  if (!pair.read(into, pair.memory().in_lkey(), reinterpret_cast<std::uint64_t>(from), lent->remote,
+                 kBytes, 1)) {
+    return false;
+  }
+  const Deadline deadline = Deadline::in(kProbeWait);
+  ibv_wc done = {};
+  while (pair.poll_requests(&done, 1) == 0) {
+    if (deadline.passed()) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return done.status == IBV_WC_SUCCESS && done.wr_id == 1 && std::memcmp(from, into, kBytes) == 0;
 }
 
 }  // namespace gpurun::transport::rdma

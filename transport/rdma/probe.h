@@ -12,5 +12,8 @@ namespace gpurun::transport::rdma {
 // seconds.
 //   kUnavailable  it does neither.
 Result<bool> probe_writes(const Port& port);
+// Returns whether the device reads remote memory, with up to `port.reads` reads at once. A device
+// that is silent costs two seconds.
+bool probe_reads(const Port& port);
 
 }  // namespace gpurun::transport::rdma

@@ -32,20 +32,22 @@ Status QueuePair::refused(const char* what, int error) const {
 }
 
 Result<std::unique_ptr<QueuePair>> QueuePair::make(const Port& port, std::uint32_t ring_bytes,
-                                                   int fd_min) {
-  std::unique_ptr<QueuePair> made(new QueuePair(port));
+                                                   int fd_min, Role role) {
+  std::unique_ptr<QueuePair> made(new QueuePair(port, role));
   GPURUN_RETURN_IF_ERROR(made->make_objects(ring_bytes, fd_min));
   return made;
 }
 
-Status QueuePair::make_channel(int fd_min) {
-  channel_ = ibv_create_comp_channel(port_.device->context());
-  if (channel_ == nullptr) return refused("no completion channel", errno);
+Status QueuePair::make_channel(int fd_min, ibv_comp_channel** channel,
+                               DescriptorIdentity* identity) {
+  *channel = ibv_create_comp_channel(port_.device->context());
+  if (*channel == nullptr) return refused("no completion channel", errno);
   // The library reads and closes the descriptor by this field alone (ibv_create_comp_channel(3)).
-  channel_->fd = sockets::move_up(UniqueFd(channel_->fd), fd_min).release();
-  channel_identity_ = DescriptorIdentity::of(channel_->fd);
-  const int flags = fcntl(channel_->fd, F_GETFL);
-  if (flags < 0 || fcntl(channel_->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+  int& fd = (*channel)->fd;
+  fd = sockets::move_up(UniqueFd(fd), fd_min).release();
+  *identity = DescriptorIdentity::of(fd);
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
     return refused("its completion channel blocks", errno);
   }
   return {};
@@ -64,7 +66,7 @@ Status QueuePair::make_queue_pair() {
   if (qp_ == nullptr) return refused("no queue pair", errno);
   inline_bytes_max_ = wanted.cap.max_inline_data;
   ibv_qp_attr attributes = {};
-  const int mask = to_init(port_, &attributes);
+  const int mask = to_init(port_, role_ != Role::kReads && port_.reads != 0, &attributes);
   return change(attributes, mask, "start");
 }
 
@@ -82,9 +84,12 @@ Status QueuePair::make_objects(std::uint32_t ring_bytes, int fd_min) {
     return Status(memory.status().code(), port_.name() + ": " + memory.status().message());
   }
   memory_ = *std::move(memory);
-  GPURUN_RETURN_IF_ERROR(make_channel(fd_min));
-  // Only what comes wakes a sleeping thread.
-  requests_ = ibv_create_cq(context, static_cast<int>(kSends), nullptr, nullptr, 0);
+  GPURUN_RETURN_IF_ERROR(make_channel(fd_min, &channel_, &channel_identity_));
+  if (role_ != Role::kLends && port_.reads != 0) {
+    GPURUN_RETURN_IF_ERROR(make_channel(fd_min, &requests_channel_, &requests_identity_));
+  }
+  // What comes wakes the receiver alone. The end of a request wakes a thread that waits for reads.
+  requests_ = ibv_create_cq(context, static_cast<int>(kSends), nullptr, requests_channel_, 0);
   receives_ = ibv_create_cq(context, static_cast<int>(offer_.receives), nullptr, channel_, 0);
   if (requests_ == nullptr || receives_ == nullptr) return refused("no completion queue", errno);
   GPURUN_RETURN_IF_ERROR(make_queue_pair());
@@ -101,6 +106,7 @@ Status QueuePair::make_objects(std::uint32_t ring_bytes, int fd_min) {
   offer_.mtu = static_cast<std::uint8_t>(port_.mtu);
   offer_.link = static_cast<std::uint8_t>(port_.link);
   offer_.writes = port_.writes ? 1 : 0;
+  offer_.reads = port_.reads;
   return {};
 }
 
@@ -108,13 +114,18 @@ QueuePair::~QueuePair() {
   if (qp_ != nullptr) ibv_destroy_qp(qp_);
   if (requests_ != nullptr) ibv_destroy_cq(requests_);
   if (receives_ != nullptr) ibv_destroy_cq(receives_);
-  if (channel_ != nullptr) {
-    // The library closes the number, and the program may have another file there by now.
-    if (!channel_identity_.holds(channel_->fd)) channel_->fd = -1;
-    ibv_destroy_comp_channel(channel_);
-  }
+  destroy(channel_, channel_identity_);
+  destroy(requests_channel_, requests_identity_);
   memory_ = Memory();
+  regions_.clear();
   if (pd_ != nullptr) ibv_dealloc_pd(pd_);
+}
+
+void QueuePair::destroy(ibv_comp_channel* channel, const DescriptorIdentity& identity) noexcept {
+  if (channel == nullptr) return;
+  // The library closes the number, and the program may have another file there by now.
+  if (!identity.holds(channel->fd)) channel->fd = -1;
+  ibv_destroy_comp_channel(channel);
 }
 
 Status QueuePair::change(ibv_qp_attr& attributes, int mask, const char* to) {
@@ -134,9 +145,9 @@ Status QueuePair::connect(const Offer& theirs) {
     if (!post_receive(i)) return refused("no receive can be posted", errno);
   }
   ibv_qp_attr attributes = {};
-  int mask = to_receive(port_, theirs, &attributes);
+  int mask = to_receive(port_, theirs, reads(), &attributes);
   GPURUN_RETURN_IF_ERROR(change(attributes, mask, "reach the other end"));
-  mask = to_send(offer_, &attributes);
+  mask = to_send(offer_, reads(), &attributes);
   return change(attributes, mask, "send");
 }
 
@@ -159,6 +170,27 @@ bool QueuePair::bring(const std::byte* from, std::uint32_t bytes, std::size_t of
   return ibv_post_send(qp_, &request, &bad) == 0;
 }
 
+bool QueuePair::read(std::byte* into, std::uint32_t local_key, std::uint64_t from,
+                     std::uint32_t key, std::uint32_t bytes, std::uint64_t id) noexcept {
+  ibv_sge piece = {reinterpret_cast<std::uint64_t>(into), bytes, local_key};
+  ibv_send_wr request = {};
+  request.wr_id = id;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_READ;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.rdma.remote_addr = from;
+  request.wr.rdma.rkey = key;
+  ibv_send_wr* bad = nullptr;
+  return ibv_post_send(qp_, &request, &bad) == 0;
+}
+
+void QueuePair::give_up() noexcept {
+  ibv_qp_attr attributes = {};
+  const int mask = to_error(&attributes);
+  static_cast<void>(ibv_modify_qp(qp_, &attributes, mask));
+}
+
 bool QueuePair::post_receive(std::uint32_t index) noexcept {
   ibv_sge piece = {reinterpret_cast<std::uint64_t>(slot(index)),
                    static_cast<std::uint32_t>(slot_bytes()), memory_.in_lkey()};
@@ -172,11 +204,11 @@ bool QueuePair::post_receive(std::uint32_t index) noexcept {
   return ibv_post_recv(qp_, &receive, &bad) == 0;
 }
 
-bool QueuePair::heed_channel() noexcept {
-  if (!channel_identity_.holds(channel_->fd)) return false;
+bool QueuePair::heed(ibv_comp_channel* channel, const DescriptorIdentity& identity) noexcept {
+  if (!identity.holds(channel->fd)) return false;
   ibv_cq* queue = nullptr;
   void* user = nullptr;
-  while (ibv_get_cq_event(channel_, &queue, &user) == 0) ibv_ack_cq_events(queue, 1);
+  while (ibv_get_cq_event(channel, &queue, &user) == 0) ibv_ack_cq_events(queue, 1);
   return true;
 }
 

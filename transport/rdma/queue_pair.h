@@ -4,6 +4,10 @@
 // A message of the other end arrives in one of two ways. Where both devices write (Port::writes),
 // it is written into this end's ring, and a receive without memory reports it. Otherwise it is sent
 // into the slot of a receive.
+//
+// Beside these messages, the end that attaches may lend memory, and the other end's device reads it
+// (RDMA READ). A read needs no receive. It takes a place among the requests, which complete in
+// their order.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -18,6 +22,7 @@
 #include "transport/rdma/memory.h"
 #include "transport/rdma/offer.h"
 #include "transport/rdma/port.h"
+#include "transport/rdma/regions.h"
 
 namespace gpurun::transport::rdma {
 
@@ -25,13 +30,20 @@ inline constexpr std::uint32_t kSends = 256;  // Requests under way.
 inline constexpr std::uint32_t kReceives = 1024;
 inline constexpr std::uint32_t kSlots = 64;  // Receives with memory, each a part of the ring.
 
+// What an end does with memory of the other one.
+enum class Role : std::uint8_t {
+  kLends,  // The other end reads memory of this one.
+  kReads,  // This end reads. A thread can sleep until a read has ended.
+  kBoth
+};
+
 class QueuePair {
  public:
   // A queue pair with registered memory. `ring_bytes`: of each direction, as in Offer. The
-  // channel's descriptor is moved to `fd_min` or above.
+  // channels' descriptors are moved to `fd_min` or above.
   //   kUnavailable, kResourceExhausted
   static Result<std::unique_ptr<QueuePair>> make(const Port& port, std::uint32_t ring_bytes,
-                                                 int fd_min);
+                                                 int fd_min, Role role);
   ~QueuePair();
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
@@ -45,7 +57,8 @@ class QueuePair {
   //   kUnavailable  the ends do not fit, or the device refuses it.
   Status connect(const Offer& theirs);
   const Offer& theirs() const noexcept { return theirs_; }
-  // Valid behind connect(), as the next three.
+  // Valid behind connect(), as the next four.
+  std::uint8_t reads() const noexcept { return std::min(offer_.reads, theirs_.reads); }
   bool writes() const noexcept { return offer_.writes != 0 && theirs_.writes != 0; }
   std::uint32_t receives() const noexcept { return writes() ? offer_.receives : kSlots; }
   std::uint32_t their_receives() const noexcept { return writes() ? theirs_.receives : kSlots; }
@@ -65,6 +78,20 @@ class QueuePair {
   // reported with that id. False: the device refuses it.
   bool bring(const std::byte* from, std::uint32_t bytes, std::size_t offset,
              std::uint32_t immediate, std::uint64_t id) noexcept;
+  // Reads `bytes` at `from` of the other end, which has lent them with `key`, to `into`. False: the
+  // device refuses it.
+  bool read(std::byte* into, std::uint32_t local_key, std::uint64_t from, std::uint32_t key,
+            std::uint32_t bytes, std::uint64_t id) noexcept;
+  // Registers memory that the other end may read, or that reads fill. Errors as Regions::add().
+  Result<RegionKeys> lend(std::byte* start, std::size_t bytes) {
+    return regions_.add(pd_, start, bytes, IBV_ACCESS_REMOTE_READ);
+  }
+  Result<RegionKeys> enroll(std::byte* start, std::size_t bytes) {
+    return regions_.add(pd_, start, bytes, IBV_ACCESS_LOCAL_WRITE);
+  }
+  Regions& regions() noexcept { return regions_; }
+  // Its requests and receives end soon, and fail.
+  void give_up() noexcept;
   // Posts a receive. `slot`: its memory, if they have some.
   bool post_receive(std::uint32_t slot) noexcept;
 
@@ -81,25 +108,35 @@ class QueuePair {
   bool arm() noexcept { return ibv_req_notify_cq(receives_, 0) == 0; }
   // Takes what the channel has to say, without waiting. False: the program has closed the
   // channel's descriptor.
-  bool heed_channel() noexcept;
+  bool heed_channel() noexcept { return heed(channel_, channel_identity_); }
+  // The same three for the next completion of a request. For an end that reads.
+  int requests_fd() const noexcept { return requests_channel_->fd; }
+  bool arm_requests() noexcept { return ibv_req_notify_cq(requests_, 0) == 0; }
+  bool heed_requests_channel() noexcept { return heed(requests_channel_, requests_identity_); }
 
  private:
-  explicit QueuePair(const Port& port) : port_(port) {}
+  QueuePair(const Port& port, Role role) : port_(port), role_(role) {}
   Status make_objects(std::uint32_t ring_bytes, int fd_min);
-  Status make_channel(int fd_min);
+  Status make_channel(int fd_min, ibv_comp_channel** channel, DescriptorIdentity* identity);
+  static void destroy(ibv_comp_channel* channel, const DescriptorIdentity& identity) noexcept;
+  static bool heed(ibv_comp_channel* channel, const DescriptorIdentity& identity) noexcept;
   Status make_queue_pair();
   Status change(ibv_qp_attr& attributes, int mask, const char* to);
   Status refused(const char* what, int error) const;
   std::size_t slot_bytes() const noexcept { return memory_.ring_bytes() / kSlots; }
 
   const Port port_;
+  const Role role_;
   ibv_pd* pd_ = nullptr;
   ibv_comp_channel* channel_ = nullptr;
   DescriptorIdentity channel_identity_;
+  ibv_comp_channel* requests_channel_ = nullptr;  // Of an end that reads.
+  DescriptorIdentity requests_identity_;
   ibv_cq* requests_ = nullptr;
   ibv_cq* receives_ = nullptr;
   ibv_qp* qp_ = nullptr;
   Memory memory_;
+  Regions regions_;
   std::uint32_t inline_bytes_max_ = 0;
   std::uint32_t step_bytes_ = 0;
   Offer offer_;

@@ -71,7 +71,8 @@ RdmaCarrier::RdmaCarrier(std::unique_ptr<QueuePair> pair)
 
 bool RdmaCarrier::may_post(std::uint64_t requests_kept,
                            std::uint64_t receives_kept) const noexcept {
-  return posted_ - completed_ + requests_kept < kSends && posted_ + receives_kept < their_receives_;
+  return requested_ - completed_ + requests_kept < kSends &&
+         posted_ + receives_kept < their_receives_;
 }
 
 std::size_t RdmaCarrier::room() const noexcept {
@@ -80,14 +81,15 @@ std::size_t RdmaCarrier::room() const noexcept {
 
 bool RdmaCarrier::post(const std::byte* from, std::size_t bytes, std::size_t offset,
                        std::uint32_t immediate, bool reports) noexcept {
-  const std::uint64_t number = posted_ + 1;
+  const std::uint64_t number = requested_ + 1;
   const bool signaled = reports || number % kReportEvery == 0;
   if (!pair_->bring(from, static_cast<std::uint32_t>(bytes), offset, immediate,
                     signaled ? number : 0)) {
     failed_.store(true, std::memory_order_release);
     return false;
   }
-  posted_ = number;
+  requested_ = number;
+  ++posted_;
   if (signaled) silence_.will_report(number, completed_, Silence::Clock::now());
   return true;
 }
@@ -165,7 +167,7 @@ void RdmaCarrier::finish(Deadline deadline) noexcept {
     poll();  // The end needs a receive of the other end, which a credit may bring.
     const std::lock_guard<std::mutex> lock(queue_);
     post_end();
-    return has_failed() || is_ended() || (end_posted_ && completed_ == posted_);
+    return has_failed() || is_ended() || (end_posted_ && completed_ == requested_);
   });
 }
 
@@ -265,11 +267,11 @@ void RdmaCarrier::poll() noexcept {
 void RdmaCarrier::poll_requests() noexcept {
   const std::lock_guard<std::mutex> lock(queue_);
   heed_requests();
-  if (completed_ != posted_ && !has_failed()) heed_silence();
+  if (completed_ != requested_ && !has_failed()) heed_silence();
 }
 
 void RdmaCarrier::heed_silence() noexcept {
-  const SilenceStep step = silence_.look(posted_, completed_, Silence::Clock::now());
+  const SilenceStep step = silence_.look(requested_, completed_, Silence::Clock::now());
   if (step == SilenceStep::kFail) failed_.store(true, std::memory_order_release);
   if (step != SilenceStep::kAskForReport || end_posted_ || !may_post(0, 0)) return;
   const std::uint64_t taken = taken_.load(std::memory_order_relaxed);
@@ -291,8 +293,10 @@ void RdmaCarrier::heed_requests() noexcept {
     for (int i = 0; i < count; ++i) {
       const ibv_wc& one = done[static_cast<std::size_t>(i)];
       note_failure(one.status);
-      if (one.status != IBV_WC_SUCCESS) failed_.store(true, std::memory_order_release);
+      const bool right = one.status == IBV_WC_SUCCESS;
+      if (!right) failed_.store(true, std::memory_order_release);
       completed_ = std::max(completed_, one.wr_id);
+      reads_.end(one.wr_id, right);
     }
     silence_.reported(Silence::Clock::now());
   }

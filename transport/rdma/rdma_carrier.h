@@ -14,6 +14,11 @@
 // The sender's copy stays until the receiver has taken the bytes. So a connection that leaves a
 // failed queue pair sends the rest over its socket (transport/carrier/connection.h). Whatever the
 // other end does wrong by this carrier counts as a failure of it.
+//
+// Reads of the other end's memory (RemoteMemory) are requests of the same queue pair. They need no
+// receive, and complete in one order with the messages. No more are under way than the devices
+// serve at once, so no message waits behind a read that cannot begin. A read that fails is a
+// failure of the carrier.
 #pragma once
 
 #include <array>
@@ -27,12 +32,14 @@
 #include "transport/carrier/carrier.h"
 #include "transport/rdma/failure.h"
 #include "transport/rdma/queue_pair.h"
+#include "transport/rdma/read_queue.h"
 #include "transport/rdma/silence.h"
 #include "transport/rdma/slots.h"
+#include "transport/remote_memory.h"
 
 namespace gpurun::transport::rdma {
 
-class RdmaCarrier final : public carrier::Carrier {
+class RdmaCarrier final : public carrier::Carrier, public RemoteMemory {
  public:
   // `pair` is connected.
   explicit RdmaCarrier(std::unique_ptr<QueuePair> pair);
@@ -42,6 +49,8 @@ class RdmaCarrier final : public carrier::Carrier {
     return has_failed() ? failure_text(failure_.load()) : "";
   }
   int fd() const noexcept override { return pair_->channel_fd(); }
+
+  RemoteMemory* remote_memory() noexcept override { return pair_->reads() != 0 ? this : nullptr; }
 
   carrier::Moved put(PartCursor& cursor) override;
   bool has_to_wake() noexcept override { return false; }  // The channel wakes the other end.
@@ -67,6 +76,17 @@ class RdmaCarrier final : public carrier::Carrier {
   void close() noexcept override;
   bool is_closed_out() const noexcept override { return closed_.load() || is_ended(); }
   bool is_closed_in() const noexcept override { return closed_.load() || is_ended(); }
+
+  // As RemoteMemory (rdma_reads.cc).
+  bool works() const noexcept override { return !has_failed() && !closed_.load(); }
+  Result<std::uint32_t> lend(ByteView memory) override;
+  void take_back(std::uint32_t key) noexcept override;
+  Status enroll(MutableBytes memory) override;
+  void withdraw() noexcept override;
+  std::size_t read_bytes_max() const noexcept override { return pair_->port().message_bytes_max; }
+  Began begin_read(const Read& read) noexcept override;
+  std::size_t await_reads(std::span<Ended> ended, Deadline deadline) noexcept override;
+  void give_up() noexcept override;
 
  private:
   bool is_ended() const noexcept { return ended_.load(std::memory_order_acquire); }
@@ -99,8 +119,11 @@ class RdmaCarrier final : public carrier::Carrier {
   const std::size_t window_;
 
   mutable std::mutex queue_;  // Never held over a wait. Guards the queue pair and the counts below.
-  std::uint64_t posted_ = 0;  // Requests, of all.
+  std::uint64_t requested_ = 0;  // Requests, of all.
   std::uint64_t completed_ = 0;  // Of these, as far as completions are reported.
+  std::uint64_t posted_ = 0;     // Requests that need a receive of the other end.
+  ReadQueue reads_;
+  std::uint32_t enrolled_ = 0;  // The local key of the memory that reads fill. 0: no memory.
   std::uint64_t their_taken_ = 0;
   std::uint64_t their_receives_;
   std::uint64_t receives_;  // Posted by this end, of all.

@@ -22,10 +22,14 @@ inline constexpr std::uint8_t kRetries = 6;
 inline constexpr std::uint8_t kReceiverRetries = 7;
 inline constexpr std::uint8_t kReceiverTimer = 12;  // 0.64 ms between these attempts.
 
-// Each sets `*attributes`, and returns the mask for ibv_modify_qp().
-int to_init(const Port& port, ibv_qp_attr* attributes) noexcept;
-int to_receive(const Port& port, const Offer& theirs, ibv_qp_attr* attributes) noexcept;
-int to_send(const Offer& ours, ibv_qp_attr* attributes) noexcept;
+// Each sets `*attributes`, and returns the mask for ibv_modify_qp(). `lends`: the other end may
+// read memory of this one. `reads`: how many reads are under way at most, in each direction.
+int to_init(const Port& port, bool lends, ibv_qp_attr* attributes) noexcept;
+int to_receive(const Port& port, const Offer& theirs, std::uint8_t reads,
+               ibv_qp_attr* attributes) noexcept;
+int to_send(const Offer& ours, std::uint8_t reads, ibv_qp_attr* attributes) noexcept;
+// The requests that it has end soon, and it takes no others.
+int to_error(ibv_qp_attr* attributes) noexcept;
 
 // Different numbers keep the packets of an earlier connection apart. 24 bits.
 Result<std::uint32_t> random_packet_number();

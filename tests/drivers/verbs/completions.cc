@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "tests/drivers/verbs/counters.h"
+#include "tests/drivers/verbs/registration.h"
 
 namespace gpurun::verbs_double {
 namespace {
@@ -81,6 +82,7 @@ int poll_cq(ibv_cq* visible, int most, ibv_wc* out) {
     const Entry& entry = cq.entries.front();
     out[polled] = entry.wc;
     if (const auto qp = nic().qps.find(entry.wc.qp_num); qp != nic().qps.end()) {
+      if (entry.send_slots != 0) place_reads(*qp->second);
       qp->second->send_used -= entry.send_slots;
       qp->second->receive_used -= entry.receive_slots;
     }

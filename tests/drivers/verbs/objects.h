@@ -102,6 +102,13 @@ struct Placement {
   Bytes data;
 };
 
+// Data that a read has brought.
+struct ReadPlacement {
+  std::vector<ibv_sge> pieces;
+  std::uint32_t late = 0;  // Completions that the program polls before it.
+  Bytes data;
+};
+
 struct Message {
   Frame frame;
   Bytes payload;
@@ -132,6 +139,7 @@ struct Qp : ibv_qp {
   std::uint64_t next_sequence = 0;
   std::uint32_t send_used = 0;
   std::uint32_t slots_owed = 0;  // Of requests that had no completion.
+  std::deque<ReadPlacement> read_placements;
 
   // As a responder.
   Stream in;

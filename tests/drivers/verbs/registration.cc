@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "tests/drivers/verbs/counters.h"
 
@@ -108,6 +109,19 @@ void scatter(const std::vector<ibv_sge>& pieces, const Bytes& data) {
     done += size;
   }
   count(&verbs_double_counts::placed_bytes, done);
+}
+
+void place_reads(Qp& qp) {
+  std::deque<ReadPlacement> late;
+  for (ReadPlacement& placement : qp.read_placements) {
+    if (placement.late > 0) {
+      --placement.late;
+      late.push_back(std::move(placement));
+    } else if (pieces_allowed(qp, placement.pieces, IBV_ACCESS_LOCAL_WRITE)) {
+      scatter(placement.pieces, placement.data);
+    }
+  }
+  qp.read_placements = std::move(late);
 }
 
 std::byte* remote_memory(const Qp& qp, std::uint32_t key, std::uint64_t address,

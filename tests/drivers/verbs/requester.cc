@@ -140,7 +140,8 @@ bool take_data(Qp& qp, const Bytes& payload) {
     fail(qp, IBV_WC_LOC_PROT_ERR);
     return true;
   }
-  scatter(request.pieces, payload);
+  qp.read_placements.push_back({request.pieces, nic().faults.late(RequestKind::kRead), payload});
+  count(&verbs_double_counts::read_bytes, payload.size());
   finish_send(qp, IBV_WC_SUCCESS);
   return true;
 }

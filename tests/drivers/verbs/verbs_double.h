@@ -9,6 +9,9 @@
 //  - A RDMA WRITE is placed at the next receive completion or RDMA READ of the peer's QP.
 //    Polling data bytes in place of completions therefore shows stale data. The end of that QP
 //    places the data, too.
+//  - The data of a RDMA READ are placed when the program polls its completion, or a later one.
+//  Memory
+//    that is read earlier has old data.
 //  - ibv_req_notify_cq reports only completions that come after it.
 //  - A QP that has executed requests takes no new connection before it has been in RESET.
 //  - A child of fork() has no objects. It may open devices of its own.
@@ -50,7 +53,8 @@
 //                                           receive only completes so.
 //     loses_completion at=N kind=K          The request's completion never comes.
 //     places_late at=N kind=K by=M          The data of a received write are placed M messages
-//                                           later, even after their completion.
+//                                           later, even after their completion. Those of a read: M
+//                                           polled completions later.
 //     breaks_qp posts=N | bytes=N           The posting QP goes to ERR, with the event QP_FATAL.
 //     cuts_qp posts=N | bytes=N             The posting QP loses its peer, silently.
 //     stops_qp posts=N | bytes=N            The posting QP sends nothing more. No request of it
@@ -87,6 +91,7 @@ struct verbs_double_counts {  // NOLINT(readability-identifier-naming): a C inte
   std::uint64_t events;              // Written to completion channels.
   std::uint64_t notify_requests;     // Calls of ibv_req_notify_cq.
   std::uint64_t not_ready;           // Requests that met no posted receive.
+  std::uint64_t read_bytes;          // Of posted_bytes, those that reads have brought.
 };
 
 extern "C" {

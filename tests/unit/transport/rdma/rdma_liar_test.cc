@@ -33,7 +33,7 @@ struct Liar {
     const rdma::Gid local = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
     auto port = rdma::choose_port(*ports, local, nullptr);
     EXPECT_TRUE(port.ok()) << port.status().to_string();
-    auto made = rdma::QueuePair::make(*port, rdma::kRingBytes, 0);
+    auto made = rdma::QueuePair::make(*port, rdma::kRingBytes, 0, rdma::Role::kLends);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     pair = *std::move(made);
     auto opened = any_fabric();
