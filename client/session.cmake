@@ -1,7 +1,7 @@
 # One process attached to one worker.
 add_library(gpurun_client_session STATIC
   bulk/bulk.cc bulk/bulk_connections.cc bulk/bulk_downloads.cc bulk/bulk_opener.cc bulk/bulk_receiver.cc
-  bulk/bulk_sender.cc bulk/bulk_state.cc bulk/bulk_uploads.cc bulk/bulk_window.cc
+  bulk/bulk_sender.cc bulk/bulk_state.cc bulk/lent_memory.cc bulk/bulk_uploads.cc bulk/bulk_window.cc
   bulk/completion_order.cc bulk/connection_count.cc bulk/connection_use.cc bulk/host_box.cc
   bulk/incoming_transfers.cc bulk/outgoing_transfers.cc bulk/source_reads.cc
   early_answers/copy_answers.cc early_answers/deferred_errors.cc early_answers/early_answers.cc

@@ -128,6 +128,13 @@ class Bulk {
   std::uint64_t open_in_turn(ByteView source, std::optional<Line> line = {}) {
     return uploads_.open_in_turn(source, line);
   }
+  // As open_in_turn(), for a copy with a source that the worker reads by itself. One receipt ends
+  // it. It is sent only if the worker asks for it.
+  std::uint64_t open_pulled(ByteView source, std::optional<Line> line = {}) {
+    return uploads_.open_pulled(source, line);
+  }
+  // How many of these the worker has asked for.
+  std::uint64_t pulls_sent() const noexcept { return uploads_.pulls_sent(); }
   // Drops a transfer because its record was not appended.
   void forget(std::uint64_t transfer) { uploads_.forget(transfer); }
   // Returns when the source may be reused: its end is copied, and all earlier bytes are sent. The

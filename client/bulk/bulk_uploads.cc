@@ -32,6 +32,14 @@ std::uint64_t BulkUploads::open_in_turn(ByteView source, std::optional<Line> lin
   return add(std::move(out), line);
 }
 
+std::uint64_t BulkUploads::open_pulled(ByteView source, std::optional<Line> line) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  Outgoing out;
+  out.source = source;
+  out.on_demand = out.in_turn = out.pulled = true;
+  return add(std::move(out), line);
+}
+
 std::uint64_t BulkUploads::offer(std::shared_ptr<const Bytes> payload) {
   const std::lock_guard<std::mutex> lock(state_.mutex);
   if (!state_.outgoing.may_offer(payload->size())) return 0;
@@ -46,6 +54,10 @@ Status BulkUploads::wanted(std::uint64_t transfer, std::uint64_t watermark) {
   const std::lock_guard<std::mutex> lock(state_.mutex);
   if (transfer > state_.last_transfer.load(std::memory_order_acquire)) {
     return Status(Code::kProtocol, "the worker wants what was never begun");
+  }
+  const auto out = state_.outgoing.find(transfer);
+  if (out != nullptr && out->pulled && !out->later) {
+    pulls_sent_.fetch_add(1, std::memory_order_relaxed);
   }
   GPURUN_RETURN_IF_ERROR(state_.outgoing.want(transfer, watermark));
   state_.to_send.notify_all();
@@ -167,6 +179,11 @@ Status BulkUploads::retire(const BulkHeader& header) {
   const auto found = state_.outgoing.find(header.transfer);
   if (found == nullptr) return {};  // Retired or abandoned before.
   Outgoing& out = *found;
+  if (out.pulled && !out.later && header.total == out.source.size() &&
+      header.offset == header.total) {
+    drop(out);  // The worker has read all of it.
+    return {};
+  }
   if (header.total != out.source.size() || header.offset > out.sent) {
     return Status(Code::kProtocol, "a receipt for bytes that were never sent");
   }

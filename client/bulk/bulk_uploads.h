@@ -15,6 +15,7 @@
 // - What a thread reads of a source is in SourceReads while it reads.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +46,8 @@ class BulkUploads {
   // See Bulk.
   std::uint64_t open(ByteView source, std::optional<Line> line);
   std::uint64_t open_in_turn(ByteView source, std::optional<Line> line);
+  std::uint64_t open_pulled(ByteView source, std::optional<Line> line);
+  std::uint64_t pulls_sent() const noexcept { return pulls_sent_.load(std::memory_order_relaxed); }
   void forget(std::uint64_t transfer);
   bool send(std::uint64_t transfer);
   bool send_later(std::uint64_t transfer);
@@ -77,6 +80,7 @@ class BulkUploads {
 
   BulkState& state_;
   const bool in_memory_;
+  std::atomic<std::uint64_t> pulls_sent_{0};
 };
 
 }  // namespace gpurun::client

@@ -45,6 +45,7 @@ struct OutgoingTransfer {
   std::uint64_t after = 0;               // Waits for completions 1 to this one.
   bool on_demand = false;                // Waits until the worker asks for it.
   bool in_turn = false;                  // The worker asks when a stream reaches it.
+  bool pulled = false;                   // The worker reads it. It asks only if that fails.
   std::shared_ptr<const Bytes> offered;  // Backs `source` of an offered transfer.
   bool over = false;                     // The worker abandoned it.
   bool dropped = false;                  // No longer in OutgoingTransfers.

@@ -22,8 +22,16 @@ enum class CopyReading : std::uint8_t {
   kSoon,  // As the wire allows. It stays untouched until the copy completes (pinned).
   // As kSoon, but not before the stream reaches the copy, because earlier work may still write to
   // the source (Session::may_still_write()).
-  kInTurn
+  kInTurn,
+  // By the worker's device, as kSoon or as kInTurn, after Session::may_pull() (docs/adr/0048). No
+  // thread of this process reads it, unless the worker cannot.
+  kPulledSoon,
+  kPulledInTurn
 };
+
+constexpr bool is_pulled(CopyReading reading) noexcept {
+  return reading == CopyReading::kPulledSoon || reading == CopyReading::kPulledInTurn;
+}
 
 // A synchronous copy to the device returns early only if the sources of earlier copies have been
 // read within this time. Compared with it, a round trip to the device is cheap.

@@ -52,6 +52,11 @@ class HostMemoryUse {
   bool may_still_write(ByteView memory) const noexcept {
     return bulk_.outstanding(memory) || functions_may_write();
   }
+  // As may_still_write(), for writes that the stream's order alone does not bring to `memory`: the
+  // bytes travel behind the work that wrote them. A host function has written when it ends.
+  bool may_write_late(ByteView memory) const noexcept {
+    return bulk_.outstanding(memory) || graphs_.may_write();
+  }
   bool graphs_touch_memory() const noexcept { return graphs_.may_touch(); }
 
   std::size_t add_host_function() noexcept { return host_functions_.fetch_add(1); }

@@ -61,8 +61,31 @@ int Copies::copy_in_with(Lane& lane, CallSite site, ByteView head, ByteView sour
   }
   site.form = Form::kCopyIn;
   Reply reply;
-  return send_with_bulk(lane, site, std::span<const ByteView>(&head, 1), source, reading,
-                        uses_.options.every_call_is_a_fence ? &reply : nullptr);
+  Reply* const awaited = uses_.options.every_call_is_a_fence ? &reply : nullptr;
+  if (is_pulled(reading)) {
+    return pull(lane, site, head, source, reading == Reading::kPulledInTurn, awaited);
+  }
+  return send_with_bulk(lane, site, std::span<const ByteView>(&head, 1), source, reading, awaited);
+}
+
+// Goes in turn if the memory is not lent any more, because the carrier has just failed.
+int Copies::pull(Lane& lane, CallSite site, ByteView head, ByteView source, bool in_turn,
+                 Reply* reply) {
+  if (uses_.bulk.pulls_sent() != 0) uses_.lent.stop();
+  const std::optional<std::uint32_t> key = uses_.lent.key_of(source);
+  const protocol::PulledSource from{reinterpret_cast<std::uintptr_t>(source.data()), source.size(),
+                                    key.value_or(0), in_turn ? 1U : 0U};
+  const ByteView both[] = {head, bytes_of(from)};
+  const std::span<const ByteView> parts(both);
+  if (!key.has_value()) {
+    return send_with_bulk(lane, site, parts.first(1), source, Reading::kInTurn, reply);
+  }
+  site.flags |= protocol::kFlagPulled;
+  const std::uint16_t opcode = site.opcode;
+  const int result = send_with_bulk(lane, site, parts, source,
+                                    in_turn ? Reading::kPulledInTurn : Reading::kPulledSoon, reply);
+  if (result == 0) uses_.stats.count_pulled(opcode, source.size());
+  return result;
 }
 
 int Copies::send_with_bulk(Lane& lane, CallSite site, std::span<const ByteView> parts,
@@ -72,8 +95,9 @@ int Copies::send_with_bulk(Lane& lane, CallSite site, std::span<const ByteView> 
   {
     // Transfers are numbered in the order of their records: see Bulk.
     const std::lock_guard<std::mutex> lock(order_);
-    if (reading == Reading::kInTurn) {
-      site.bulk = uses_.bulk.open_in_turn(source, line_of(lane, site));
+    if (reading == Reading::kInTurn || is_pulled(reading)) {
+      site.bulk = is_pulled(reading) ? uses_.bulk.open_pulled(source, line_of(lane, site))
+                                     : uses_.bulk.open_in_turn(source, line_of(lane, site));
       site.flags |= protocol::kFlagBulkOnDemand;
     } else {
       site.bulk = uses_.bulk.open(source, line_of(lane, site));

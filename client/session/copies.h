@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "client/bulk/bulk.h"
 #include "client/bulk/host_box.h"
+#include "client/bulk/lent_memory.h"
 #include "client/log/command_log.h"
 #include "client/log/lane.h"
 #include "client/session/call_path.h"
@@ -33,6 +34,7 @@ class Copies {
     Fences& fences;
     CommandLog& log;
     Bulk& bulk;
+    LentMemory& lent;
     SessionShutdown& shutdown;
     Stats& stats;
     const SessionOptions& options;
@@ -59,6 +61,7 @@ class Copies {
  private:
   // Returns whether a copy in of these bytes goes without a transfer.
   bool travels_in_record(ByteView source) const noexcept;
+  int pull(Lane& lane, CallSite site, ByteView head, ByteView source, bool in_turn, Reply* reply);
   // `head`: CopyPayload, or BoxCopyPayload with its flag.
   int copy_in_with(Lane& lane, CallSite site, ByteView head, ByteView source, Reading reading);
   int copy_out_with(Lane& lane, CallSite site, const HostBox& destination, ByteView head,

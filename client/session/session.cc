@@ -60,6 +60,8 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
       room(log, stats, shutdown),
       bulk(bulk_connections(channels), bulk_listener(),
            Bulk::Known{options.packed_chunks, options.spread_copies}, bounds_of(channels)),
+      lent(options.pulled_copies ? transport::carrier::remote_memory_of(*channels.bulk.front())
+                                 : nullptr),
       graphs(graph_calls(handles)),
       memory(bulk, graphs.memory_use(), known.progress),
       early({known.events, known.progress, known.early_waits, memory, bulk,
@@ -74,7 +76,7 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
       receiver(*channels.log, handler, life_signs, shutdown, options),
       fences({log, sender, receiver, replies, known, mirror, shutdown, stats}),
       calls({log, room, sender, replies, fences, known, memory, mirror, shutdown, stats, options}),
-      copies({calls, fences, log, bulk, shutdown, stats, options}),
+      copies({calls, fences, log, bulk, lent, shutdown, stats, options}),
       waits({calls, fences, known, early, shutdown, options}) {
   if (channels.more != nullptr) opener.emplace(*channels.more, bulk);
 }
@@ -254,6 +256,19 @@ int Session::copy_out(Lane& lane, CallSite site, const HostBox& destination,
 bool Session::reads(ByteView memory) const noexcept { return impl_->bulk.reads(memory); }
 
 void Session::await_read(ByteView memory) noexcept { impl_->bulk.await_read(memory); }
+
+bool Session::may_pull(ByteView allocation, ByteView source) {
+  if (impl_->bulk.pulls_sent() != 0) impl_->lent.stop();
+  return source.size() >= limits::kPulledBytesMin && !impl_->memory.may_write_late(source) &&
+         impl_->lent.lend(allocation);
+}
+
+void Session::take_back(ByteView memory) { impl_->lent.take_back(memory); }
+
+Session::Pulls Session::pulls() const {
+  const LentMemory::Refused refused = impl_->lent.refused();
+  return {refused.copies, refused.reason, impl_->bulk.pulls_sent()};
+}
 
 void Session::await_sources_read() noexcept {
   impl_->bulk.await_sources_read(impl_->bulk.last_begun());

@@ -139,6 +139,19 @@ class Session {
   // Call it before memory is freed. Waits until none of it must be read any more, or the session
   // ends.
   void await_read(ByteView memory) noexcept;
+  // Whether the worker's device may read `source`, which is in pinned memory of the program
+  // (docs/adr/0048). All of `allocation` is then lent to it until take_back(). A copy may be one of
+  // Reading::kPulledSoon or kPulledInTurn then. Blocks at the first copy of an allocation, while
+  // the kernel locks its pages.
+  bool may_pull(ByteView allocation, ByteView source);
+  // Call it before pinned memory ends, once none of it must be read any more.
+  void take_back(ByteView memory);
+  struct Pulls {
+    std::uint64_t refused = 0;  // Copies that may_pull() refused because nothing could be lent.
+    std::string reason = {};    // Of the last one.
+    std::uint64_t sent = 0;     // Pulled copies that the worker could not read.
+  };
+  Pulls pulls() const;
   // Waits until each copy in from before this call has read its source, or the session has ended.
   void await_sources_read() noexcept;
   // As above, for `at_most`. Returns whether all of them have been read.

@@ -10,6 +10,7 @@
 
 #include "client/bulk/bulk.h"
 #include "client/bulk/bulk_opener.h"
+#include "client/bulk/lent_memory.h"
 #include "client/early_answers/early_answers.h"
 #include "client/early_answers/host_memory_use.h"
 #include "client/log/command_log.h"
@@ -55,6 +56,7 @@ struct Session::Impl {
   SessionShutdown shutdown;
   LogRoom room;
   Bulk bulk;
+  LentMemory lent;                   // Ends before the channels.
   std::optional<BulkOpener> opener;  // Empty: no connection joins.
   GraphHost graphs;
   HostMemoryUse memory;

@@ -63,6 +63,7 @@ struct SessionOptions {
   bool packed_chunks = false;          // The worker supports them (Feature::kPackedChunks).
   bool packed_records = false;         // The worker supports them (Feature::kPackedRecords).
   bool spread_copies = false;          // The worker supports them (Feature::kSpreadCopies).
+  bool pulled_copies = false;          // The worker supports them (Feature::kPulledCopies).
   // GPURUN_SPIN_US, 0 to kSpinUsMax: how long a thread that sends or waits for a reply polls before
   // it sleeps.
   std::chrono::microseconds spin = BriefSpin::kSpan;

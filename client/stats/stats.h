@@ -62,6 +62,9 @@ class Stats {
     return counters_ == nullptr ? nullptr : &counters_->sender_bell;
   }
 
+  // Of count_sent(), bytes that the worker reads out of this process's memory (docs/adr/0048).
+  void count_pulled(std::uint16_t opcode, std::uint64_t bytes) noexcept;
+
   struct Row {
     std::uint16_t opcode = 0;
     std::uint64_t entries = 0;
@@ -72,6 +75,7 @@ class Stats {
     std::uint64_t sent_bytes = 0;      // Beside the records.
     std::uint64_t received_bytes = 0;  // Beside the replies.
     std::uint64_t reached_bytes = 0;   // Not sent: the device moves them.
+    std::uint64_t pulled_bytes = 0;    // Of sent_bytes: the worker reads them by RDMA.
     Nanoseconds waited{0};             // In fences and waits.
     Nanoseconds longest{0};            // The longest one.
 
@@ -108,6 +112,7 @@ class Stats {
     Counter sent_bytes{0};
     Counter received_bytes{0};
     Counter reached_bytes{0};
+    Counter pulled_bytes{0};
     Counter waited_ns{0};
     Counter longest_ns{0};
   };

@@ -47,6 +47,7 @@ Stats::Row sum_of(const std::vector<Stats::Row>& rows) {
     sum.sent_bytes += row.sent_bytes;
     sum.received_bytes += row.received_bytes;
     sum.reached_bytes += row.reached_bytes;
+    sum.pulled_bytes += row.pulled_bytes;
     sum.waited += row.waited;
     sum.longest = std::max(sum.longest, row.longest);
   }
@@ -226,6 +227,22 @@ std::string transport_in_the_end(const StatsSubject& subject) {
   return subject.transport + ", and over " + subject.socket_transport;
 }
 
+// Nothing where the session has no RDMA.
+void append_pulls(std::string* text, const StatsSubject& subject, std::uint64_t bytes) {
+  if (bytes != 0) {
+    append(text, "bytes of copies that the server read out of this process's memory: %llu\n",
+           Number{bytes});
+  }
+  if (subject.pulls_sent != 0) {
+    append(text, "such copies that this process sent after all: %llu\n",
+           Number{subject.pulls_sent});
+  }
+  if (subject.not_pulled != 0) {
+    append(text, "large copies that the server could not read: %llu (%.300s)\n",
+           Number{subject.not_pulled}, subject.why_not_pulled.c_str());
+  }
+}
+
 }  // namespace
 
 std::string statistics_table(const StatsSubject& subject, const Statistics& statistics) {
@@ -261,6 +278,7 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
          Number{sum.waits});
   append(&text, "bytes of copies that the device moved by itself, which did not travel: %llu\n",
          Number{sum.reached_bytes});
+  append_pulls(&text, subject, sum.pulled_bytes);
   append(&text, "connections for copies to the device: %u in the end, at most %u\n",
          subject.bulk_connections, subject.bulk_connections_most);
   append(&text, "connections for copies from the device: %u in the end, at most %u\n",
@@ -293,6 +311,9 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
          subject.bulk_connections_out, subject.bulk_connections_out_most);
   append(&text, ",\"bulk_connections_most\":%u,\"report_round_trips\":%d",
          subject.bulk_connections_most, statistics.worker_asked ? 1 : 0);
+  append(&text, ",\"pulled_bytes\":%llu,\"pulls_sent\":%llu,\"not_pulled\":{\"copies\":%llu",
+         Number{sum.pulled_bytes}, Number{subject.pulls_sent}, Number{subject.not_pulled});
+  text += ",\"reason\":" + json_string(subject.why_not_pulled) + "}";
   append(&text, ",\"blocking_round_trips\":%llu", Number{round_trips(subject, statistics, sum)});
   append(&text, ",\"completion_waits\":%llu", Number{sum.waits});
   append(&text, ",\"calls\":%llu,\"bytes\":%llu,\"waited_us\":%.3f", Number{sum.calls},

@@ -32,6 +32,11 @@ struct StatsSubject {
   // Those that have left this transport, and what carries their bytes since.
   ConnectionsThatLeft left = {};
   std::string socket_transport = {};
+  // As Session::pulls(): large copies that the worker was not to read, and the last reason. Of the
+  // others, those that this process sent after all.
+  std::uint64_t not_pulled = 0;
+  std::string why_not_pulled = {};
+  std::uint64_t pulls_sent = 0;
 };
 
 // What is reported.
@@ -60,6 +65,7 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
 //    "why_left":"","rejected":[{"transport":"shared memory","reason":".."}, ...],
 //    "attach_round_trips":3,"bulk_connections":1,
 //    "bulk_connections_most":2,"bulk_connections_out":1,"bulk_connections_out_most":1,
+//    "pulled_bytes":0,"pulls_sent":0,"not_pulled":{"copies":0,"reason":""},
 //    "blocking_round_trips":5,
 //    "completion_waits":2,"calls":9,"bytes":1,"waited_us":1,
 //    "batches":{"count":..,"records":..,"bytes":..,"by_records":[..],"by_bytes":[..]},

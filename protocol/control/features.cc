@@ -51,6 +51,8 @@ std::string feature_name(unsigned bit) {
       return "connections that change their carrier";
     case static_cast<unsigned>(Feature::kFabric):
       return "connections over RDMA";
+    case static_cast<unsigned>(Feature::kPulledCopies):
+      return "large copies that the worker reads over RDMA";
     case static_cast<unsigned>(Feature::kPackedRecords):
       return "packed records of calls";
     case static_cast<unsigned>(Feature::kCounting):

@@ -75,8 +75,11 @@ enum class Feature : std::uint8_t {
   // Behind the worker's answer, both ends say what they have for RDMA (transport/rdma/exchange.h).
   // Only an end offers it that has the consent of its owner.
   kFabric = 21,
+  // The worker reads the bytes of large copies to the device out of the client's memory
+  // (kFlagPulled, record.h). Only over RDMA.
+  kPulledCopies = 22,
 };
-inline constexpr unsigned kFeatureCount = 22;
+inline constexpr unsigned kFeatureCount = 23;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -107,7 +110,8 @@ constexpr Features features_of_sources(Sender who) {
       feature_bit(Feature::kPackedRecords) | feature_bit(Feature::kSpreadCopies) |
       feature_bit(Feature::kBytesInItems) | feature_bit(Feature::kFreesInOrder) |
       feature_bit(Feature::kHostArena) | feature_bit(Feature::kHostMirror) |
-      feature_bit(Feature::kShareableHandles) | feature_bit(Feature::kCarrierChanges);
+      feature_bit(Feature::kShareableHandles) | feature_bit(Feature::kCarrierChanges) |
+      feature_bit(Feature::kPulledCopies);
   constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
   if (who == Sender::kServer) return {kOffered | kServersToo, 0};
   return {kOffered, kNeeded};

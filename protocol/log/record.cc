@@ -40,6 +40,18 @@ Status check_box(const RecordHeader& header, ByteView payload) {
   return {};
 }
 
+Status check_pulled(const RecordHeader& header, std::uint64_t bytes, ByteView rest) {
+  PulledSource source;
+  if (rest.size() != sizeof source) return malformed(header, "pulled copy of a wrong size");
+  std::memcpy(&source, rest.data(), sizeof source);
+  std::uint64_t end = 0;
+  if (source.bytes != bytes || bytes < limits::kPulledBytesMin || source.in_turn > 1 ||
+      __builtin_add_overflow(source.address, source.bytes, &end)) {
+    return malformed(header, "pulled copy from impossible memory");
+  }
+  return {};
+}
+
 Status check_copy(const RecordHeader& header, ByteView payload) {
   CopyPayload copy;
   const bool box = (header.flags & kFlagBox) != 0;
@@ -56,6 +68,9 @@ Status check_copy(const RecordHeader& header, ByteView payload) {
       return {};
     case Form::kCopyIn:
       if (header.bulk == 0) return malformed(header, "bulk copy without a transfer");
+      if ((header.flags & kFlagPulled) != 0) {
+        return check_pulled(header, copy.bytes, payload.subspan(copy_payload_bytes(header)));
+      }
       break;
     case Form::kCopyOut:
       if (header.bulk == 0 &&
@@ -129,6 +144,8 @@ Result<RecordView> parse_record(ByteView bytes) {
   if ((header.flags & kFlagBulkOnDemand) != 0 && (!on_demand || header.bulk == 0)) {
     return malformed(header, "nothing to ask for");
   }
+  const bool pulls = header.form == Form::kCopyIn && (header.flags & kFlagBulkOnDemand) != 0;
+  if ((header.flags & kFlagPulled) != 0 && !pulls) return malformed(header, "nothing to pull");
   const bool copies = header.form == Form::kCopyInline || header.form == Form::kCopyIn ||
                       header.form == Form::kCopyOut || header.form == Form::kCopyDevice;
   if ((header.flags & kFlagBox) != 0 && !copies) return malformed(header, "no copy of a box");

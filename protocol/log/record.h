@@ -90,7 +90,11 @@ inline constexpr std::uint16_t kFlagPassesStreams = 32;
 // Form::kCopy...: copies a box, of which a side may be a CUDA array. The payload begins with
 // BoxCopyPayload in place of CopyPayload.
 inline constexpr std::uint16_t kFlagBox = 64;
-inline constexpr std::uint16_t kFlagsKnown = 127;
+// kCopyIn, with kFlagBulkOnDemand: a PulledSource follows the structure of the copy. The worker
+// reads the bytes by RDMA, and then sends one kChunkReceipt for all of them. If it cannot, it asks
+// for them by kBytesWanted (Feature::kPulledCopies, docs/adr/0048).
+inline constexpr std::uint16_t kFlagPulled = 128;
+inline constexpr std::uint16_t kFlagsKnown = 255;
 
 // Stream values that are not handles (cuda.h: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD). NULL means
 // legacy for the plain entry points.
@@ -183,7 +187,19 @@ struct BoxCopyPayload {
 };
 static_assert(sizeof(BoxCopyPayload) == 144);
 
-// Size of the structure at the start of a copy's payload. The bytes of kCopyInline follow it.
+// Memory that the client lends to the worker's device (transport/remote_memory.h). A wrong value
+// makes the read fail, and nothing else.
+struct PulledSource {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;  // All bytes of the copy, at least limits::kPulledBytesMin.
+  std::uint32_t key = 0;
+  std::uint32_t in_turn = 0;  // 1: no byte may be read before the stream reaches the copy, because
+                              // earlier work may still write there. 0: the worker may read at once.
+};
+static_assert(sizeof(PulledSource) == 24);
+
+// Size of the structure at the start of a copy's payload. The bytes of kCopyInline, or the
+// PulledSource, follow it.
 constexpr std::size_t copy_payload_bytes(const RecordHeader& header) {
   return (header.flags & kFlagBox) != 0 ? sizeof(BoxCopyPayload) : sizeof(CopyPayload);
 }

@@ -36,7 +36,7 @@ thread_local Gathered gathered;
 }  // namespace
 
 BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, bool packs,
-                     bool spreads)
+                     bool spreads, transport::RemoteMemory* remote)
     : packs_(packs),
       spreads_(spreads),
       staging_in_(limits::kBulkWindowBytes),
@@ -51,7 +51,12 @@ BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, boo
                unsigned lanes) {
               static_cast<BulkLanes*>(user)->say({kind, header, bytes, lanes});
             }},
-           spreads) {
+           spreads),
+      pulls_(remote, {this, [](void* user) { static_cast<BulkLanes*>(user)->changed(); },
+                      [](void* user) { static_cast<BulkLanes*>(user)->time(); },
+                      [](void* user, FrameKind kind, const BulkHeader& header) {
+                        static_cast<BulkLanes*>(user)->say({kind, header, {}});
+                      }}) {
   for (transport::Connection* connection : connections) {
     lanes_.emplace_back(connection, lanes_.size(), packs);
   }
@@ -125,6 +130,7 @@ unsigned BulkLanes::lanes_for(std::uint64_t wished) {
 void BulkLanes::stop() {
   stopping_ = true;
   in_.stop();
+  pulls_.stop();
   const std::lock_guard joining(joining_);
   for (Lane& lane : lanes_) lane.connection->shut_down();
   {
@@ -137,6 +143,10 @@ void BulkLanes::stop() {
 
 void BulkLanes::changed() {
   if (!stopping_) listener_.changed(listener_.user);
+}
+
+void BulkLanes::time() {
+  if (!stopping_) listener_.time(listener_.user);
 }
 
 BulkLanes::Gathering::Gathering(BulkLanes* lanes) noexcept : lanes_(lanes) { gathered.on = true; }
@@ -402,7 +412,7 @@ Status BulkLanes::receive_frame(transport::Connection& connection, protocol::Bul
   if (!landing.ok()) return landing.status();
   const MutableBytes into(landing->into, landing->into == nullptr ? 0 : chunk->bytes);
   GPURUN_RETURN_IF_ERROR(protocol::receive_chunk(connection, *chunk, into, scratch));
-  if (in_.landed(header, chunk->bytes, *landing) && !stopping_) listener_.time(listener_.user);
+  if (in_.landed(header, chunk->bytes, *landing)) time();
   return {};
 }
 

@@ -2,7 +2,8 @@
 // the queue of what they send. A connection that joined later gets its sender once a copy is to use
 // it.
 //
-// Bytes to the device go to in(), and bytes from it come from out(). A receiver with receipts to
+// Bytes to the device go to in(), and bytes from it come from out(). pulls() reads bytes to the
+// device by itself. A receiver with receipts to
 // send sends them itself if no other thread is sending. The thread that learns that the device has
 // written a small copy sends its bytes. The executor sends the bytes of consecutive small copies
 // together (docs/adr/0026).
@@ -24,6 +25,7 @@
 #include "protocol/log/frame.h"
 #include "server/bulk/bulk_in.h"
 #include "server/bulk/bulk_out.h"
+#include "server/bulk/bulk_pulls.h"
 #include "server/bulk/staging.h"
 #include "transport/transport.h"
 
@@ -52,7 +54,9 @@ class BulkLanes {
 
   // Borrows the connections. `packs`: the client supports packed chunks (Feature::kPackedChunks).
   // `spreads`: it takes the chunks of a copy over several connections (Feature::kSpreadCopies).
-  BulkLanes(const std::vector<transport::Connection*>& connections, bool packs, bool spreads);
+  // `remote`: the client's memory, of the first connection. nullptr: nothing is pulled.
+  BulkLanes(const std::vector<transport::Connection*>& connections, bool packs, bool spreads,
+            transport::RemoteMemory* remote = nullptr);
   ~BulkLanes();  // After stop(), once the driver does not touch staging memory any more.
   BulkLanes(const BulkLanes&) = delete;
   BulkLanes& operator=(const BulkLanes&) = delete;
@@ -91,6 +95,7 @@ class BulkLanes {
 
   BulkIn& in() noexcept { return in_; }
   BulkOut& out() noexcept { return out_; }
+  BulkPulls& pulls() noexcept { return pulls_; }
   Staging& staging_in() noexcept { return staging_in_; }
   Staging& staging_out() noexcept { return staging_out_; }
 
@@ -135,6 +140,7 @@ class BulkLanes {
   Status receive_frame(transport::Connection& connection, protocol::BulkHeads& heads,
                        Bytes& scratch);
   void changed();
+  void time();
 
   const bool packs_, spreads_;
   std::deque<Lane> lanes_;  // After start() it grows under joining_, and each lane keeps its
@@ -144,6 +150,7 @@ class BulkLanes {
   Staging staging_out_;
   BulkIn in_;
   BulkOut out_;
+  BulkPulls pulls_;
   Listener listener_;
   std::atomic<bool> stopping_{false};
   std::atomic<unsigned> senders_{0};  // The number of lanes that have a sender, from the first on.

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "server/driver/driver_functions.h"
 
@@ -30,6 +31,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
   bool ok() const noexcept { return start_ != nullptr; }
+  MutableBytes memory() const noexcept { return {start_, bytes_}; }
 
   // A slot for the caller alone until give_back(). nullptr: no slot is free.
   std::byte* take();

@@ -119,6 +119,28 @@ void stay_inside(protocol::Form form, bool is_box, Bytes& payload) {
   payload.resize(sizeof box + (with_bytes ? box.copy.bytes : 0));
 }
 
+// A pulled copy has room for a PulledSource of as many bytes. No other record has its flag.
+void pull(RecordHeader& header, Bytes& payload) {
+  const std::size_t head = protocol::copy_payload_bytes(header);
+  const bool pulls = header.form == protocol::Form::kCopyIn &&
+                     (header.flags & protocol::kFlagPulled) != 0 &&
+                     (header.flags & protocol::kFlagBox) == 0 && payload.size() >= head;
+  if (!pulls) {
+    header.flags &= static_cast<std::uint16_t>(~protocol::kFlagPulled);
+    return;
+  }
+  header.flags |= protocol::kFlagBulkOnDemand;
+  payload.resize(head + sizeof(protocol::PulledSource));
+  protocol::CopyPayload copy;
+  protocol::PulledSource source;
+  std::memcpy(&copy, payload.data(), sizeof copy);
+  std::memcpy(&source, payload.data() + head, sizeof source);
+  copy.bytes = source.bytes = limits::kPulledBytesMin + copy.bytes % kPieceBytes;
+  source.in_turn %= 2;
+  std::memcpy(payload.data(), &copy, sizeof copy);
+  std::memcpy(payload.data() + head, &source, sizeof source);
+}
+
 bool brings_an_address(const driver_abi::Row& row) {
   const std::string_view symbol(row.symbol);
   return symbol.starts_with("cuMemcpy") || symbol.starts_with("cuMemset");
@@ -150,6 +172,7 @@ void append_record(Bytes& log, fuzz::Input& input, std::uint64_t sequence) {
       header.form >= protocol::Form::kCopyInline && header.form <= protocol::Form::kCopyDevice;
   if (!copies) header.flags &= static_cast<std::uint16_t>(~protocol::kFlagBox);
   stay_inside(header.form, (header.flags & protocol::kFlagBox) != 0, payload);
+  pull(header, payload);
   header.sequence = sequence;
   header.payload_bytes = static_cast<std::uint32_t>(payload.size());
   header.bytes = static_cast<std::uint32_t>(protocol::record_bytes(payload.size()));

@@ -190,6 +190,10 @@ Bytes copies() {
   head.flags = protocol::kFlagBulkOnDemand;
   life.hot("cuMemcpyHtoDAsync_v2", Form::kCopyIn, bytes_of(copy), head);
   life.chunk(2, 0, 100, 100);
+  head.bulk = 4;
+  head.flags = protocol::kFlagBulkOnDemand | protocol::kFlagPulled;
+  const protocol::PulledSource source{4096, limits::kPulledBytesMin, 5, 1};
+  life.hot("cuMemcpyHtoDAsync_v2", Form::kCopyIn, joined(bytes_of(copy), bytes_of(source)), head);
   head.flags = 0;
   head.bulk = 3;
   life.hot("cuMemcpyDtoHAsync_v2", Form::kCopyOut, bytes_of(copy), head);

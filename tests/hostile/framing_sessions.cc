@@ -273,6 +273,10 @@ constexpr Session kSessions[] = {
      [](Stranger& of) {
        return changed_record(of, [](auto& header) { header.flags = protocol::kFlagBulkOnDemand; });
      }},
+    {"pulled_bytes_of_no_copy", "nothing to pull",
+     [](Stranger& of) {
+       return changed_record(of, [](auto& header) { header.flags = protocol::kFlagPulled; });
+     }},
     {"chunk_of_no_transfer", "no transfer",
      [](Stranger& of) {
        return send_bulk(of, FrameKind::kChunk, {0, 0, kChunk, 0}, kChunk);

@@ -49,6 +49,10 @@ void print_statistics(const Process& process) {
   subject.rejected = process.rejected;
   subject.left = process.session->connections_that_left();
   subject.socket_transport = process.socket_transport;
+  const Session::Pulls pulls = process.session->pulls();
+  subject.not_pulled = pulls.refused;
+  subject.why_not_pulled = pulls.reason;
+  subject.pulls_sent = pulls.sent;
   subject.bulk_connections = process.session->bulk().used().now;
   subject.bulk_connections_most = process.session->bulk().used().most;
   subject.bulk_connections_out = process.session->bulk().used_from_device().now;

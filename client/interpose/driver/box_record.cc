@@ -147,7 +147,7 @@ class BoxRun {
       return here_.session().copy_in(*here_.lane, site, box(part), bytes, when);
     };
     if (copy_.is_dense(from)) {
-      result = send(whole(), source, reading);
+      result = send(whole(), source, pulled_reading(here_, reading, stays, source));
     } else if (reading == CopyReading::kInTurn) {
       result = for_each_part(1, [&](const Part& part) {
         std::uint64_t address = 0;

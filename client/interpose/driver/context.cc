@@ -109,6 +109,7 @@ void end_context(const EntryContext& here, Context& context) {
     const ByteView memory = byte_view(reinterpret_cast<const void*>(range.base), range.bytes);
     const bool read = (range.on_host() || range.in_arena) && here.session().reads(memory);
     used = used || (read && range.in_arena);
+    if (range.on_host() && !read) here.session().take_back(memory);
     if (!writes_outstanding && !read) free_host_range(range);
     if (end_sharing(here, range)) here.session().unshare_memory();
   }

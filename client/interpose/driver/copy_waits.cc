@@ -24,4 +24,16 @@ int prepare_reading(const EntryContext& here, const CallSite& site, Waiting wait
   return chosen.wait_first ? synchronize_stream(here, site.stream) : 0;
 }
 
+CopyReading pulled_reading(const EntryContext& here, CopyReading reading, bool stays,
+                           ByteView source) {
+  if (!stays || source.size() < limits::kPulledBytesMin || reading == CopyReading::kNow) {
+    return reading;
+  }
+  const auto range = find_range(reinterpret_cast<std::uintptr_t>(source.data()));
+  if (!range.has_value() || !range->on_host()) return reading;
+  const ByteView all = byte_view(reinterpret_cast<const void*>(range->base), range->bytes);
+  if (!here.session().may_pull(all, source)) return reading;
+  return reading == CopyReading::kInTurn ? CopyReading::kPulledInTurn : CopyReading::kPulledSoon;
+}
+
 }  // namespace gpurun::client::interpose

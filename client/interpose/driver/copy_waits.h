@@ -17,4 +17,9 @@ bool may_return_early(const EntryContext& here, const CallSite& site, const Copy
 int prepare_reading(const EntryContext& here, const CallSite& site, Waiting waiting, bool stays,
                     ByteView source, CopyReading* reading);
 
+// Returns `reading`, or its pulled form if the worker may read `source` by itself. For a source in
+// one piece that prepare_reading() has been called for, with `stays`.
+CopyReading pulled_reading(const EntryContext& here, CopyReading reading, bool stays,
+                           ByteView source);
+
 }  // namespace gpurun::client::interpose

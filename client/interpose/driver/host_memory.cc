@@ -74,7 +74,9 @@ int refuse_to_end(const EntryContext& here, const MemoryRange& range) {
 // into the memory and have read it completely.
 int wait_before_end(const EntryContext& here, const MemoryRange& range) {
   const int result = wait_for_users(here, range);
-  here.session().await_read(byte_view(reinterpret_cast<const void*>(range.base), range.bytes));
+  const ByteView memory = byte_view(reinterpret_cast<const void*>(range.base), range.bytes);
+  here.session().await_read(memory);
+  here.session().take_back(memory);
   return result;
 }
 

@@ -83,13 +83,15 @@ class LineRun {
     const ByteView source = byte_view(reinterpret_cast<const void*>(from), copy_.width);
     CallSite site = site_;
     CopyReading reading = CopyReading::kNow;
-    const int result =
-        prepare_reading(here_, site, waiting_, stays_on_return(from), source, &reading);
+    const bool stays = stays_on_return(from);
+    const int result = prepare_reading(here_, site, waiting_, stays, source, &reading);
     if (result != 0) return result;
+    reading = pulled_reading(here_, reading, stays, source);
     // Only a copy that was answered early is a barrier. A copy that its thread waits for must not
     // hold up calls of other threads, because earlier work may wait for those calls.
     if (early_ && last) site.flags = protocol::kFlagBarrier;
-    if (reading != CopyReading::kInTurn) site.work = work_of(to);
+    const bool in_turn = reading == CopyReading::kInTurn || is_pulled(reading);
+    if (!in_turn) site.work = work_of(to);
     return here_.session().copy_in(*here_.lane, site, to, source, reading);
   }
 

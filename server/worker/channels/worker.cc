@@ -16,6 +16,7 @@
 #include "server/worker/execution/outbox.h"
 #include "server/worker/execution/output_capture.h"
 #include "server/worker/stats/statistics_counter.h"
+#include "transport/carrier/connection.h"
 
 namespace gpurun::server {
 namespace {
@@ -126,8 +127,11 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
   const auto knows = [&options](protocol::Feature feature) {
     return (options.features & protocol::feature_bit(feature)) != 0;
   };
-  BulkLanes lanes(std::move(bulk), knows(protocol::Feature::kPackedChunks),
-                  knows(protocol::Feature::kSpreadCopies));
+  transport::RemoteMemory* const remote = knows(protocol::Feature::kPulledCopies) && !bulk.empty()
+                                              ? transport::carrier::remote_memory_of(*bulk.front())
+                                              : nullptr;
+  BulkLanes lanes(bulk, knows(protocol::Feature::kPackedChunks),
+                  knows(protocol::Feature::kSpreadCopies), remote);
   SessionEnd end(*channels.log, outbox, knows(protocol::Feature::kBytesInItems));
   std::unique_ptr<OutputCapture> output;
   if (options.capture_stdout) {

@@ -11,6 +11,7 @@ void CallBulk::expect(const Call& call) {
   const protocol::RecordHeader& header = call.header();
   if (lanes_ == nullptr || header.bulk == 0) return;
   // A refusal comes again when the call runs.
+  if ((header.flags & protocol::kFlagPulled) != 0) return;  // They come when this end asks.
   if (header.form == protocol::Form::kCopyIn) {
     protocol::CopyPayload copy;
     std::memcpy(&copy, call.payload().data(), sizeof copy);
@@ -35,9 +36,19 @@ int CallBulk::take(Call& call, bool* here) {
 void CallBulk::end(const Call& call, int result) {
   const protocol::RecordHeader& header = call.header();
   if (lanes_ == nullptr || header.bulk == 0) return;
+  protocol::CopyPayload copy;
+  if ((header.flags & protocol::kFlagPulled) != 0) {
+    if (call.scratch[kPullScratch] == kPulls) {
+      return lanes_->pulls().end_call(header.bulk, header.sequence);
+    }
+    // The client learns from this that no byte is needed.
+    std::memcpy(&copy, call.payload().data(), sizeof copy);
+    if (call.scratch[kPullScratch] == kNotPulled) {
+      (void)lanes_->in().expect_copy(header.bulk, header.sequence, copy.bytes);
+    }
+  }
   if (header.form != protocol::Form::kCopyOut)
     return lanes_->in().end_call(header.bulk, header.sequence);
-  protocol::CopyPayload copy;
   std::memcpy(&copy, call.payload().data(), sizeof copy);
   lanes_->out().end_call(header.bulk, header.sequence, copy.bytes, result);
 }

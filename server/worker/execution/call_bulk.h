@@ -3,12 +3,21 @@
 // The executor's role, except end(), which any thread that answers the call may use.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "server/bulk/bulk_lanes.h"
 #include "server/worker/execution/call.h"
 
 namespace gpurun::server {
+
+// Call::scratch of a copy with kFlagPulled: how its bytes come.
+inline constexpr std::size_t kPullScratch = 2;
+enum PullState : std::uint64_t {
+  kNotPulled,  // The call has not been issued.
+  kPulls,      // BulkPulls reads them.
+  kAsks        // The client sends them, because they could not be read.
+};
 
 class CallBulk {
  public:

@@ -1,10 +1,12 @@
 // Copy calls: a copy proceeds chunk by chunk, as its bytes come or as the device delivers them.
 #include "server/worker/execution/copy_calls.h"
 
+#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "server/bulk/bulk_lanes.h"
+#include "server/worker/execution/call_bulk.h"
 #include "server/worker/execution/completions.h"
 #include "server/worker/execution/copy_parts.h"
 #include "server/worker/execution/executor.h"
@@ -32,35 +34,73 @@ int first_look(Call& call, const CopyParts& parts) {
 }
 
 // Issues the chunks that have come, at most as many as one event covers. Returns 0 or the CUresult.
-int give_chunks(Call& call, const CopyParts& parts, bool* gave) {
+// `from`: BulkIn or BulkPulls, with slots of `staging`.
+template <typename From>
+int give_chunks(Call& call, const CopyParts& parts, From& from, Staging& staging, bool* gave) {
   Executor& executor = call.executor();
-  BulkLanes& bulk = *executor.bulk();
   const RecordHeader& header = call.header();
   std::vector<BulkIn::Chunk> chunks;
   int result = 0;
   while (result == 0 && chunks.size() < kChunksPerEvent) {
-    const std::byte* at = bulk.in().at_hand(header.bulk);
+    const std::byte* at = from.at_hand(header.bulk);
     if (at == nullptr) break;
-    if (!executor.may_use(call, bulk.staging_in(), at, parts.copy().bytes)) break;
-    const auto chunk = bulk.in().next(header.bulk);
+    if (!executor.may_use(call, staging, at, parts.copy().bytes)) break;
+    const auto chunk = from.next(header.bulk);
     if (!chunk.has_value()) break;  // The transfer was abandoned just now.
     chunks.push_back(*chunk);
     result = parts.in(chunk->bytes, chunk->offset, chunk->size);
   }
   *gave = !chunks.empty();
   if (chunks.empty()) return 0;
-  const bool last = result == 0 && bulk.in().all_given(header.bulk);
-  const auto retire = [&bulk, &executor, header, last, chunks](int ended) {
-    for (const BulkIn::Chunk& chunk : chunks) bulk.in().retired(header.bulk, chunk);
+  const bool last = result == 0 && from.all_given(header.bulk);
+  const auto retire = [&from, &executor, header, last, chunks](int ended) {
+    for (const BulkIn::Chunk& chunk : chunks) from.retired(header.bulk, chunk);
     // Earlier parts fail with the last one, because a stream that has failed stays failed.
     if (ended != 0 && last) executor.report_failure(header, ended);
   };
   const int recorded =
       executor.completions().after(call.driver_context(), call.driver_stream(), retire);
   if (recorded != 0) {
-    for (const BulkIn::Chunk& chunk : chunks) bulk.in().retired(header.bulk, chunk);
+    for (const BulkIn::Chunk& chunk : chunks) from.retired(header.bulk, chunk);
   }
   return result != 0 ? result : recorded;
+}
+
+// Begins to read the source, or decides that the client sends it. Returns 0 or the CUresult.
+int begin_pull(Call& call, const CopyParts& parts) {
+  BulkPulls& pulls = call.executor().bulk()->pulls();
+  const RecordHeader& header = call.header();
+  protocol::PulledSource source;
+  std::memcpy(&source, call.payload().data() + protocol::copy_payload_bytes(header), sizeof source);
+  const bool opened = pulls.open(header.bulk, header.sequence, source);
+  call.scratch[kPullScratch] = opened ? kPulls : kAsks;
+  if (!opened) return 0;
+  call.executor().register_ahead(call, pulls.staging(), parts.copy().bytes);
+  const auto reach = [&pulls, transfer = header.bulk](int) { pulls.reached(transfer); };
+  return call.executor().completions().after(call.driver_context(), call.driver_stream(), reach);
+}
+
+// Issues what has been read. Returns 0 or the CUresult. `*over`: the copy has been issued, or the
+// client must send its bytes.
+int give_pulled(Call& call, const CopyParts& parts, bool* over) {
+  BulkPulls& pulls = call.executor().bulk()->pulls();
+  const std::uint64_t transfer = call.header().bulk;
+  int result = 0;
+  for (bool gave = true; result == 0 && gave;) {
+    result = give_chunks(call, parts, pulls, pulls.staging(), &gave);
+  }
+  *over = pulls.all_given(transfer);
+  // The client's bytes go behind those that were issued, to the same places.
+  if (result == 0 && !*over && pulls.has_failed(transfer)) {
+    *over = true;
+    call.scratch[kPullScratch] = kAsks;
+  }
+  return result;
+}
+
+CallOutcome issued(const Call& call) {
+  if (!call.awaited()) return CallOutcome::done(0);
+  return CallOutcome::after_stream([](Call&) { return 0; });
 }
 
 // The bytes go in the reply. scratch[1] is the slot, scratch[2] the number of bytes.
@@ -105,19 +145,29 @@ CallOutcome run_copy_in(Call& call) {
   BulkIn& in = bulk.in();
   // Registered while the bytes are on their way. A program that copies in mostly copies out
   // afterwards.
-  call.executor().register_ahead(call, bulk.staging_in(), parts.copy().bytes);
   call.executor().register_ahead(call, bulk.staging_out(), 0);
-  int result = in.expect_copy(header.bulk, header.sequence, parts.copy().bytes);
+  const bool pulled = (header.flags & protocol::kFlagPulled) != 0;
+  int result = 0;
+  if (pulled && call.scratch[kPullScratch] == kNotPulled) result = begin_pull(call, parts);
+  if (result == 0 && call.scratch[kPullScratch] == kPulls) {
+    bool over = false;
+    result = give_pulled(call, parts, &over);
+    if (result == 0 && !over) return CallOutcome::held();
+    if (result == 0 && call.scratch[kPullScratch] == kPulls) return issued(call);
+  }
+  if (result != 0) return CallOutcome::done(result);
+  call.executor().register_ahead(call, bulk.staging_in(), parts.copy().bytes);
+  result = in.expect_copy(header.bulk, header.sequence, parts.copy().bytes);
   const bool in_turn = (header.flags & protocol::kFlagBulkOnDemand) != 0;
   if (result == 0 && in_turn && call.scratch[1] == 0) {
     call.scratch[1] = 1;
     result = call.executor().want_bytes(call);
   }
-  for (bool gave = true; result == 0 && gave;) result = give_chunks(call, parts, &gave);
+  for (bool gave = true; result == 0 && gave;) {
+    result = give_chunks(call, parts, in, bulk.staging_in(), &gave);
+  }
   if (result != 0) return CallOutcome::done(result);
-  if (!in.all_given(header.bulk)) return CallOutcome::held();
-  if (!call.awaited()) return CallOutcome::done(0);
-  return CallOutcome::after_stream([](Call&) { return 0; });
+  return in.all_given(header.bulk) ? issued(call) : CallOutcome::held();
 }
 
 CallOutcome run_copy_out(Call& call) {

@@ -7,7 +7,7 @@ namespace gpurun::server {
 
 // Form::kCopyIn. The call is held until its bytes have come. Each chunk goes to the device when it
 // is here. With kFlagBulkOnDemand the worker requests the bytes once the stream has reached the
-// copy.
+// copy. With kFlagPulled it reads them itself, and requests them only if that fails.
 CallOutcome run_copy_in(Call& call);
 // Form::kCopyOut.
 CallOutcome run_copy_out(Call& call);

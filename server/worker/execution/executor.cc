@@ -121,6 +121,7 @@ void Executor::context_ended(std::uint64_t context, std::uint64_t driver_context
   if (parts_->bulk != nullptr) {
     parts_->bulk->staging_in().context_ended(driver_value);
     parts_->bulk->staging_out().context_ended(driver_value);
+    parts_->bulk->pulls().staging().context_ended(driver_value);
   }
   parts_->streams.context_ended(context);
   parts_->inbox.put_ended_context(context);

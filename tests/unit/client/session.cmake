@@ -18,6 +18,7 @@ gpurun_test(bulk_opener_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_o
 gpurun_test(client_hostile_worker_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/session/hostile_worker_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_bulk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/bulk/lent_memory_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_parts_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_receive_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/bulk/spread_copies_test.cc"

@@ -219,6 +219,45 @@ TEST(Record, RefusesCopyWithoutBytesOrTransfer) {
   EXPECT_FALSE(parse_record(record_with(header, &body, sizeof(CopyPayload))).ok());
 }
 
+TEST(Record, RefusesPulledCopyFromImpossibleMemory) {
+  struct Body {
+    CopyPayload copy;
+    PulledSource source;
+  };
+  Body good{};
+  good.copy.bytes = good.source.bytes = limits::kPulledBytesMin;
+  RecordHeader header = stream_record(Form::kCopyIn);
+  header.bulk = 3;
+  header.flags = kFlagBulkOnDemand | kFlagPulled;
+  const auto parses = [&header](const Body& body, std::size_t bytes = sizeof(Body)) {
+    return parse_record(record_with(header, &body, bytes)).ok();
+  };
+  EXPECT_TRUE(parses(good));
+  EXPECT_FALSE(parses(good, sizeof(Body) - 8));
+  EXPECT_FALSE(parses(good, sizeof(CopyPayload)));
+  Body bad = good;
+  bad.copy.bytes = bad.source.bytes = limits::kPulledBytesMin - 1;
+  EXPECT_FALSE(parses(bad));
+  bad = good;
+  ++bad.source.bytes;
+  EXPECT_FALSE(parses(bad)) << "other bytes than are copied";
+  bad = good;
+  bad.source.address = ~std::uint64_t{0} - limits::kPulledBytesMin;
+  EXPECT_TRUE(parses(bad));
+  ++bad.source.address;
+  EXPECT_FALSE(parses(bad)) << "beyond the last address";
+  bad = good;
+  bad.source.in_turn = 2;
+  EXPECT_FALSE(parses(bad));
+  header.flags = kFlagPulled;
+  EXPECT_FALSE(parses(good)) << "nothing that the client can be asked for";
+  header.flags = kFlagBulkOnDemand;
+  EXPECT_FALSE(parses(good)) << "a source without its flag";
+  header.flags = kFlagBulkOnDemand | kFlagPulled;
+  header.form = Form::kCopyOut;
+  EXPECT_FALSE(parses(good));
+}
+
 TEST(Record, RefusesBoxOfWrongSize) {
   struct {
     BoxCopyPayload box;

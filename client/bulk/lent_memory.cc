@@ -1,0 +1,113 @@
+// LentMemory: a map of the allocations by their addresses.
+#include "client/bulk/lent_memory.h"
+
+#include <utility>
+
+#include "base/result.h"
+
+namespace gpurun::client {
+namespace {
+
+std::uint64_t address_of(ByteView memory) {
+  return reinterpret_cast<std::uintptr_t>(memory.data());
+}
+
+}  // namespace
+
+bool LentMemory::refuse(std::string reason) {
+  ++refused_.copies;
+  refused_.reason = std::move(reason);
+  return false;
+}
+
+// The range that contains the address, or end().
+LentMemory::Ranges::iterator LentMemory::range_at(std::uint64_t address) {
+  auto at = ranges_.upper_bound(address);
+  if (at == ranges_.begin()) return ranges_.end();
+  --at;
+  return address - at->first < at->second.bytes ? at : ranges_.end();
+}
+
+void LentMemory::erase(Ranges::iterator at) {
+  if (at->second.key.has_value()) {
+    remote_->take_back(*at->second.key);
+    bytes_ -= at->second.bytes;
+  }
+  ranges_.erase(at);
+}
+
+void LentMemory::take_back_all() {
+  while (!ranges_.empty()) erase(ranges_.begin());
+}
+
+bool LentMemory::works() {
+  const bool works = !stopped_ && remote_->works();
+  if (!works) take_back_all();
+  return works;
+}
+
+void LentMemory::stop() {
+  if (remote_ == nullptr) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  stopped_ = true;
+  take_back_all();
+}
+
+bool LentMemory::lend(ByteView allocation) {
+  if (remote_ == nullptr || allocation.empty()) return false;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!works()) {
+    return refuse(stopped_ ? "the server could not read an earlier copy" : "RDMA has failed");
+  }
+  if (const auto known = range_at(address_of(allocation)); known != ranges_.end()) {
+    const std::uint64_t end = address_of(allocation) + allocation.size();
+    const bool whole = end <= known->first + known->second.bytes;
+    if (whole && known->second.key.has_value()) return true;
+    return refuse(whole ? known->second.why : "the memory is lent in part");
+  }
+  if (ranges_.size() >= kRangesMax) return refuse("too many allocations are lent");
+  if (allocation.size() > kBytesMax - bytes_) return refuse("too many bytes are lent");
+  Range range;
+  range.bytes = allocation.size();
+  const Result<std::uint32_t> key = remote_->lend(allocation);
+  if (key.ok()) {
+    range.key = *key;
+    bytes_ += range.bytes;
+  } else {
+    range.why = key.status().message();
+  }
+  const bool lent = key.ok();
+  const std::string why = range.why;
+  ranges_.emplace(address_of(allocation), std::move(range));
+  return lent || refuse(why);
+}
+
+std::optional<std::uint32_t> LentMemory::key_of(ByteView memory) {
+  if (remote_ == nullptr || memory.empty()) return std::nullopt;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!works()) return std::nullopt;
+  const auto at = range_at(address_of(memory));
+  if (at == ranges_.end() || memory.size() > at->second.bytes - (address_of(memory) - at->first)) {
+    return std::nullopt;
+  }
+  return at->second.key;
+}
+
+void LentMemory::take_back(ByteView memory) {
+  if (remote_ == nullptr || memory.empty()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::uint64_t end = address_of(memory) + memory.size();
+  auto at = range_at(address_of(memory));
+  if (at == ranges_.end()) at = ranges_.lower_bound(address_of(memory));
+  while (at != ranges_.end() && at->first < end) {
+    const auto each = at++;
+    erase(each);
+  }
+}
+
+LentMemory::Refused LentMemory::refused() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return refused_;
+}
+
+}  // namespace gpurun::client

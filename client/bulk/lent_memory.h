@@ -1,0 +1,80 @@
+// LentMemory: the pinned memory of the program that the worker's device may read (docs/adr/0048).
+//
+// An allocation is lent as a whole at the first copy that is to be pulled from it, and stays lent
+// until the program frees or unregisters it. All of it is taken back once the carrier has failed,
+// at this end or at the worker's. The worker can then read it no more. Only memory that CUDA calls
+// have made pinned is lent, because this process knows when it ends.
+//
+// Bounded: at most kRangesMax allocations and kBytesMax bytes. What a limit of locked memory or the
+// device refuses is not asked for again until that memory ends.
+//
+// Any thread. The lock is held over a registration, so that two copies of one allocation register
+// it once. It is a leaf.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+#include "transport/remote_memory.h"
+
+namespace gpurun::client {
+
+class LentMemory {
+ public:
+  static constexpr std::size_t kRangesMax = 1024;
+  static constexpr std::uint64_t kBytesMax = std::uint64_t{64} << 30;
+
+  // Borrows `remote`. nullptr: the worker reads nothing.
+  explicit LentMemory(transport::RemoteMemory* remote) noexcept : remote_(remote) {}
+  LentMemory(const LentMemory&) = delete;
+  LentMemory& operator=(const LentMemory&) = delete;
+  // The end of the connection takes back the rest.
+  ~LentMemory() = default;
+
+  // Whether the worker may read all of `allocation` from now on. May block while the kernel locks
+  // its pages. A refusal is counted.
+  bool lend(ByteView allocation);
+  // The key for `memory`, if all of it is lent in one piece. Empty: it is not, or not any more.
+  std::optional<std::uint32_t> key_of(ByteView memory);
+  // The memory ends. Call it once no copy reads any of it (Bulk::await_read()).
+  void take_back(ByteView memory);
+
+  // The worker could not read memory that was lent. Takes all of it back, and lends no more.
+  void stop();
+
+  // For statistics.
+  struct Refused {
+    std::uint64_t copies = 0;  // That were not pulled, because lend() refused.
+    std::string reason = {};   // Of the last one.
+  };
+  Refused refused() const;
+
+ private:
+  struct Range {
+    std::uint64_t bytes = 0;
+    std::optional<std::uint32_t> key;  // Empty: the device has refused it.
+    std::string why = {};
+  };
+  using Ranges = std::map<std::uint64_t, Range>;
+
+  // With the lock held.
+  bool works();
+  bool refuse(std::string reason);
+  Ranges::iterator range_at(std::uint64_t address);
+  void erase(Ranges::iterator at);
+  void take_back_all();
+
+  transport::RemoteMemory* const remote_;
+  mutable std::mutex mutex_;  // Guards all below.
+  Ranges ranges_;             // By their addresses. None overlaps another.
+  std::uint64_t bytes_ = 0;   // Of those with a key.
+  Refused refused_;
+  bool stopped_ = false;
+};
+
+}  // namespace gpurun::client

@@ -1,0 +1,164 @@
+// BulkPulls: the bytes of copies to the device that this end reads out of the client's memory
+// (docs/adr/0048).
+//
+// A copy is opened when its call may be issued. Its bytes are read into slots in their order, and
+// the executor takes the slots as from BulkIn. The slots are a staging memory of their own, because
+// the client has credits for all slots of the other one. When all bytes have been read, the client
+// gets one receipt. A read that fails fails all copies that are not read yet. Their calls then ask
+// the client for the bytes, and BulkIn takes them.
+//
+// Order. A source that earlier work may still write is read once the stream has reached the copy
+// (reached()). Others are read ahead. A copy that its stream has not reached may hold its slots for
+// as long as earlier work takes, and that work may need another copy. So it leaves kTurnSlots free.
+// A copy that its stream has reached always gets rid of its slots.
+//
+// A read without an end may still write its slot. Such a slot is never used again.
+//
+// Any thread, except for the functions that a comment reserves for the executor. The client's
+// values are never used as an address of this process.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/deadline.h"
+#include "protocol/log/frame.h"
+#include "protocol/log/record.h"
+#include "server/bulk/bulk_in.h"
+#include "server/bulk/staging.h"
+#include "transport/remote_memory.h"
+
+namespace gpurun::server {
+
+class BulkPulls {
+ public:
+  static constexpr std::size_t kStagingBytes = std::size_t{32} << 20;
+  static constexpr std::size_t kTurnSlots = 8;
+  // A device reports each read within the time of its retries (transport/rdma/transitions.h).
+  static constexpr std::chrono::milliseconds kReadDeadline{3000};
+  // For the ends of reads after that.
+  static constexpr std::chrono::milliseconds kEndDeadline{1000};
+
+  // The notices of BulkPulls, sent without a lock held, from its own thread and from calling ones.
+  struct Listener {
+    void* user = nullptr;
+    // A call that waits for bytes may continue. Must not block.
+    void (*changed)(void* user) = nullptr;
+    // As `changed`, from its own thread, which has time to continue the call itself.
+    void (*time)(void* user) = nullptr;
+    // A kChunkReceipt or kChunkAbandoned must be sent.
+    void (*say)(void* user, protocol::FrameKind kind, const protocol::BulkHeader& header) = nullptr;
+  };
+  using Chunk = BulkIn::Chunk;
+
+  // Borrows `remote`, which ends later. nullptr: nothing can be read.
+  BulkPulls(transport::RemoteMemory* remote, Listener listener)
+      : remote_(remote), listener_(listener), staging_(kStagingBytes) {}
+  ~BulkPulls();
+  BulkPulls(const BulkPulls&) = delete;
+  BulkPulls& operator=(const BulkPulls&) = delete;
+  // No notice comes afterwards. A second call does no harm.
+  void stop();
+
+  // The slots, for the executor, which registers them with the driver.
+  Staging& staging() noexcept { return staging_; }
+  // False: open() would fail.
+  bool may_open() const noexcept { return remote_ != nullptr && remote_->works(); }
+
+  // For the executor.
+
+  // The call `sequence` names `transfer`, which is read from `source`. False: it cannot be read, or
+  // the client uses the number twice.
+  bool open(std::uint64_t transfer, std::uint64_t sequence, const protocol::PulledSource& source);
+  // As BulkIn's.
+  std::optional<Chunk> next(std::uint64_t transfer);
+  const std::byte* at_hand(std::uint64_t transfer) const;
+  bool all_given(std::uint64_t transfer) const;
+  // Its bytes will not come here. No read of it is under way, and the transfer has been forgotten.
+  bool has_failed(std::uint64_t transfer);
+  // The call has ended. If bytes were not read, the client learns that none of them is needed.
+  void end_call(std::uint64_t transfer, std::uint64_t sequence);
+
+  // The stream of the copy has done all earlier work. Any thread.
+  void reached(std::uint64_t transfer);
+  // The device has the chunk. Any thread.
+  void retired(std::uint64_t transfer, const Chunk& chunk);
+
+  // The number of remembered transfers, and of slots that nothing may use again, for tests.
+  std::size_t remembered() const;
+  std::size_t lost_slots() const;
+
+ private:
+  struct Slot {
+    Chunk chunk;
+    std::size_t asked = 0;    // Bytes of reads that have begun.
+    std::size_t reading = 0;  // Reads under way.
+    bool lost = false;        // A read of it has no end.
+  };
+  struct Transfer {
+    std::uint64_t call = 0;
+    protocol::PulledSource source;
+    bool reached = false;
+    bool failed = false;
+    bool closed = false;       // Its call has ended.
+    std::uint64_t placed = 0;  // Bytes that have a slot, or had one.
+    std::uint64_t given = 0;   // Bytes returned by next().
+    std::size_t reading = 0;   // Reads under way, of all slots.
+    bool read = false;         // All bytes are there, and the client knows.
+    std::deque<Slot> slots;    // Not given, in their order.
+  };
+  using Transfers = std::map<std::uint64_t, Transfer>;
+  struct Reading {
+    std::uint64_t transfer = 0;
+    std::uint64_t offset = 0;  // Of the slot's chunk.
+    Deadline deadline;
+  };
+  // What is to be sent once the lock is released.
+  struct Notices {
+    bool arrived = false;
+    std::deque<std::pair<protocol::FrameKind, protocol::BulkHeader>> says;
+  };
+
+  // With the lock held.
+  bool start();
+  bool wants_more(const Transfer& transfer) const;
+  Slot* slot_to_read(Transfer& transfer);
+  transport::RemoteMemory::Began begin_one(std::uint64_t number, Transfer& transfer);
+  Transfers::iterator next_to_read();
+  void begin_reads(Notices& notices);
+  void fail_all(Notices& notices);
+  void settle(Transfers::iterator at, Notices& notices);
+  void end_read(std::uint64_t id, bool right, Notices& notices);
+  void heed_deadlines(Notices& notices);
+  void drop_slots(Transfer& transfer);
+
+  void run();
+  enum class Thread : std::uint8_t { kPuller, kCaller };
+  void send(const Notices& notices, Thread from) const;
+
+  transport::RemoteMemory* const remote_;
+  const Listener listener_;
+  Staging staging_;
+
+  mutable std::mutex mutex_;  // Guards all below. Held over the post of a read, never over a wait.
+  std::condition_variable work_;
+  Transfers transfers_;
+  std::map<std::uint64_t, Reading> readings_;  // The reads under way, by their ids.
+  std::uint64_t last_id_ = 0;
+  std::uint64_t last_served_ = 0;  // The transfer of the last read. Transfers take turns.
+  std::size_t lost_slots_ = 0;
+  std::optional<Deadline> ends_by_;  // Since the carrier was given up: when reads count as lost.
+  bool postponed_ = false;           // A read could not begin. Only the thread tries again.
+  bool started_ = false;
+  bool unable_ = false;  // No memory could be enrolled, or there is no thread.
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace gpurun::server

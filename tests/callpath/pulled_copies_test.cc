@@ -1,0 +1,331 @@
+// Pulled copies: over RDMA the worker reads large pinned sources by itself. The bytes are right
+// whatever fails, the program's memory is free once it has been read, and a client that lies harms
+// its own copy only.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/stats/stats.h"
+#include "tests/callpath/world.h"
+#include "tests/support/failing_carrier.h"
+#include "tests/support/rdma_parts.h"
+
+namespace gpurun::callpath {
+namespace {
+
+using client::Session;
+using transport::RemoteMemory;
+using transport::carrier::CarriedConnection;
+using transport::test::VerbsDouble;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kNever = ~std::size_t{0};
+
+Bytes random_bytes(std::size_t count, unsigned seed) {
+  std::minstd_rand random(seed);
+  Bytes bytes(count);
+  for (std::byte& one : bytes) one = static_cast<std::byte>(random() >> 8);
+  return bytes;
+}
+
+// Lends other memory than it says, or says another key.
+class LyingMemory final : public RemoteMemory {
+ public:
+  enum class Lie { kNone, kKey, kLength, kAddress };
+  LyingMemory(RemoteMemory& inner, Lie lie) : inner_(inner), lie_(lie) {}
+  bool works() const noexcept override { return inner_.works(); }
+  Result<std::uint32_t> lend(ByteView memory) override {
+    if (lie_ == Lie::kLength) memory = memory.first(memory.size() - 5000);
+    if (lie_ == Lie::kAddress) memory = memory.subspan(1);
+    const auto key = inner_.lend(memory);
+    if (!key.ok() || lie_ != Lie::kKey) return key;
+    return *key + 1;
+  }
+  void take_back(std::uint32_t key) noexcept override { inner_.take_back(key); }
+  Status enroll(MutableBytes memory) override { return inner_.enroll(memory); }
+  void withdraw() noexcept override { inner_.withdraw(); }
+  std::size_t read_bytes_max() const noexcept override { return inner_.read_bytes_max(); }
+  Began begin_read(const Read& read) noexcept override { return inner_.begin_read(read); }
+  std::size_t await_reads(std::span<Ended> ended, Deadline deadline) noexcept override {
+    return inner_.await_reads(ended, deadline);
+  }
+  void give_up() noexcept override { inner_.give_up(); }
+
+ private:
+  RemoteMemory& inner_;
+  const Lie lie_;
+};
+using Lie = LyingMemory::Lie;
+
+class LyingCarrier final : public transport::test::FailingCarrier {
+ public:
+  LyingCarrier(std::unique_ptr<Carrier> inner, Lie lie)
+      : FailingCarrier(std::move(inner), kNever, kNever), lie_(lie) {}
+  RemoteMemory* remote_memory() noexcept override {
+    RemoteMemory* const real = FailingCarrier::remote_memory();
+    if (real == nullptr) return nullptr;
+    if (lying_ == nullptr) lying_ = std::make_unique<LyingMemory>(*real, lie_);
+    return lying_.get();
+  }
+
+ private:
+  const Lie lie_;
+  std::unique_ptr<LyingMemory> lying_;
+};
+
+// A session over RDMA on the double, with pinned memory of the test.
+struct Pulling {
+  explicit Pulling(const std::string& devices = "rdma0", Lie lie = Lie::kNone, bool knows = true) {
+    VerbsDouble::set(devices);
+    WorldOptions options;
+    options.session.pulled_copies = knows;
+    options.session.statistics = true;
+    options.session.packing = false;
+    options.connect = [&](int) {
+      auto listener = transport::listen("tcp://127.0.0.1:0");
+      EXPECT_TRUE(listener.ok());
+      Ends made;
+      std::thread accepting(
+          [&] { made.worker = end(false, lie, [&] { return (*listener)->accept(soon()); }); });
+      made.client = end(
+          true, lie, [&] { return transport::connect("tcp://" + (*listener)->address(), soon()); });
+      accepting.join();
+      return made;
+    };
+    world = std::make_unique<World>(options);
+  }
+
+  static Deadline soon() { return Deadline::in(std::chrono::seconds(20)); }
+  template <typename Open>
+  std::unique_ptr<transport::Connection> end(bool connects, Lie lie, Open open) {
+    Result<std::unique_ptr<transport::Connection>> socket = open();
+    EXPECT_TRUE(socket.ok());
+    auto made = transport::test::exchange(**socket, connects);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    std::unique_ptr<transport::carrier::Carrier> carrier = std::move(made->carrier);
+    if (lie != Lie::kNone && connects) {
+      carrier = std::make_unique<LyingCarrier>(std::move(carrier), lie);
+    }
+    return transport::test::carry_on(*std::move(socket), std::move(carrier));
+  }
+
+  Session& session() { return world->session(); }
+  bool may_pull(ByteView source) { return session().may_pull(source, source); }
+  int copy(std::uint64_t device, ByteView source,
+           Session::Reading reading = Session::Reading::kPulledSoon) {
+    return session().copy_in(world->lane(), world->site("cuMemcpyHtoDAsync_v2"), device, source,
+                             reading);
+  }
+  Bytes back(std::uint64_t device, std::size_t bytes) {
+    Bytes got(bytes);
+    EXPECT_EQ(session().copy_out(world->lane(), world->site("cuMemcpyDtoH_v2"), got, device, true),
+              0);
+    return got;
+  }
+  std::uint64_t pulled_bytes() {
+    std::uint64_t sum = 0;
+    for (const auto& row : session().stats().rows()) sum += row.pulled_bytes;
+    return sum;
+  }
+
+  std::unique_ptr<World> world;
+};
+
+// The posts that carry bytes of the client, of the worker, and the reads.
+TEST(PulledCopies, NoThreadTouchesBytesOfLargeCopy) {
+  Pulling pulling;
+  const Bytes source = random_bytes(64 * kMiB, 1);
+  const std::uint64_t device = pulling.world->allocate(source.size());
+  ASSERT_TRUE(pulling.may_pull(source));
+  const verbs_double_counts before = VerbsDouble::counts();
+  ASSERT_EQ(pulling.copy(device, source), 0);
+  pulling.session().await_read(source);
+  const verbs_double_counts after = VerbsDouble::counts();
+  EXPECT_EQ(after.read_bytes - before.read_bytes, source.size());
+  EXPECT_LT(after.posted_bytes - before.posted_bytes - source.size(), 64U << 10)
+      << "bytes went in messages";
+  EXPECT_EQ(pulling.pulled_bytes(), source.size());
+  EXPECT_EQ(pulling.session().pulls().sent, 0U);
+  EXPECT_EQ(pulling.world->synchronize(), 0);
+  EXPECT_TRUE(pulling.back(device, source.size()) == source);
+}
+
+TEST(PulledCopies, OldBytesAreReadBeforeTheProgramWritesNewOnes) {
+  Pulling pulling;
+  Bytes source = random_bytes(5 * kMiB + 17, 2);
+  const std::uint64_t device = pulling.world->allocate(source.size());
+  for (unsigned round = 0; round < 8; ++round) {
+    ASSERT_TRUE(pulling.may_pull(source));
+    ASSERT_EQ(pulling.copy(device, source), 0);
+    ASSERT_EQ(pulling.world->synchronize(), 0);
+    const Bytes sent = source;
+    std::memset(source.data(), static_cast<int>(round), source.size());
+    EXPECT_TRUE(pulling.back(device, sent.size()) == sent) << round;
+    source = random_bytes(source.size(), round + 3);
+  }
+  EXPECT_EQ(pulling.session().pulls().sent, 0U);
+}
+
+TEST(PulledCopies, StreamsCopyAtOnce) {
+  Pulling pulling;
+  constexpr std::size_t kStreams = 6;
+  std::vector<Bytes> sources;
+  std::vector<std::uint64_t> devices;
+  for (unsigned i = 0; i < kStreams; ++i) {
+    sources.push_back(random_bytes((7 + i) * kMiB + i, i));
+    devices.push_back(pulling.world->allocate(sources.back().size()));
+    ASSERT_TRUE(pulling.may_pull(sources.back()));
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      client::CallSite site =
+          pulling.world->site("cuMemcpyHtoDAsync_v2", pulling.world->make_stream());
+      ASSERT_EQ(pulling.session().copy_in(
+                    pulling.world->lane(), site, devices[i], sources[i],
+                    i % 2 == 0 ? Session::Reading::kPulledSoon : Session::Reading::kPulledInTurn),
+                0);
+    }
+  }
+  for (std::size_t i = 0; i < kStreams; ++i) pulling.session().await_read(sources[i]);
+  EXPECT_EQ(pulling.world->synchronize(), 0);
+  for (std::size_t i = 0; i < kStreams; ++i) {
+    EXPECT_TRUE(pulling.back(devices[i], sources[i].size()) == sources[i]) << i;
+  }
+  EXPECT_EQ(pulling.session().pulls().sent, 0U);
+}
+
+// As cuMemFreeHost does it behind a copy that was just issued.
+TEST(PulledCopies, MemoryEndsOnceItIsRead) {
+  Pulling pulling;
+  VerbsDouble::inject("delays us=2000");
+  for (int round = 0; round < 4; ++round) {
+    auto source = std::make_unique<Bytes>(random_bytes(4 * kMiB, 5));
+    const Bytes sent = *source;
+    const std::uint64_t device = pulling.world->allocate(sent.size());
+    ASSERT_TRUE(pulling.may_pull(*source));
+    ASSERT_EQ(pulling.copy(device, *source), 0);
+    pulling.session().await_read(*source);
+    EXPECT_FALSE(pulling.session().reads(*source));
+    const verbs_double_counts before = VerbsDouble::counts();
+    pulling.session().take_back(*source);
+    EXPECT_EQ(VerbsDouble::counts().deregistrations - before.deregistrations, 1U);
+    source.reset();
+    EXPECT_EQ(pulling.world->synchronize(), 0);
+    EXPECT_TRUE(pulling.back(device, sent.size()) == sent);
+  }
+  EXPECT_EQ(pulling.session().pulls().sent, 0U);
+}
+
+// Each fault in mid-copy: the rest, or all, comes over the socket, and within two seconds or a
+// little more.
+TEST(PulledCopies, CopyEndsRightWhenTheQueuePairFails) {
+  for (const char* fault :
+       {"completes_with at=1 kind=read status=10", "completes_with at=9 kind=read status=12",
+        "post_fails at=5 kind=read error=ENOMEM", "breaks_qp bytes=3000000",
+        "cuts_qp bytes=2000000", "port_down port=1 bytes=2000000"}) {
+    Pulling pulling;
+    const Bytes source = random_bytes(24 * kMiB, 6);
+    const std::uint64_t device = pulling.world->allocate(source.size());
+    ASSERT_TRUE(pulling.may_pull(source));
+    const std::uint64_t taken_back = VerbsDouble::counts().deregistrations;
+    VerbsDouble::inject(fault);
+    const auto before = std::chrono::steady_clock::now();
+    ASSERT_EQ(pulling.copy(device, source), 0);
+    pulling.session().await_read(source);
+    EXPECT_EQ(pulling.world->synchronize(), 0) << fault;
+    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(6)) << fault;
+    EXPECT_TRUE(pulling.back(device, source.size()) == source) << fault;
+    EXPECT_EQ(pulling.session().pulls().sent, 1U) << fault;
+    EXPECT_FALSE(pulling.may_pull(source)) << fault;
+    EXPECT_EQ(pulling.session().pulls().reason, "the server could not read an earlier copy");
+    EXPECT_EQ(VerbsDouble::counts().deregistrations, taken_back + 1) << fault;
+    // What is not lent any more goes in turn.
+    ASSERT_EQ(pulling.copy(device, source), 0);
+    EXPECT_EQ(pulling.world->synchronize(), 0) << fault;
+  }
+}
+
+TEST(PulledCopies, LostReportCostsTheCarrierAtMost) {
+  Pulling pulling;
+  const Bytes source = random_bytes(3 * kMiB, 7);
+  const std::uint64_t device = pulling.world->allocate(source.size());
+  ASSERT_TRUE(pulling.may_pull(source));
+  VerbsDouble::inject("loses_completion at=6 kind=read");  // The last one.
+  ASSERT_EQ(pulling.copy(device, source), 0);
+  pulling.session().await_read(source);
+  EXPECT_EQ(pulling.world->synchronize(), 0);
+  EXPECT_TRUE(pulling.back(device, source.size()) == source);
+}
+
+// The worker reads what the client names, in its own memory. A wrong name costs the client RDMA.
+TEST(PulledCopies, WrongKeyLengthOrAddressEndsInTheSocketsBytes) {
+  for (const Lie lie : {Lie::kKey, Lie::kLength, Lie::kAddress}) {
+    Pulling pulling("rdma0", lie);
+    const Bytes source = random_bytes(6 * kMiB, 8);
+    const std::uint64_t device = pulling.world->allocate(source.size());
+    ASSERT_TRUE(pulling.may_pull(source));
+    ASSERT_EQ(pulling.copy(device, source), 0);
+    EXPECT_EQ(pulling.world->synchronize(), 0);
+    EXPECT_TRUE(pulling.back(device, source.size()) == source);
+    EXPECT_EQ(pulling.session().pulls().sent, 1U);
+  }
+}
+
+TEST(PulledCopies, CopyThatFailsOnTheDeviceLeavesMemoryFree) {
+  Pulling pulling;
+  const Bytes source = random_bytes(2 * kMiB, 9);
+  ASSERT_TRUE(pulling.may_pull(source));
+  client::CallSite site = pulling.world->site("cuMemcpyHtoDAsync_v2", std::uint64_t{12345} << 20);
+  (void)pulling.session().copy_in(pulling.world->lane(), site, 4096, source,
+                                  Session::Reading::kPulledSoon);  // No such stream.
+  pulling.session().await_read(source);
+  EXPECT_NE(pulling.world->synchronize(), 0);
+}
+
+// The program's way: limits of the device, of locked memory, and of an older worker.
+TEST(PulledCopies, WhatCannotBePulledIsSentAndCounted) {
+  const Bytes source = random_bytes(2 * kMiB, 10);
+  {
+    Pulling pulling("rdma0 reads=0");
+    EXPECT_FALSE(pulling.may_pull(source));
+    EXPECT_EQ(pulling.session().pulls().refused, 0U) << "such a session has nothing to lend to";
+  }
+  {
+    Pulling pulling("rdma0", Lie::kNone, false);
+    EXPECT_FALSE(pulling.may_pull(source));
+  }
+  Pulling pulling;
+  EXPECT_FALSE(
+      pulling.session().may_pull(source, ByteView(source).first(limits::kPulledBytesMin - 1)));
+  VerbsDouble::inject("memlock bytes=1000");
+  for (std::uint64_t times = 1; times <= 3; ++times) {
+    const verbs_double_counts before = VerbsDouble::counts();
+    EXPECT_FALSE(pulling.may_pull(source));
+    EXPECT_EQ(VerbsDouble::counts().registrations, before.registrations);
+    EXPECT_EQ(pulling.session().pulls().refused, times);
+  }
+  EXPECT_NE(pulling.session().pulls().reason.find("does not register"), std::string::npos);
+}
+
+// The worker's own memory for reads is refused: it asks for the bytes.
+TEST(PulledCopies, WorkerWithoutMemoryForReadsAsksForBytes) {
+  Pulling pulling;
+  const Bytes source = random_bytes(2 * kMiB, 11);
+  const std::uint64_t device = pulling.world->allocate(source.size());
+  ASSERT_TRUE(pulling.may_pull(source));
+  VerbsDouble::inject("memlock bytes=1000");
+  ASSERT_EQ(pulling.copy(device, source), 0);
+  EXPECT_EQ(pulling.world->synchronize(), 0);
+  EXPECT_TRUE(pulling.back(device, source.size()) == source);
+  EXPECT_EQ(pulling.session().pulls().sent, 1U);
+}
+
+}  // namespace
+}  // namespace gpurun::callpath

@@ -1,0 +1,150 @@
+// pulled_client: a CUDA program that copies pinned memory to the device, in the ways in which such
+// memory is used. It knows nothing of gpurun. usage: pulled_client BYTES. Prints "right", or the
+// first wrong place.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "driver_abi/cuda_abi.h"
+#include "tests/support/cuda.h"
+
+namespace {
+
+struct Ends {
+  CUdeviceptr device = 0;
+  std::size_t bytes = 0;
+  CUstream stream = nullptr;
+};
+
+void fill(void* memory, std::size_t bytes, unsigned seed) {
+  auto* const to = static_cast<unsigned char*>(memory);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    to[i] = static_cast<unsigned char>(i * 131 + i / 251 + seed * 7);
+  }
+}
+
+// What is on the device behind the stream's work.
+bool is_there(const Ends& ends, unsigned seed, const char* what) {
+  MUST(cuStreamSynchronize(ends.stream));
+  std::vector<unsigned char> got(ends.bytes);
+  std::vector<unsigned char> wanted(ends.bytes);
+  MUST(cuMemcpyDtoH_v2(got.data(), ends.device, ends.bytes));
+  fill(wanted.data(), ends.bytes, seed);
+  for (std::size_t i = 0; i < ends.bytes; ++i) {
+    if (got[i] == wanted[i]) continue;
+    std::printf("%s: byte %zu is wrong\n", what, i);
+    return false;
+  }
+  return true;
+}
+
+void copy(const Ends& ends, const void* source) {
+  MUST(cuMemcpyHtoDAsync_v2(ends.device, source, ends.bytes, ends.stream));
+}
+
+bool allocated(const Ends& ends) {
+  void* memory = nullptr;
+  MUST(cuMemAllocHost_v2(&memory, ends.bytes));
+  fill(memory, ends.bytes, 1);
+  copy(ends, memory);
+  const bool right = is_there(ends, 1, "allocated");
+  MUST(cuMemFreeHost(memory));
+  return right;
+}
+
+// The program may write the source once an event behind the copy is complete.
+bool written_behind_event(const Ends& ends) {
+  void* memory = nullptr;
+  CUevent event = nullptr;
+  bool right = true;
+  MUST(cuMemAllocHost_v2(&memory, ends.bytes));
+  MUST(cuEventCreate(&event, 0));
+  for (unsigned round = 0; round < 3 && right; ++round) {
+    fill(memory, ends.bytes, round);
+    copy(ends, memory);
+    MUST(cuEventRecord(event, ends.stream));
+    MUST(cuEventSynchronize(event));
+    std::memset(memory, 0xee, ends.bytes);
+    right = is_there(ends, round, "written behind an event");
+  }
+  MUST(cuEventDestroy_v2(event));
+  MUST(cuMemFreeHost(memory));
+  return right;
+}
+
+bool freed_at_once(const Ends& ends) {
+  void* memory = nullptr;
+  MUST(cuMemAllocHost_v2(&memory, ends.bytes));
+  fill(memory, ends.bytes, 3);
+  copy(ends, memory);
+  MUST(cuMemFreeHost(memory));
+  return is_there(ends, 3, "freed at once");
+}
+
+bool registered(const Ends& ends) {
+  std::vector<unsigned char> memory(ends.bytes + 3);
+  fill(memory.data() + 3, ends.bytes, 4);
+  MUST(cuMemHostRegister_v2(memory.data(), memory.size(), 0));
+  copy(ends, memory.data() + 3);
+  MUST(cuMemHostUnregister(memory.data()));
+  std::memset(memory.data(), 0, memory.size());
+  return is_there(ends, 4, "registered");
+}
+
+struct Task {
+  void* memory;
+  std::size_t bytes;
+};
+void write_memory(void* task) {
+  const auto* const given = static_cast<const Task*>(task);
+  fill(given->memory, given->bytes, 5);
+}
+
+// A host function of the stream writes the source.
+bool written_by_function(const Ends& ends) {
+  Task task = {nullptr, ends.bytes};
+  MUST(cuMemAllocHost_v2(&task.memory, ends.bytes));
+  std::memset(task.memory, 0, ends.bytes);
+  MUST(cuLaunchHostFunc(ends.stream, &write_memory, &task));
+  copy(ends, task.memory);
+  const bool right = is_there(ends, 5, "written by a host function");
+  MUST(cuMemFreeHost(task.memory));
+  return right;
+}
+
+// A copy from the device writes the source.
+bool written_by_copy(const Ends& ends) {
+  void* memory = nullptr;
+  CUdeviceptr other = 0;
+  MUST(cuMemAllocHost_v2(&memory, ends.bytes));
+  MUST(cuMemAlloc_v2(&other, ends.bytes));
+  fill(memory, ends.bytes, 6);
+  MUST(cuMemcpyHtoD_v2(other, memory, ends.bytes));
+  std::memset(memory, 0, ends.bytes);
+  MUST(cuMemcpyDtoHAsync_v2(memory, other, ends.bytes, ends.stream));
+  copy(ends, memory);
+  const bool right = is_there(ends, 6, "written by a copy");
+  MUST(cuMemFree_v2(other));
+  MUST(cuMemFreeHost(memory));
+  return right;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  Ends ends;
+  ends.bytes = std::strtoul(argv[1], nullptr, 10);
+  CUcontext context = nullptr;
+  MUST(cuInit(0));
+  MUST(cuCtxCreate_v4(&context, nullptr, 0, 0));
+  MUST(cuStreamCreate(&ends.stream, CU_STREAM_NON_BLOCKING));
+  MUST(cuMemAlloc_v2(&ends.device, ends.bytes));
+  const bool right = allocated(ends) && written_behind_event(ends) && freed_at_once(ends) &&
+                     registered(ends) && written_by_function(ends) && written_by_copy(ends);
+  MUST(cuMemFree_v2(ends.device));
+  MUST(cuCtxDestroy_v2(context));
+  if (right) std::puts("right");
+  return right ? 0 : 1;
+}

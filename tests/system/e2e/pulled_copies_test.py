@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Pulled copies: a server reads large pinned memory of the program over RDMA, on the verbs double.
+The program and the server copy no byte of it, and it goes over TCP right when the fabric fails.
+"""
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../support"))
+import world  # noqa: E402
+from world.relay import Relay  # noqa: E402
+
+VERBS_FOLDER = sys.argv.pop()
+PROGRAM = sys.argv.pop()
+# The double's NICs find each other within one network namespace, so the worker keeps that of the test.
+SERVER = ("--confinement", "none", "--fabric", "rdma0:1")
+MIB = 1 << 20
+# Of the eight copies of the program, one reads what a copy from the device writes. It goes in turn.
+COPIES, PULLED = 8, 7
+# Fields of verbs_double_counts.
+POSTED_READ, POSTED_BYTES, FAILED, READ_BYTES = 4, 8, 17, 21
+
+
+class PulledCopies(unittest.TestCase):
+    def run_over(self, server, size, address=None, **changes):
+        """The statistics of a run that copies right, which `counter()` then shares."""
+        with tempfile.TemporaryDirectory() as folder:
+            counters = os.path.join(folder, "counters")
+            done = world.measured(server, [PROGRAM, str(size)], address=address, words=("--trust-fabric",),
+                                  **{"GPURUN_TRANSPORTS": "rdma,tcp", "GPURUN_PACKING": "off", "LD_LIBRARY_PATH": VERBS_FOLDER,
+                                     "VERBS_DOUBLE_COUNTERS": counters, **changes})
+            self.assertEqual((done.status, done.stdout, world.without_meeting(done.stderr)), (0, "right\n", ""))
+            with open(counters, "rb") as file:
+                whole = file.read()
+        self.counts = [int.from_bytes(whole[at:at + 8], "little") for at in range(0, len(whole), 8)]
+        self.seconds = done.seconds
+        (statistics,) = done.statistics
+        return statistics
+
+    def test_client_sends_no_byte_of_pulled_copies(self):
+        size = 64 * MIB
+        with world.Gpurund(*SERVER) as server, Relay(server.port()) as relay:
+            statistics = self.run_over(server, size, relay.address)
+            self.assertTrue(statistics["transport"].startswith("RDMA by rdma0:1"))
+            self.assertEqual(statistics["pulled_bytes"], PULLED * size)
+            self.assertEqual((statistics["pulls_sent"], statistics["not_pulled"]), (0, {"copies": 0, "reason": ""}))
+            self.assertEqual(statistics["connections_that_left"], 0)
+            # The client posts the bytes of the copy in turn, and of the one from pinned memory that the program waits for.
+            self.assertLess(self.counts[POSTED_BYTES], 2 * size + 2 * MIB)
+            world.until(relay.quiet, "the client has ended its connections")
+            self.assertLess(sum(map(len, relay.heard + relay.told)), 64 << 10)
+
+    def test_small_copies_are_not_pulled(self):
+        with world.Gpurund(*SERVER) as server:
+            self.assertEqual(self.run_over(server, MIB - 1)["pulled_bytes"], 0)
+            self.assertEqual(self.run_over(server, MIB)["pulled_bytes"], PULLED * MIB)
+
+    # The worker's device fails in mid-copy, and the session goes on over TCP.
+    def test_copies_end_right_over_tcp_when_a_read_fails(self):
+        size = 16 * MIB
+        for fault in ("completes_with at=20 kind=read status=10", "post_fails at=20 kind=read error=ENOMEM",
+                      "breaks_qp bytes=9000000", "cuts_qp bytes=9000000"):
+            with tempfile.TemporaryDirectory() as folder:
+                os.chmod(folder, 0o755)
+                with open(os.path.join(folder, "verbs_faults"), "w", encoding="utf-8") as file:
+                    file.write(fault)
+                with world.Gpurund(*SERVER, env=world.environment(TMPDIR=folder)) as server:
+                    statistics = self.run_over(server, size)
+                self.assertGreater(statistics["pulls_sent"], 0, fault)
+                self.assertEqual(statistics["not_pulled"]["reason"], "the server could not read an earlier copy", fault)
+                self.assertGreater(statistics["connections_that_left"], 0, fault)
+
+    def test_limit_of_locked_memory_is_a_reason(self):
+        with world.Gpurund(*SERVER) as server:
+            # The rings of both connections, and no more.
+            statistics = self.run_over(server, 4 * MIB, VERBS_DOUBLE_FAULTS=f"memlock bytes={(8 << 20) + (512 << 10)}")
+            self.assertEqual(statistics["pulled_bytes"], 0)
+            self.assertEqual(statistics["not_pulled"]["copies"], PULLED)
+            self.assertIn("does not register", statistics["not_pulled"]["reason"])
+
+    def test_devices_that_do_not_read_send_as_before(self):
+        with world.Gpurund(*SERVER) as server:
+            for devices in ("rdma0 reads=0", "rdma0 profile=send_only"):
+                statistics = self.run_over(server, 4 * MIB, VERBS_DOUBLE_DEVICES=devices)
+                self.assertEqual((statistics["pulled_bytes"], statistics["connections_that_left"]), (0, 0), devices)
+
+
+if __name__ == "__main__":
+    world.main()
