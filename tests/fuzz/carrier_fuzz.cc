@@ -80,7 +80,7 @@ class FuzzSocket final : public transport::carrier::Socket {
   bool seems_taken_away() const noexcept override { return false; }
   Status gone_by_the_program() override { return Status(Code::kUnavailable, "never"); }
   void await_room(bool, std::chrono::nanoseconds) noexcept override {}
-  void await_bytes(int, bool, std::chrono::nanoseconds) noexcept override {}
+  bool await_bytes(int, bool, std::chrono::nanoseconds) noexcept override { return true; }
   void heed_calls() noexcept override {}
   void call_for_room() noexcept override {}
   bool has_ended() const noexcept override { return pipes_.ended; }

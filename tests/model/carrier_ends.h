@@ -110,12 +110,13 @@ class ModelSocket final : public transport::carrier::Socket {
     until([=, this] { return end_.has_room() || (or_bytes && end_.has_bytes()); },
           "the socket to be ready");
   }
-  void await_bytes(int, bool or_room, std::chrono::nanoseconds) noexcept override {
+  bool await_bytes(int, bool or_room, std::chrono::nanoseconds) noexcept override {
     const Quiet quiet;
     rest(1);  // A thread that has the turn goes on.
     until([=, this] { return end_.has_bytes() || ((or_room || called_) && end_.has_room()); },
           "the socket to be ready");
     if (end_.has_room()) called_ = false;
+    return true;
   }
   void heed_calls() noexcept override {}
   void call_for_room() noexcept override {

@@ -185,8 +185,8 @@ Status Receiver::read_socket(Deadline deadline) {
   }
   if (deadline.passed()) return line_.late("receiving");
   line_.socket().heed_calls();
-  line_.socket().await_bytes(beside, duties_.has(kFlush),
-                             deadline.is_never() ? kSlice : std::min(kSlice, deadline.remaining()));
+  const auto span = deadline.is_never() ? kSlice : std::min(kSlice, deadline.remaining());
+  if (!line_.socket().await_bytes(beside, duties_.has(kFlush), span)) return {};
   return look_at_socket().status();
 }
 
@@ -261,7 +261,12 @@ bool Receiver::go_to_sleep(bool* wants_room) {
   return has_something() || (by_carrier() && sleeper_.go_to_sleep());
 }
 
-bool Receiver::heed_wake() {
+bool Receiver::heed_wake(bool by_carrier_only) {
+  const bool carried = by_carrier_only && by_carrier() && !ended_;
+  if (carried && line_.carrier().take({}).found == Found::kWorks) {
+    sleeper_.wake_up();
+    return line_.carrier().has_bytes() || line_.carrier().is_closed_in();
+  }
   if (!attend().ok()) return true;  // The receiving thread finds out why.
   if (has_something()) return true;
   if (!by_carrier()) return false;
@@ -269,10 +274,10 @@ bool Receiver::heed_wake() {
   return line_.carrier().has_bytes() || line_.carrier().is_closed_in();
 }
 
-bool Receiver::wake_up() noexcept {
-  if (!by_carrier()) return true;
+Stirs Receiver::wake_up() noexcept {
+  if (!by_carrier()) return Stirs::kSocket;
   sleeper_.wake_up();
-  return line_.carrier().fd() >= 0;
+  return line_.carrier().fd() >= 0 ? Stirs::kBeside : Stirs::kNothing;
 }
 
 Result<std::unique_ptr<Watch>> Receiver::watch() {

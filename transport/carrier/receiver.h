@@ -85,8 +85,8 @@ class Receiver final : private Watched {
 
   bool go_to_sleep(bool* wants_room) override;
   bool wants_room() const noexcept override { return duties_.has(kFlush); }
-  bool heed_wake() override;
-  bool wake_up() noexcept override;
+  bool heed_wake(bool by_carrier_only) override;
+  Stirs wake_up() noexcept override;
 
   Line& line_;
   Duties& duties_;

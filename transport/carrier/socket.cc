@@ -29,14 +29,15 @@ class AnySocket final : public Socket {
     pollfd ready = {below_.fd(), static_cast<short>(or_bytes ? POLLIN | POLLOUT : POLLOUT), 0};
     (void)poll(&ready, 1, Deadline::in(span).poll_timeout_ms());
   }
-  void await_bytes(int beside, bool or_room, std::chrono::nanoseconds span) noexcept override {
-    if (connection_->holds_received()) return;
+  bool await_bytes(int beside, bool or_room, std::chrono::nanoseconds span) noexcept override {
+    if (connection_->holds_received()) return true;
     pollfd ready[] = {{below_.fd(), static_cast<short>(or_room ? POLLIN | POLLOUT : POLLIN), 0},
                       {beside, POLLIN, 0},
                       {call_ == nullptr ? -1 : call_->fd(), POLLIN, 0}};
     if (call_ == nullptr) span = std::min(span, kSpanWithoutCalls);
     (void)poll(ready, 3, Deadline::in(span).poll_timeout_ms());
     if (ready[2].revents != 0 && call_ != nullptr) call_->take_back();
+    return ready[0].revents != 0 || ready[2].revents != 0 || ready[1].revents != POLLIN;
   }
   void heed_calls() noexcept override {
     if (call_ != nullptr) return;

@@ -28,8 +28,8 @@ class Socket {
   // Waits for room to send, and for bytes if `or_bytes`. Also returns after `span`, or spuriously.
   virtual void await_room(bool or_bytes, std::chrono::nanoseconds span) noexcept = 0;
   // Waits for bytes, or for `beside` (-1: nothing) to become readable, and for room if `or_room`.
-  // As above.
-  virtual void await_bytes(int beside, bool or_room, std::chrono::nanoseconds span) noexcept = 0;
+  // As above. False: only `beside` is readable.
+  virtual bool await_bytes(int beside, bool or_room, std::chrono::nanoseconds span) noexcept = 0;
   // From now on call_for_room() makes await_bytes() wait for room, too. The receiving thread.
   virtual void heed_calls() noexcept = 0;
   // Any thread.

@@ -43,15 +43,22 @@ Status CarriedWatch::wait(Deadline deadline) {
     }
     GPURUN_RETURN_IF_ERROR(socket_->wait(deadline));
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (pauses_ != 0 || watched_.heed_wake()) return {};
+    if (pauses_ != 0 || watched_.heed_wake(socket_->woken_by_beside())) return {};
     if (deadline.passed()) return Status(Code::kDeadline, "watching");
   }
 }
 
 void CarriedWatch::pause() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (pauses_++ != 0 || !watched_.wake_up()) return;
-  if (!std::exchange(socket_paused_, true)) socket_->pause();
+  if (pauses_++ != 0) return;
+  const Stirs stirs = watched_.wake_up();
+  if (stirs == Stirs::kNothing || std::exchange(socket_paused_, true)) return;
+  // A connection that leaves its carrier meanwhile wakes the watcher once.
+  if (stirs == Stirs::kBeside) {
+    socket_->pause_beside();
+  } else {
+    socket_->pause();
+  }
 }
 
 void CarriedWatch::receiver_sleeps() noexcept {

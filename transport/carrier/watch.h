@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 
@@ -13,6 +14,9 @@
 #include "transport/transport.h"
 
 namespace gpurun::transport::carrier {
+
+// What may become readable while the watch is paused.
+enum class Stirs : std::uint8_t { kNothing, kBeside, kSocket };
 
 // The receiving side, as the watch sees it. Called while no thread receives.
 class Watched {
@@ -22,12 +26,12 @@ class Watched {
   virtual bool go_to_sleep(bool* wants_room) = 0;
   // Any thread.
   virtual bool wants_room() const noexcept = 0;
-  // The socket has become readable. Returns as go_to_sleep(): records for the connection itself are
-  // no reason to wake up.
-  virtual bool heed_wake() = 0;
-  // Returns true when more may make a watched descriptor readable: bytes over the socket itself, or
-  // what the carrier's descriptor was asked for.
-  virtual bool wake_up() noexcept = 0;
+  // The socket has become readable, or only the carrier's descriptor. Returns as go_to_sleep():
+  // records for the connection itself are no reason to wake up.
+  virtual bool heed_wake(bool by_carrier_only) = 0;
+  // Returns what may make a watched descriptor readable now: bytes over the socket itself, or what
+  // the carrier's descriptor was asked for.
+  virtual Stirs wake_up() noexcept = 0;
 
  protected:
   ~Watched() = default;

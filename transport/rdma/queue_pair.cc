@@ -208,7 +208,8 @@ bool QueuePair::heed(ibv_comp_channel* channel, const DescriptorIdentity& identi
   if (!identity.holds(channel->fd)) return false;
   ibv_cq* queue = nullptr;
   void* user = nullptr;
-  while (ibv_get_cq_event(channel, &queue, &user) == 0) ibv_ack_cq_events(queue, 1);
+  // Each request for an event raises one at most. One that is left wakes the thread once more.
+  if (ibv_get_cq_event(channel, &queue, &user) == 0) ibv_ack_cq_events(queue, 1);
   return true;
 }
 

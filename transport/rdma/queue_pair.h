@@ -106,7 +106,7 @@ class QueuePair {
   // A descriptor that becomes readable at the next receive after arm().
   int channel_fd() const noexcept { return channel_->fd; }
   bool arm() noexcept { return ibv_req_notify_cq(receives_, 0) == 0; }
-  // Takes what the channel has to say, without waiting. False: the program has closed the
+  // Takes an event that the channel has, without waiting. False: the program has closed the
   // channel's descriptor.
   bool heed_channel() noexcept { return heed(channel_, channel_identity_); }
   // The same three for the next completion of a request. For an end that reads.

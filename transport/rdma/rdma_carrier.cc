@@ -224,11 +224,17 @@ bool RdmaCarrier::has_bytes() const noexcept {
          has_failed();
 }
 
+// The channel stays armed until something comes, so two sleeps in a row need no system call for it.
+// The third heeds the channel again, in case that it has an event without a completion.
+//
 // A completion that came before the request for an event raises none, so the queue is looked at
 // behind it.
 bool RdmaCarrier::say_asleep() noexcept {
   const bool was_asleep = asleep_.exchange(true);
-  if (!pair_->heed_channel() || !pair_->arm()) failed_.store(true, std::memory_order_release);
+  if (came_.exchange(false) || !armed_.exchange(false)) {
+    if (!pair_->heed_channel() || !pair_->arm()) failed_.store(true, std::memory_order_release);
+    armed_.store(true);
+  }
   poll_requests();
   poll();
   return was_asleep;
@@ -258,6 +264,7 @@ void RdmaCarrier::poll() noexcept {
       if (count <= 0) break;
       seen += static_cast<std::uint64_t>(count);
       wakes = true;
+      came_.store(true);
     }
     give_credits(false);
   }

@@ -142,6 +142,8 @@ class RdmaCarrier final : public carrier::Carrier, public RemoteMemory {
 
   std::atomic<std::uint64_t> taken_{0};  // The receiving thread writes it.
   std::atomic<bool> asleep_{false};
+  std::atomic<bool> armed_{false};  // By the last say_asleep().
+  std::atomic<bool> came_{false};   // Something, since the channel was armed.
   std::atomic<bool> closed_{false};
 
   std::mutex sleeping_;  // Of the sender. Never held together with queue_.

@@ -13,6 +13,8 @@ namespace gpurun::transport::sockets {
 namespace {
 
 constexpr std::uint32_t kComes = EPOLLIN | EPOLLRDHUP;
+// What an event of the other descriptor has as its data. The socket's has 0.
+constexpr std::uint64_t kBeside = 1;
 
 }  // namespace
 
@@ -40,19 +42,30 @@ SocketWatch::~SocketWatch() {
 }
 
 void SocketWatch::arm(std::uint32_t events) noexcept {
-  epoll_event event = {};
-  event.events = EPOLLONESHOT | events;
-  if (events != 0 && wants_room_.load(std::memory_order_relaxed)) event.events |= EPOLLOUT;
+  std::uint32_t wanted = EPOLLONESHOT | events;
+  if (events != 0 && wants_room_.load(std::memory_order_relaxed)) wanted |= EPOLLOUT;
   // A failure means that the program has closed one of the two descriptors. wait() finds that.
-  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection_.fd(), &event);
-  if (beside_ < 0) return;
-  event.events &= ~static_cast<std::uint32_t>(EPOLLOUT);
+  if (std::exchange(armed_, wanted) != wanted || beside_ < 0) {
+    epoll_event event = {};
+    event.events = wanted;
+    (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection_.fd(), &event);
+  }
+  if (beside_ >= 0) arm_beside(events & ~static_cast<std::uint32_t>(EPOLLOUT));
+}
+
+void SocketWatch::arm_beside(std::uint32_t events) noexcept {
+  const std::uint32_t wanted = EPOLLONESHOT | events;
+  if (std::exchange(armed_beside_, wanted) == wanted) return;
+  epoll_event event = {};
+  event.events = wanted;
+  event.data.u64 = kBeside;
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, beside_, &event);
 }
 
 Status SocketWatch::wait(Deadline deadline) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    woken_by_beside_ = false;
     if (pauses_ == 0 && std::exchange(woken_, false)) return {};
     // Bytes that have come since it was armed last make it fire at once.
     if (pauses_ == 0) arm(kComes);
@@ -67,6 +80,8 @@ Status SocketWatch::wait(Deadline deadline) {
     if (ready > 0) {
       const std::lock_guard<std::mutex> lock(mutex_);
       woken_ = false;
+      woken_by_beside_ = event.data.u64 == kBeside;
+      (woken_by_beside_ ? armed_beside_ : armed_) = 0;
       return {};
     }
     if (ready < 0 && errno != EINTR) {
@@ -80,6 +95,12 @@ Status SocketWatch::wait(Deadline deadline) {
 void SocketWatch::pause() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (pauses_++ == 0 && !connection_.taken_away()) arm(0);
+}
+
+// As in resume(), arming a foreign file fails harmlessly.
+void SocketWatch::pause_beside() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (pauses_++ == 0 && beside_ >= 0) arm_beside(0);
 }
 
 void SocketWatch::resume() noexcept {

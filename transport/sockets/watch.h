@@ -24,8 +24,14 @@ class SocketWatch final : public Watch {
 
   Status wait(Deadline deadline) override;
   void pause() noexcept override;
+  // Pauses only the descriptor beside the socket, by one system call less. Bytes of the socket wake
+  // the watcher once. resume() ends it.
+  void pause_beside() noexcept;
   void resume() noexcept override;
   int fd() const noexcept override { return epoll_.get(); }
+  // Whether the other descriptor made wait() return. The socket's bytes make the next wait()
+  // return. The watcher.
+  bool woken_by_beside() const noexcept { return woken_by_beside_; }
   // Makes wait() return once, now or at its next call, unless the watch is paused by then. Any
   // thread.
   void wake() noexcept;
@@ -35,8 +41,9 @@ class SocketWatch final : public Watch {
  private:
   SocketWatch(const SocketConnection& connection, UniqueFd epoll, int beside)
       : connection_(connection), epoll_(std::move(epoll)), beside_(beside) {}
-  // Call with mutex_ held. Arms for `events`, once (epoll_ctl(2)). 0 disarms.
+  // Call these with mutex_ held. arm() arms for `events`, once (epoll_ctl(2)). 0 disarms.
   void arm(std::uint32_t events) noexcept;
+  void arm_beside(std::uint32_t events) noexcept;
 
   const SocketConnection& connection_;
   UniqueFd epoll_;
@@ -44,6 +51,10 @@ class SocketWatch final : public Watch {
   std::mutex mutex_;  // Held during epoll_ctl(2), which does not wait.
   int pauses_ = 0;    // Guarded by mutex_, as the next.
   bool woken_ = false;
+  bool woken_by_beside_ = false;  // The watcher's.
+  // For which events the socket is armed, and the other descriptor.
+  std::uint32_t armed_ = 0;
+  std::uint32_t armed_beside_ = 0;
   std::atomic<bool> wants_room_{false};  // Written under mutex_.
 };
 

@@ -165,6 +165,7 @@ int ibv_destroy_cq(ibv_cq* visible) {
 }
 
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cookie) {
+  count(&verbs_double_counts::event_reads);
   for (;;) {
     std::uint64_t id = 0;
     if (!read_record(channel->fd, &id, sizeof(id))) return -1;

@@ -92,6 +92,7 @@ struct verbs_double_counts {  // NOLINT(readability-identifier-naming): a C inte
   std::uint64_t notify_requests;     // Calls of ibv_req_notify_cq.
   std::uint64_t not_ready;           // Requests that met no posted receive.
   std::uint64_t read_bytes;          // Of posted_bytes, those that reads have brought.
+  std::uint64_t event_reads;         // Calls of ibv_get_cq_event.
 };
 
 extern "C" {

@@ -44,6 +44,40 @@ TEST(RdmaConnection, MessageIsOneRequest) {
   EXPECT_EQ(after.not_ready, before.not_ready) << "a message waited for a receive";
 }
 
+// A round trip as a session makes it: the watcher sleeps between two of them. Each end asks for one
+// event and reads one for each message that comes, and few requests report.
+TEST(RdmaConnection, RoundTripCostsTwoRequestsAndTwoEvents) {
+  RdmaPair pair;
+  auto watch = pair.client->watch();
+  ASSERT_TRUE(watch.ok()) << watch.status().to_string();
+  constexpr unsigned kRounds = 300;
+  const Bytes call = pattern(60, 1);
+  auto answering = std::async(std::launch::async, [&] {
+    bool sent = true;
+    for (unsigned i = 0; i < kRounds && sent; ++i) {
+      sent = send_bytes(*pair.server, receive_bytes(*pair.server, 60)).ok();
+    }
+    return sent;
+  });
+  const verbs_double_counts before = VerbsDouble::counts();
+  (*watch)->pause();
+  for (unsigned i = 0; i < kRounds; ++i) {
+    ASSERT_TRUE(send_bytes(*pair.client, call).ok());
+    ASSERT_EQ(receive_bytes(*pair.client, 60), call);
+    (*watch)->resume();
+    (*watch)->pause();
+  }
+  ASSERT_TRUE(answering.get());
+  const verbs_double_counts after = VerbsDouble::counts();
+  constexpr std::uint64_t kMessages = 2 * kRounds;
+  constexpr std::uint64_t kCredits = 16;
+  EXPECT_LE(requests(after) - requests(before), kMessages + kCredits);
+  EXPECT_LE(after.posted_signaled - before.posted_signaled, kMessages / 16 + 2);
+  EXPECT_LE(after.notify_requests - before.notify_requests, kMessages + kCredits);
+  EXPECT_LE(after.event_reads - before.event_reads, kMessages + kCredits);
+  EXPECT_LE(after.events - before.events, kMessages + kCredits);
+}
+
 TEST(RdmaConnection, SmallFramesAreInlineWhereTheDeviceHasIt) {
   for (const bool has : {true, false}) {
     RdmaPair pair(has ? "rdma0 inline=256" : "rdma0 inline=0");
