@@ -21,8 +21,9 @@ namespace {
 // frames of a log have less than the first, and the device then need not read them from memory.
 constexpr std::uint32_t kInlineTried[] = {256, 128, 64, 0};
 
-// One message over a ring that is written. So the receiver copies while the next one comes.
-constexpr std::uint32_t kStepBytes = std::uint32_t{64} << 10;
+// One message over a ring that is written. So the receiver copies while the next one comes. A chunk
+// of 64 KiB with its head fits.
+constexpr std::uint32_t kStepBytes = std::uint32_t{128} << 10;
 
 }  // namespace
 

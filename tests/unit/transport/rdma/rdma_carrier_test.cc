@@ -78,6 +78,15 @@ TEST(RdmaConnection, RoundTripCostsTwoRequestsAndTwoEvents) {
   EXPECT_LE(after.events - before.events, kMessages + kCredits);
 }
 
+TEST(RdmaConnection, ChunkOf64KibWithItsHeadIsOneRequest) {
+  RdmaPair pair;
+  const Bytes chunk = pattern((64 << 10) + 64, 1);
+  const verbs_double_counts before = VerbsDouble::counts();
+  ASSERT_TRUE(send_bytes(*pair.client, chunk).ok());
+  EXPECT_EQ(requests(VerbsDouble::counts()) - requests(before), 1U);
+  EXPECT_EQ(receive_bytes(*pair.server, chunk.size()), chunk);
+}
+
 TEST(RdmaConnection, SmallFramesAreInlineWhereTheDeviceHasIt) {
   for (const bool has : {true, false}) {
     RdmaPair pair(has ? "rdma0 inline=256" : "rdma0 inline=0");
