@@ -18,7 +18,8 @@ import both_ways  # noqa: E402
 HEAD = """{stand}
 One guest of QEMU without KVM, its two RDMA devices (tests/rdma-lab), one processor. Times are medians. Rates are
 means, perftest's of the data and gpurun's of all bytes on the link. The figures are for ratios between them, and say
-nothing of hardware.
+nothing of hardware. The machine's load was {begin:.1f} at the begin and {end:.1f} at the end. A load of more than 1
+comes from other programs. It disturbs above all those programs of perftest that poll.
 """
 
 
@@ -34,11 +35,13 @@ def main(build, page=None):
         return lab.SKIPPED
     words = [sys.executable, "-B", os.path.join(lab.HERE, "guest/references.py"),
              "--build", os.path.abspath(build)]
+    begin = os.getloadavg()[0]
     done = lab.run(shlex.join(words), build=build, seconds=900)
     if done.status != 0:
         sys.exit(done.output)
     rows = [json.loads(line) for line in done.output.splitlines() if line.startswith("[")]
-    text = HEAD.format(stand=both_ways.stand()) + "\n" + "\n".join(table(rows)) + "\n"
+    head = HEAD.format(stand=both_ways.stand(), begin=begin, end=os.getloadavg()[0])
+    text = head + "\n" + "\n".join(table(rows)) + "\n"
     print(text, end="")
     if page:
         with open(page, "w", encoding="utf-8") as file:
