@@ -40,6 +40,7 @@ using OpenFolder = DIR*(const char*);
 using ReadFolder = dirent*(DIR*);
 using Filter = int(const dirent*);
 using Compare = int(const dirent**, const dirent**);
+using Scan = int(const char*, dirent***, Filter*, Compare*);
 using Glob = int(const char*, int, int (*)(const char*, int), glob_t*);
 
 constinit NextFunction<OpenFolder> next_opendir("opendir");
@@ -47,8 +48,8 @@ constinit NextFunction<ReadFolder> next_readdir("readdir");
 constinit NextFunction<ReadFolder> next_readdir64("readdir64");
 constinit NextFunction<void(DIR*)> next_rewinddir("rewinddir");
 constinit NextFunction<int(DIR*)> next_closedir("closedir");
-constinit NextFunction<int(const char*, dirent***, Filter*, Compare*)> next_scandir("scandir");
-constinit NextFunction<int(const char*, dirent***, Filter*, Compare*)> next_scandir64("scandir64");
+constinit NextFunction<Scan> next_scandir("scandir");
+constinit NextFunction<Scan> next_scandir64("scandir64");
 constinit NextFunction<Glob> next_glob("glob");
 constinit NextFunction<Glob> next_glob64("glob64");
 
@@ -155,7 +156,7 @@ bool lists_ours(const char* path) {
   return is_dev(path) || std::strncmp(path, "/proc/driver/nvidia", 19) == 0;
 }
 
-// As scandir(3), which reads through functions of the C library's own.
+// As scandir(3), which reads through functions of the C library's own. Throws std::bad_alloc.
 int scan(const char* path, dirent*** list, Filter* filter, Compare* compare) {
   DIR* const directory = opened_folder(path);
   if (directory == nullptr) return -1;
@@ -222,13 +223,22 @@ int shown_closedir(DIR* directory) {
   return next_closedir(directory);
 }
 
+static int scan_by(NextFunction<Scan>* next, const char* path, dirent*** list, Filter* filter,
+                   Compare* compare) {
+  if (!lists_ours(path)) return (*next)(path, list, filter, compare);
+  try {
+    return scan(path, list, filter, compare);
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+    return -1;
+  }
+}
+
 int shown_scandir(const char* path, dirent*** list, Filter* filter, Compare* compare) {
-  return lists_ours(path) ? scan(path, list, filter, compare)
-                          : next_scandir(path, list, filter, compare);
+  return scan_by(&next_scandir, path, list, filter, compare);
 }
 int shown_scandir64(const char* path, dirent*** list, Filter* filter, Compare* compare) {
-  return lists_ours(path) ? scan(path, list, filter, compare)
-                          : next_scandir64(path, list, filter, compare);
+  return scan_by(&next_scandir64, path, list, filter, compare);
 }
 
 // glob(3) reads through functions of the C library's own, unless it is given others.

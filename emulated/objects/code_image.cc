@@ -34,6 +34,27 @@ void CodeImage::take(const FatbinEntry& entry) {
   parts_.push_back(std::move(part));
 }
 
+// The PTX that machine code of the newest architecture carries. fatbinary stores such code as it
+// is. Compressed code is a library's, which carries none, and is not unpacked here.
+Status CodeImage::take_from_machine_code(const std::vector<FatbinEntry>& entries) {
+  std::vector<FatbinEntry> best;
+  std::uint32_t best_arch = 0;
+  for (const FatbinEntry& entry : entries) {
+    if (entry.kind != FatbinKind::kElf ||
+        entry.compression != driver_abi::FatbinCompression::kNone || entry.arch < best_arch) {
+      continue;
+    }
+    const auto section = driver_abi::ptx_section(entry.stored);
+    if (!section.ok() || section->empty()) continue;
+    auto carried = driver_abi::read_fatbin(*section);
+    if (!carried.ok()) return carried.status();
+    best = *std::move(carried);
+    best_arch = entry.arch;
+  }
+  for (const FatbinEntry& entry : best) take(entry);
+  return {};
+}
+
 Result<std::shared_ptr<const CodeImage>> CodeImage::from_pieces(
     const std::vector<ByteView>& pieces) {
   auto image = std::make_shared<CodeImage>();
@@ -56,6 +77,8 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_pieces(
     if (&piece == &pieces.front() && pieces.size() > 1) continue;
     if (const auto chosen = driver_abi::select_ptx(*entries, selection)) {
       image->take((*entries)[*chosen]);
+    } else {
+      GPURUN_RETURN_IF_ERROR(image->take_from_machine_code(*entries));
     }
   }
   image->contents_ = all.empty() ? "nothing" : driver_abi::describe_entries(all);

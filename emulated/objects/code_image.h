@@ -50,6 +50,7 @@ class CodeImage {
   static std::shared_ptr<const CodeImage> from_text(ByteView text, const char* contents);
   static Result<std::shared_ptr<const CodeImage>> from_tile_ir(ByteView bytes);
   void take(const driver_abi::FatbinEntry& entry);
+  Status take_from_machine_code(const std::vector<driver_abi::FatbinEntry>& entries);
 
   bool is_text_ = false;
   std::string contents_;

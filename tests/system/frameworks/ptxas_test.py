@@ -3,6 +3,7 @@
 its PTX, and a kernel of it runs. XLA, Triton and nvcc start the ptxas of their own package so."""
 import os
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,13 @@ check(cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, arguments, None))
 check(cuda.cuMemcpyDtoH_v2(ctypes.byref(value), memory, ctypes.c_size_t(4)))
 print(value.value)
 """
+
+
+def entry(arch, image):
+    """An entry of a fat binary with machine code."""
+    image = image.ljust((len(image) + 7) // 8 * 8, b"\0")
+    header = struct.pack("<HHIQIIHHIIIQ", 2, 0x101, 64, len(image), 0, 0, 7, 1, arch, 0, 0, 1)
+    return header.ljust(64, b"\0") + image
 
 
 class Ptxas(unittest.TestCase):
@@ -114,8 +122,21 @@ class Ptxas(unittest.TestCase):
         os.link(self.ptxas, newest)
         self.check(self.gpurun(sys.executable, "-c", script.replace(self.ptxas, newest)), said)
 
+    def test_fat_binary_of_its_output(self):
+        """As of `nvcc -gencode arch=compute_80,code=sm_80`: the newest machine code counts."""
+        done = self.gpurun("sh", "-c", f"ptxas {self.source} -o {self.output}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(self.output, "rb") as file:
+            code = file.read()
+        older = code.replace(b"answer", b"nobody")
+        entries = b"".join(entry(arch, image) for arch, image in ((75, older), (80, code), (70, older)))
+        with open(self.output, "wb") as file:
+            file.write(struct.pack("<IHHQ", 0xba55ed50, 1, 16, len(entries)) + entries)
+        loaded = self.gpurun(sys.executable, self.load, self.output)
+        self.assertEqual((loaded.returncode, loaded.stdout), (0, "42\n"), loaded.stderr)
+
     def test_words_status_and_messages_are_its_own(self):
-        done = self.gpurun("ptxas", "--version")
+        done = self.gpurun("sh", "-c", "ptxas --version")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "ptxas --version\n", ""))
         bad = self.write("bad.ptx", ".version 8.0\n")
         for start in (("sh", "-c", f"ptxas {bad} -o {self.output}"),
@@ -134,7 +155,7 @@ class Ptxas(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (1, "Permission denied\n"))
 
     def test_user_can_switch_it_off(self):
-        done = self.gpurun(self.ptxas, self.source, "-o", self.output, env={"GPURUN_CUDA_TOOLS": "off"})
+        done = self.gpurun("sh", "-c", f"{self.ptxas} {self.source} -o {self.output}", env={"GPURUN_CUDA_TOOLS": "off"})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertFalse(self.has_ptx())
 
