@@ -23,6 +23,7 @@ using client::HandleKind;
 using protocol::GraphNodePayload;
 using protocol::GraphWork;
 
+constexpr int kInvalidValue = 1;
 constexpr int kOutOfMemory = 2;
 constexpr std::size_t kBytes = 300'000;  // More than one item can carry.
 
@@ -300,6 +301,61 @@ TEST_F(Graphs, PartlySetExecutableFailsToLaunchUntilSetAgain) {
   ASSERT_EQ(launch(built.exec), 0);
   ASSERT_EQ(world_.synchronize(), 0);
   EXPECT_TRUE(all(first, 0) && all(refused, 0) && all(memory, 2));
+}
+
+// User objects: the program's destructor runs once, when the last reference has ended.
+struct UserObject {
+  std::atomic<int> ends{0};
+  static void end(void* user) {
+    auto* own = static_cast<UserObject*>(user);
+    ++own->ends;
+    own->ends.notify_all();
+  }
+};
+
+class UserObjects : public Graphs {
+ protected:
+  int create(Handle handle, std::uint32_t references) {
+    GraphHost::Operation operation;
+    operation.destroy = &UserObject::end;
+    operation.user = &object_;
+    operation.object = handle;
+    const protocol::GraphUserObjectPayload payload{handle, world_.session().graphs().add(operation),
+                                                   references, 0};
+    CallSite site = in_context("cuUserObjectCreate", 0);
+    site.form = protocol::Form::kRaw;
+    client::Reply reply;
+    return world_.session().call(world_.lane(), site, bytes_of(payload), &reply);
+  }
+  int release(Handle handle, unsigned count) {
+    return world_.call("cuUserObjectRelease", {&handle, &count});
+  }
+
+  UserObject object_;
+};
+
+TEST_F(UserObjects, DestructorRunsWithTheLastReference) {
+  const Handle handle = mint(HandleKind::kUserObject);
+  ASSERT_EQ(create(handle, 3), 0);
+  ASSERT_EQ(release(handle, 2), 0);
+  ASSERT_EQ(world_.synchronize(), 0);
+  EXPECT_EQ(object_.ends, 0);
+  EXPECT_EQ(operations(), 1u);
+  ASSERT_EQ(release(handle, 1), 0);
+  object_.ends.wait(0);
+  EXPECT_TRUE(comes_down_to(0));
+  EXPECT_EQ(object_.ends, 1);
+  // Both ends have forgotten the handle.
+  EXPECT_EQ(world_.session().handles().check(handle, HandleKind::kUserObject), kInvalidValue);
+  EXPECT_EQ(release(handle, 1), kInvalidValue);
+}
+
+TEST_F(UserObjects, RefusedObjectIsNotDestroyed) {
+  const Handle handle = mint(HandleKind::kUserObject);
+  refuse_("cuUserObjectCreate", kOutOfMemory, 1);
+  EXPECT_EQ(create(handle, 1), kOutOfMemory);
+  ASSERT_EQ(world_.synchronize(), 0);
+  EXPECT_EQ(object_.ends, 0) << "the program still has the object";
 }
 
 // A launch costs one call of the driver, however many nodes the graph has.
