@@ -126,6 +126,8 @@ void forget_answers_changed_by(std::uint16_t row) {
     case opcode::cuStreamSetAttribute:
     case opcode::cuStreamCopyAttributes:
       return answers().forget(opcode::cuStreamGetAttribute);
+    case opcode::cuGreenCtxDestroy:
+      return answers().forget(opcode::cuStreamGetGreenCtx);
     case opcode::cuDeviceSetMemPool:
     case opcode::cuMemSetMemPool:
       g_pools_set.store(true);

@@ -282,6 +282,9 @@ void ask_all(CUstream stream) {
   CUstreamAttrValue value;
   for (const CUstream of : {CUstream{nullptr}, stream}) {
     MUST(cuStreamGetAttribute(of, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+    CUgreenCtx green = nullptr;
+    MUST(cuStreamGetGreenCtx(of, &green));
+    EXPECT(green == nullptr);
   }
 }
 
@@ -312,6 +315,7 @@ void count(int rounds) {
   std::printf("cuDeviceGetMemPool %d\n", 2 * 2);
   std::printf("cuMemGetAllocationGranularity %d\n", 2 * 2 * 2);
   std::printf("cuStreamGetAttribute %d\n", 3 * 2);
+  std::printf("cuStreamGetGreenCtx %d\n", 2 * 2);
 }
 
 }  // namespace
