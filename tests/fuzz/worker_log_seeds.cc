@@ -301,7 +301,8 @@ Bytes graph_objects() {
   std::uint64_t* place = &word;
   life.row("cuGraphRetainUserObject", {&graph, &of, &one, &none});
   life.row("cuUserObjectRelease", {&of, &one});
-  life.row("cuGraphConditionalHandleCreate", {&place, &graph, &none, &one, &one});
+  life.row("cuGraphConditionalHandleCreate", {&place, &graph, &none, &one, &one},
+           {handle(HandleKind::kGraphConditional, 1)});
   const std::uint64_t body = handle(HandleKind::kGraph, 2);
   protocol::GraphConditionalPayload node{kGraph, kNodes[0], 7};
   node.body_count = 1;
