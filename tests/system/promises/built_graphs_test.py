@@ -16,6 +16,9 @@ POSTED = ("cuGraphAddKernelNode_v2", "cuGraphAddMemcpyNode", "cuGraphAddMemsetNo
           "cuUserObjectRelease", "cuGraphRetainUserObject")
 # Only the server's driver knows where the memory of a graph ends, which one of the nodes fills.
 ASKED = {"cuGraphAddMemsetNode": 1}
+# A node with edge data gets its edges by a call of its own. The program adds two such nodes, and
+# one edge by itself.
+EDGES_MAX = 3
 ENTRIES_MIN = 20
 
 
@@ -38,6 +41,9 @@ def main():
         print(f"{name}: {calls} calls, {fences} round trips")
         if calls == 0 or fences != ASKED.get(name, 0):
             wrong.append(f"{name} has {calls} calls and {fences} round trips")
+    edges = counted.get("cuGraphAddDependencies_v2", {}).get("calls", 0)
+    if edges > EDGES_MAX:
+        wrong.append(f"edges have {edges} calls of their own")
     if wrong:
         sys.exit("WRONG: " + "; ".join(wrong))
 
