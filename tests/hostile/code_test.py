@@ -48,6 +48,7 @@ ACTIONS = {
     "hold_up_a_close": (FORBIDDEN, FORBIDDEN, 0),
     "kill_by_x32": (FORBIDDEN, FORBIDDEN, None),  # A kernel may have no such calls.
     "open_rdma_device": (FORBIDDEN, errno.ENOENT, 0),
+    "slow_other": (FORBIDDEN, errno.EPERM, 0),
 }
 
 # A machine with RDMA has a folder of nodes that every user may open. On other machines the server and its

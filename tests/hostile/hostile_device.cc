@@ -87,6 +87,9 @@ std::size_t limit_other() {
   rlimit limit = {64, 64};
   return outcome(prlimit(victim(), RLIMIT_NOFILE, &limit, nullptr));
 }
+std::size_t slow_other() {
+  return outcome(setpriority(PRIO_PROCESS, static_cast<id_t>(victim()), 19));
+}
 // The kernel sends signals for a descriptor to the process that its owner names.
 std::size_t signal_by_descriptor() {
   int ends[2];
@@ -242,7 +245,8 @@ constexpr std::size_t (*kFunctions[])() = {read_secret,
                                            flood_the_log,
                                            hold_up_a_close,
                                            kill_by_x32,
-                                           open_rdma_device};
+                                           open_rdma_device,
+                                           slow_other};
 static_assert(std::size(kFunctions) == std::size(gpurun::hostile::kActions));
 
 const gpurun::driver_abi::EmulatedView& emulated_view() {

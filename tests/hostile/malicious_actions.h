@@ -12,7 +12,7 @@ inline constexpr const char* kActions[] = {
     "become_root",      "make_namespace",       "make_ring",     "catch_the_signal",
     "other_machine",    "take_memory",          "allocate",      "start_threads",
     "take_descriptors", "use_inherited",        "flood_the_log", "hold_up_a_close",
-    "kill_by_x32",      "open_rdma_device"};
+    "kill_by_x32",      "open_rdma_device",     "slow_other"};
 
 // cuCtxGetLimit(kFirstAction + number) does it. cuCtxSetLimit(kArgument, n) sets its target or
 // amount. CUDA's own limits have lower numbers.

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -110,6 +111,17 @@ class Program {
     answer(kForbid);
     answer(kAllow);
   }
+  // Allows setpriority(2) of the calling thread.
+  void own_priority(long call) {
+    begin(call, 7);
+    load(argument(0));
+    add(kEqual, PRIO_PROCESS, 1, 0);
+    answer(kForbid);
+    load(argument(1));
+    add(kEqual, 0, 1, 0);
+    answer(kForbid);
+    answer(kAllow);
+  }
   void end(std::uint32_t what) { answer(what); }
   std::vector<sock_filter>& instructions() { return instructions_; }
 
@@ -158,6 +170,7 @@ void add_common(Program& program) {
 
 void add_emulated_device(Program& program) {
   add_common(program);
+  program.own_priority(SYS_setpriority);
   program.always(
       {SYS_read,        SYS_write,         SYS_readv,        SYS_writev,      SYS_pread64,
        SYS_pwrite64,    SYS_recvfrom,      SYS_recvmsg,      SYS_sendto,      SYS_sendmsg,
@@ -182,9 +195,10 @@ void add_emulated_device(Program& program) {
                   SYS_clock_nanosleep, SYS_clock_gettime,
                   SYS_clock_getres,    SYS_gettimeofday},
                  kAllow);
-  program.always({SYS_getpid, SYS_gettid, SYS_getppid, SYS_getuid, SYS_geteuid, SYS_getgid,
-                  SYS_getegid, SYS_getrandom, SYS_getrusage, SYS_times, SYS_sysinfo, SYS_uname},
-                 kAllow);
+  program.always(
+      {SYS_getpid, SYS_gettid, SYS_getppid, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid,
+       SYS_getpriority, SYS_getrandom, SYS_getrusage, SYS_times, SYS_sysinfo, SYS_uname},
+      kAllow);
   program.by_value(SYS_prctl, 0, {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA, PR_GET_DUMPABLE}, kAllow,
                    kForbid);
   program.by_value(SYS_ioctl, 1, {FIONREAD, TIOCOUTQ}, kAllow, fail(ENOTTY));
