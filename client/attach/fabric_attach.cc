@@ -15,8 +15,9 @@ Result<FabricAttach> go_over_fabric(std::vector<OpenedConnection>& connections,
   FabricAttach result;
   rdma::NearTo near;
   near.node = node_of_this_thread(near.files);
+  const Result<rdma::Gid> local = rdma::address_of(connections.front().connection->fd());
   const Result<std::unique_ptr<rdma::Fabric>> fabric =
-      rdma::open_fabric(allowed, &result.rejected, near);
+      rdma::open_fabric(allowed, &result.rejected, near, local.ok() ? &*local : nullptr);
   rdma::Side side;
   side.fabric = fabric.ok() ? fabric->get() : nullptr;
   side.why_none = fabric.status().message();

@@ -88,8 +88,9 @@ class VerbsFabric final : public Fabric {
 const char* why_not_built() noexcept { return ""; }
 
 Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts& allowed,
-                                            std::vector<Rejected>* rejected, const NearTo& near) {
-  Result<std::vector<Port>> ports = find_ports(allowed, rejected, near);
+                                            std::vector<Rejected>* rejected, const NearTo& near,
+                                            const Gid* local) {
+  Result<std::vector<Port>> ports = find_ports(allowed, rejected, near, local);
   if (!ports.ok()) return ports.status();
   return std::unique_ptr<Fabric>(new VerbsFabric(*std::move(ports)));
 }

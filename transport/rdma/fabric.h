@@ -69,12 +69,14 @@ class Fabric {
 };
 
 // Opens the devices of the allowed ports, for a session that is `near` a place. Every port that is
-// left out is added to `rejected`. It opens descriptors and files, so a process must have its user
-// and namespaces by then, and give up system calls later.
+// left out is added to `rejected`. `local`, unless nullptr: only ports that make_end() takes for a
+// peer that is reached from there. Each port is tested, for some seconds in all where devices are
+// silent. It opens descriptors and files, so a process must have its user and namespaces by then,
+// and give up system calls later.
 //   kUnavailable  no port can be used. The message has the first reason.
 Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts& allowed,
                                             std::vector<Rejected>* rejected,
-                                            const NearTo& near = {});
+                                            const NearTo& near = {}, const Gid* local = nullptr);
 
 // Why this build has no RDMA. Empty: it has it.
 const char* why_not_built() noexcept;

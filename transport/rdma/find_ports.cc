@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -23,6 +24,8 @@ constexpr int kGidsMax = 255;
 // The first entry of the table, which holds the default partition (InfiniBand specification,
 // 10.9.1.1). RoCE has no other.
 constexpr int kPartitionIndex = 0;
+// For the probes of all ports. The other end waits for limits::kHandshakeS meanwhile.
+constexpr std::chrono::seconds kProbesMax{5};
 
 // Of a queue pair at once. More bring nothing: each moves half a megabyte.
 constexpr int kReadsMax = 16;
@@ -94,8 +97,21 @@ std::string without_name(const std::string& message, const Port& port) {
   return message.compare(0, name.size(), name) == 0 ? message.substr(name.size()) : message;
 }
 
+// Chooses the GID that fits best. Returns false, and chooses the first one, if none does.
+bool choose_best_gid(Port* port, const Gid& local, const Link* link) {
+  int best = 0;
+  choose_gid(port, port->gids.front());
+  for (const PortGid& gid : port->gids) {
+    const int fit = fit_of(gid, local, link);
+    if (fit <= best) continue;
+    best = fit;
+    choose_gid(port, gid);
+  }
+  return best != 0;
+}
+
 // Returns why the port cannot be used. Empty: it can.
-std::string look_at(Port* port) {
+std::string look_at(Port* port, const Gid* local, Deadline probes) {
   ibv_context* const context = port->device->context();
   ibv_port_attr about = {};
   if (ibv_query_port(context, port->number, &about) != 0) return "it does not answer";
@@ -109,16 +125,20 @@ std::string look_at(Port* port) {
   }
   port->gids = gids_of(*port, about.gid_tbl_len);
   if (port->gids.empty()) return "it has no GID";
-  choose_gid(port, port->gids.front());  // For the probe.
-  const Result<bool> writes = probe_writes(*port);
+  if (!choose_best_gid(port, local == nullptr ? Gid() : *local, nullptr) && local != nullptr) {
+    return "none of its GIDs is this machine's address of the connection";
+  }
+  if (probes.passed()) return "the tests of other ports took too long";
+  const Result<bool> writes = probe_writes(*port, probes);
   if (!writes.ok()) return without_name(writes.status().message(), *port);
   port->writes = *writes;
-  if (!probe_reads(*port)) port->reads = 0;
+  if (!probe_reads(*port, probes)) port->reads = 0;
   return {};
 }
 
 void look_at_device(const std::shared_ptr<Device>& device, const AllowedPorts& allowed,
-                    const NearTo& near, std::vector<Port>* ports, std::vector<Rejected>* rejected) {
+                    const NearTo& near, const Gid* local, Deadline probes, std::vector<Port>* ports,
+                    std::vector<Rejected>* rejected) {
   ibv_device_attr about = {};
   if (ibv_query_device(device->context(), &about) != 0) {
     rejected->push_back({device->name(), "it does not answer"});
@@ -133,7 +153,7 @@ void look_at_device(const std::shared_ptr<Device>& device, const AllowedPorts& a
     port.reads = static_cast<std::uint8_t>(
         std::clamp(std::min(about.max_qp_rd_atom, about.max_qp_init_rd_atom), 0, kReadsMax));
     std::string why = why_not_allowed(port, allowed);
-    if (why.empty()) why = look_at(&port);
+    if (why.empty()) why = look_at(&port, local, probes);
     if (why.empty()) {
       port.place = place_of(device->name(), port.name(), allowed, near);
       ports->push_back(std::move(port));
@@ -146,8 +166,9 @@ void look_at_device(const std::shared_ptr<Device>& device, const AllowedPorts& a
 }  // namespace
 
 Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Rejected>* rejected,
-                                     const NearTo& near) {
+                                     const NearTo& near, const Gid* local) {
   GPURUN_RETURN_IF_ERROR(open_library());
+  const Deadline probes = Deadline::in(kProbesMax);
   int count = 0;
   ibv_device** const list = ibv_get_device_list(&count);
   std::vector<Port> ports;
@@ -158,7 +179,8 @@ Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Re
                            "it cannot be opened: " + std::generic_category().message(errno)});
       continue;
     }
-    look_at_device(std::make_shared<Device>(context), allowed, near, &ports, rejected);
+    look_at_device(std::make_shared<Device>(context), allowed, near, local, probes, &ports,
+                   rejected);
   }
   if (list != nullptr) ibv_free_device_list(list);
   if (!ports.empty()) return ports;
@@ -171,15 +193,9 @@ Result<Port> choose_port(const std::vector<Port>& ports, const Gid& local, const
   // Each port with the best of its GIDs.
   std::vector<std::pair<int, Port>> fitting;
   for (const Port& port : ports) {
-    int best = 0;
     Port chosen = port;
-    for (const PortGid& gid : port.gids) {
-      const int fit = fit_of(gid, local, link);
-      if (fit <= best) continue;
-      best = fit;
-      choose_gid(&chosen, gid);
-    }
-    if (best != 0) fitting.emplace_back(best, std::move(chosen));
+    if (!choose_best_gid(&chosen, local, link)) continue;
+    fitting.emplace_back(fit_of({chosen.gid_index, chosen.link, chosen.gid}, local, link), chosen);
   }
   std::stable_sort(fitting.begin(), fitting.end(), [](const auto& one, const auto& other) {
     const PortPlace& ours = one.second.place;

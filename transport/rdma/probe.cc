@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -20,14 +21,18 @@ constexpr std::uint32_t kBytes = 8;
 // Less in one message makes reads slower than messages.
 constexpr std::uint32_t kReadBytesMin = std::uint32_t{64} << 10;
 
+Deadline probe_deadline(Deadline all) {
+  return Deadline::in(std::min<std::chrono::nanoseconds>(kProbeWait, all.remaining()));
+}
+
 // Whether a message arrives with its immediate, in the way that `port.writes` selects.
-Result<bool> arrives(const Port& port) {
+Result<bool> arrives(const Port& port, Deadline until) {
   Result<std::unique_ptr<QueuePair>> made = QueuePair::make(port, kRingBytesMin, 0, Role::kBoth);
   if (!made.ok()) return made.status();
   QueuePair& pair = **made;
   GPURUN_RETURN_IF_ERROR(pair.connect(pair.offer()));
   if (!pair.bring(pair.memory().out(), kBytes, 0, kImmediate, 1)) return false;
-  const Deadline deadline = Deadline::in(kProbeWait);
+  const Deadline deadline = probe_deadline(until);
   while (!deadline.passed()) {
     ibv_wc come = {};
     const int count = pair.poll_receives(&come, 1);
@@ -45,19 +50,19 @@ Result<bool> arrives(const Port& port) {
 
 }  // namespace
 
-Result<bool> probe_writes(const Port& port) {
+Result<bool> probe_writes(const Port& port, Deadline deadline) {
   Port tried = port;
   tried.reads = 0;
   for (const bool writes : {true, false}) {
     tried.writes = writes;
-    const Result<bool> works = arrives(tried);
+    const Result<bool> works = arrives(tried, deadline);
     if (!works.ok()) return works.status();
     if (*works) return writes;
   }
   return Status(Code::kUnavailable, "it brings no message with an immediate to itself");
 }
 
-bool probe_reads(const Port& port) {
+bool probe_reads(const Port& port, Deadline until) {
   if (port.reads == 0 || port.message_bytes_max < kReadBytesMin) return false;
   Result<std::unique_ptr<QueuePair>> made = QueuePair::make(port, kRingBytesMin, 0, Role::kBoth);
   if (!made.ok() || !(*made)->connect((*made)->offer()).ok()) return false;
@@ -71,7 +76,7 @@ bool probe_reads(const Port& port) {
                  kBytes, 1)) {
     return false;
   }
-  const Deadline deadline = Deadline::in(kProbeWait);
+  const Deadline deadline = probe_deadline(until);
   ibv_wc done = {};
   while (pair.poll_requests(&done, 1) == 0) {
     if (deadline.passed()) return false;

@@ -2,6 +2,7 @@
 // device writes remote memory, or reports the immediate of such a write.
 #pragma once
 
+#include "base/deadline.h"
 #include "base/result.h"
 #include "transport/rdma/port.h"
 
@@ -11,9 +12,9 @@ namespace gpurun::transport::rdma {
 // only sends and receives (PVRDMA, devices without RDMA). A device that is silent costs four
 // seconds.
 //   kUnavailable  it does neither.
-Result<bool> probe_writes(const Port& port);
+Result<bool> probe_writes(const Port& port, Deadline deadline);
 // Returns whether the device reads remote memory, with up to `port.reads` reads at once. A device
 // that is silent costs two seconds.
-bool probe_reads(const Port& port);
+bool probe_reads(const Port& port, Deadline deadline);
 
 }  // namespace gpurun::transport::rdma

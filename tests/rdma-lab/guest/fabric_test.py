@@ -187,7 +187,7 @@ class Refusals(Sessions):
                 self.assert_refused(f"(?m)^RDMA by {port}: it is not among the trusted fabrics", GPURUN_TRUST_FABRIC="mlx5_0")
                 self.assert_refused(f"(?m)^RDMA by {port}: GPURUN_NET_DEVICES does not name it", GPURUN_NET_DEVICES="mlx5_0")
             # Its other device does not reach the server.
-            self.assert_refused("(?m)^RDMA: rxb:1: none of its GIDs", GPURUN_TRUST_FABRIC="rxb")
+            self.assert_refused("(?m)^RDMA by rxb:1: none of its GIDs", GPURUN_TRUST_FABRIC="rxb")
         with server(driver=world.DRIVERS["null"], over=None) as self.server:
             self.assert_refused("^RDMA: the server trusts no fabric")
 

@@ -65,7 +65,7 @@ class Fabric(unittest.TestCase):
                     ({"GPURUN_NET_DEVICES": "mlx5_7"}, "RDMA by rdma0:1", "GPURUN_NET_DEVICES does not name it"),
                     ({"GPURUN_TRUST_FABRIC": "mlx5_7"}, "RDMA by rdma0:1", "it is not among the trusted fabrics"),
                     ({"VERBS_DOUBLE_DEVICES": ""}, "RDMA", "this machine has no RDMA device"),
-                    ({"VERBS_DOUBLE_DEVICES": "rdma0 gids=v2/192.0.2.1"}, "RDMA", "rdma0:1: none of its GIDs"),
+                    ({"VERBS_DOUBLE_DEVICES": "rdma0 gids=v2/192.0.2.1"}, "RDMA by rdma0:1", "none of its GIDs"),
                     ({"VERBS_DOUBLE_DEVICES": "rdma0 link=infiniband"}, "RDMA", "the server: rdma0:1: none of its GIDs"),
                     ({"VERBS_DOUBLE_FAULTS": "memlock bytes=10000"}, "RDMA by rdma0:1", "the device does not register"),
                     ({"LD_LIBRARY_PATH": broken}, "RDMA", "no RDMA library: "),

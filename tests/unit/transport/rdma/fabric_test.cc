@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <chrono>
 #include <string>
 
 #include "tests/support/rdma_pair.h"
@@ -64,6 +65,35 @@ TEST(RdmaFabric, PortNeedsTheAddressOfTheConnection) {
                 .message()
                 .find("rdma0:1: none of its GIDs is this machine's address of the connection"),
             std::string::npos);
+}
+
+// A silent port costs seconds, while the other end of the session waits.
+TEST(RdmaFabric, PortsOfOtherAddressesAreNotTested) {
+  VerbsDouble::set("elsewhere gids=v2/192.0.2.1; here");
+  std::vector<Rejected> rejected;
+  const Gid address = local();
+  const verbs_double_counts before = VerbsDouble::counts();
+  auto fabric = open_fabric(test::all_ports(), &rejected, {}, &address);
+  const std::uint64_t of_one = VerbsDouble::counts().post_calls - before.post_calls;
+  ASSERT_TRUE(fabric.ok()) << fabric.status().to_string();
+  EXPECT_EQ((*fabric)->ports(), std::vector<std::string>{"here:1"});
+  ASSERT_EQ(rejected.size(), 1U);
+  EXPECT_EQ(rejected[0].name, "elsewhere:1");
+  EXPECT_EQ(rejected[0].reason, "none of its GIDs is this machine's address of the connection");
+  VerbsDouble::set("elsewhere gids=v2/192.0.2.1; here");
+  const verbs_double_counts between = VerbsDouble::counts();
+  ASSERT_TRUE(open_fabric(test::all_ports(), &rejected).ok());
+  EXPECT_EQ(VerbsDouble::counts().post_calls - between.post_calls, 2 * of_one);
+}
+
+// The tests of all ports end within the time that the other end waits.
+TEST(RdmaFabric, SilentPortsCostBoundedTime) {
+  const auto started = std::chrono::steady_clock::now();
+  Opened silent = open("a;b;c;d", test::all_ports(), "delays us=10000000");
+  EXPECT_FALSE(silent.fabric.ok());
+  EXPECT_EQ(silent.rejected.size(), 4U);
+  EXPECT_EQ(silent.rejected.back().reason, "the tests of other ports took too long");
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(9));
 }
 
 TEST(RdmaFabric, RoceV2IsPreferred) {
