@@ -12,7 +12,7 @@
 #include "client/interpose/call/refusals.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/entry/conditional_node.h"
-#include "client/interpose/entry/generated_call.h"
+#include "client/interpose/entry/run_row.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -22,13 +22,6 @@ using driver_abi::find_row;
 // cuda.h, cuGraphNodeSetParams: "Modifying parameters is not supported for node types
 // CU_GRAPH_NODE_TYPE_MEM_ALLOC and CU_GRAPH_NODE_TYPE_MEM_FREE".
 constexpr char kFixedType[] = "no function sets the parameters of a node of this type";
-
-// A row without code of its own. `arguments` as the program passes them.
-template <typename... Arguments>
-CUresult run_row(std::uint16_t code, Arguments... arguments) {
-  void* const places[] = {static_cast<void*>(&arguments)...};
-  return cuda(run_generated(*find_row(code), places));
-}
 
 // The row of the type's own function, which says why it is refused.
 CUresult refuse(std::uint16_t code) { return call_refused(*find_row(code)); }

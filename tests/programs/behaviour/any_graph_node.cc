@@ -362,6 +362,30 @@ void instantiate_with_parameters() {
   MUST(cuMemFree(memory));
 }
 
+void print_dot(const Device& device) {
+  const CUdeviceptr memory = Device::memory(kBytes);
+  Graph graph;
+  const Fill fill(device, memory, 1);
+  const CUgraphNode first = graph.add(fill.parameters);
+  const CUgraphNode second = graph.add(memset_of(memory, 2), {first});
+  std::vector<unsigned> seen(kCount);
+  (void)graph.add(copy_of(seen.data(), memory), {first, second});
+  char path[] = "graph-dot-XXXXXX";
+  const int made = mkstemp(path);
+  if (made < 0) cuda_check::fail(__FILE__, __LINE__, "no file", "");
+  close(made);
+  MUST(cuGraphDebugDotPrint(graph.graph, path, 0));
+  std::FILE* const file = std::fopen(path, "r");
+  char line[200];
+  while (std::fgets(line, sizeof line, file) != nullptr) std::printf("dot: %s", line);
+  (void)std::fclose(file);
+  (void)unlink(path);
+  expect(cuGraphDebugDotPrint(graph.graph, "/no/such/folder/file", 0), CUDA_ERROR_OPERATING_SYSTEM,
+         "a file that cannot be made");
+  expect(cuGraphDebugDotPrint(graph.graph, nullptr, 0), CUDA_ERROR_INVALID_VALUE, "no path");
+  MUST(cuMemFree(memory));
+}
+
 void refuse() {
   Graph graph;
   CUgraphNode node = nullptr;
@@ -392,6 +416,7 @@ int main(int, char** arguments) {
   use_edge_data(device);
   keep_objects(device);
   instantiate_with_parameters();
+  print_dot(device);
   refuse();
   std::printf("PASSED\n");
 }
