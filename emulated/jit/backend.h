@@ -38,12 +38,16 @@ struct CodeRequest {
   const KernelSource* source = nullptr;
   std::span<const LinkSymbol> symbols;
   std::string_view cache_text;  // Everything that the translation depends on.
+  // Whether quick code can be replaced later. Functions that are called through pointers are linked
+  // once.
+  bool replaceable = true;
 };
 
 struct ReadyCode {
   LoadedCode code;
   std::uint32_t stack_bytes = 0;
   bool needs_fibers = true;
+  CodeQuality quality = CodeQuality::kGood;
 };
 
 // The fast form of a kernel.
@@ -65,7 +69,15 @@ class CompilerBackend {
   Result<ReadyCode> make(const CodeRequest& request);
   // As make(), for regions and on the caller's stack, which must be large. kRefused: the kernel has
   // no fast form. `slice_lanes`: slice_lanes_for() of the kernel's blocks (regions.h).
-  Result<ReadyRegions> make_regions(const CodeRequest& request, unsigned slice_lanes);
+  //
+  // With a job, the job is detached while code is generated, and may be detached after a failure.
+  // kUnavailable: it was stopped.
+  Result<ReadyRegions> make_regions(const CodeRequest& request, unsigned slice_lanes,
+                                    BackgroundWork::Job* job);
+  // Good code for a kernel with quick code. On the caller's stack, with the job as above.
+  Result<ReadyCode> make_good(const CodeRequest& request, BackgroundWork::Job& job);
+  // Whether the quick code of this kernel is to be replaced when it is hot.
+  bool wants_good(const ReadyCode& code, const CodeRequest& request) const;
   // The regions in the cache, of either width. On any stack.
   std::optional<ReadyRegions> find_regions(const CodeRequest& request);
   void release(const LoadedCode& code) { jit_->unload(code); }
@@ -88,7 +100,10 @@ class CompilerBackend {
   CompilerBackend(const RuntimeFunctions& runtime, const CompilerOptions& options,
                   std::unique_ptr<KernelJit> jit, std::unique_ptr<ObjectCache> cache);
   Result<ReadyCode> make_here(const CodeRequest& request);
-  Result<ReadyCode> load(const GeneratedCode& code, const CodeRequest& request);
+  std::optional<ReadyCode> find(const CodeRequest& request, const std::string& key,
+                                CodeQuality quality);
+  Result<ReadyCode> load(const GeneratedCode& code, const CodeRequest& request,
+                         CodeQuality quality);
   std::optional<ReadyRegions> find_regions(const CodeRequest& request, unsigned slice_lanes);
   Result<ReadyRegions> load_regions(const GeneratedCode& code, const CodeRequest& request);
   std::string key_of(const CodeRequest& request, const std::string& form) const;
@@ -101,6 +116,8 @@ class CompilerBackend {
   std::atomic<std::uint64_t> cache_hits_{0};
   std::atomic<std::uint64_t> microseconds_{0};
   std::atomic<std::uint64_t> fast_forms_{0};
+  std::atomic<std::uint64_t> quick_kernels_{0};
+  std::atomic<std::uint64_t> replacements_{0};
   std::once_flag background_prepared_;
   bool background_possible_ = false;
   BackgroundWork background_;  // Destroyed first.

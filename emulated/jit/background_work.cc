@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{64} << 20;  // As compiler.cc's threads.
 
+// Launches go first. A lower priority would delay the code that makes them faster for too long.
+constexpr int kNiceness = 5;
+
 bool start_quiet_thread(pthread_t* thread, void* (*function)(void*), void* argument) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -27,7 +30,7 @@ bool start_quiet_thread(pthread_t* thread, void* (*function)(void*), void* argum
 
 }  // namespace
 
-bool BackgroundWork::add(const void* owner, std::function<void()> work) {
+bool BackgroundWork::add(const void* owner, Work work) {
   const std::lock_guard lock(mutex_);
   if (stopping_ || waiting_.size() >= kWaitingMax) return false;
   if (!started_) {
@@ -43,8 +46,22 @@ bool BackgroundWork::add(const void* owner, std::function<void()> work) {
 void BackgroundWork::forget(const void* owner) {
   std::unique_lock lock(mutex_);
   std::erase_if(waiting_, [owner](const Item& item) { return item.owner == owner; });
-  if (process_ != getpid()) return;
-  changed_.wait(lock, [this, owner] { return !working_ || working_for_ != owner; });
+  if (process_ != getpid() || working_for_ != owner) return;
+  stop_item_.store(true, std::memory_order_relaxed);
+  changed_.wait(lock, [this, owner] { return working_for_ != owner || !attached_; });
+  if (working_for_ == owner) working_for_ = nullptr;
+}
+
+void BackgroundWork::Job::detach() {
+  const std::lock_guard lock(all_.mutex_);
+  all_.attached_ = false;
+  all_.changed_.notify_all();
+}
+
+bool BackgroundWork::Job::attach() {
+  const std::lock_guard lock(all_.mutex_);
+  all_.attached_ = all_.working_for_ != nullptr;
+  return all_.attached_;
 }
 
 void BackgroundWork::stop() {
@@ -52,6 +69,7 @@ void BackgroundWork::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    stop_item_.store(true, std::memory_order_relaxed);
     waiting_.clear();
     if (!started_) return;
     started_ = false;
@@ -66,19 +84,24 @@ void* BackgroundWork::run(void* self) {
 }
 
 void BackgroundWork::loop() {
+  // Of this thread alone (Linux). A failure leaves the priority as it is.
+  static_cast<void>(nice(kNiceness));
+  Job job(*this);
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
     if (stopping_) return;
     Item item = std::move(waiting_.front());
     waiting_.pop_front();
-    working_ = true;
+    working_ = attached_ = true;
     working_for_ = item.owner;
+    stop_item_.store(false, std::memory_order_relaxed);
     lock.unlock();
-    item.work();
+    item.work(job);
     item.work = nullptr;
     lock.lock();
-    working_ = false;
+    working_ = attached_ = false;
+    working_for_ = nullptr;
     changed_.notify_all();
   }
 }

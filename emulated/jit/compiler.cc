@@ -15,7 +15,13 @@ namespace {
 // LLVM recurses over the expressions of long functions.
 constexpr std::size_t kCompilerStackBytes = std::size_t{64} << 20;
 
-// Distinguishes the cache's entries of one kernel: those of regions with slices of this many lanes.
+// Bounds the wait for another process that compiles the same kernel. It is more than compiling
+// takes on a machine that does little else.
+constexpr std::chrono::milliseconds kPatiencePerInstruction{1};
+
+// Distinguish the cache's entries of one kernel. Regions have slices of a number of lanes.
+constexpr char kGoodForm[] = "";
+constexpr char kQuickForm[] = "quick";
 std::string regions_form(unsigned slice_lanes) { return "regions " + std::to_string(slice_lanes); }
 
 void* run_function(void* function) {
@@ -96,26 +102,70 @@ Result<ReadyCode> CompilerBackend::make(const CodeRequest& request) {
   microseconds_ += static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(spent).count());
   if (result.ok()) ++kernels_;
+  if (result.ok() && result->quality == CodeQuality::kQuick) ++quick_kernels_;
   return result;
 }
 
 Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
-  const bool cheap = request.source->instruction_count > options_.cheap_above_instructions;
+  const std::uint32_t quick_above =
+      request.replaceable ? options_.quick_above_instructions : options_.good_up_to_instructions;
+  const CodeQuality quality =
+      request.source->instruction_count > quick_above ? CodeQuality::kQuick : CodeQuality::kGood;
   std::string key;
   if (cache_ != nullptr) {
-    key = key_of(request, cheap ? "cheap" : "");
+    key = key_of(request, kGoodForm);
+    if (auto ready = find(request, key, CodeQuality::kGood)) return *ready;
+    if (quality == CodeQuality::kQuick) {
+      key = key_of(request, kQuickForm);
+      if (auto ready = find(request, key, quality)) return *ready;
+    }
+  }
+  std::optional<ObjectCache::Turn> turn;
+  if (cache_ != nullptr) {
+    turn.emplace(
+        cache_->take_turn(key, kPatiencePerInstruction * request.source->instruction_count));
+    // Another process, or thread, may have compiled it meanwhile.
+    if (auto ready = find(request, key, quality)) return *ready;
+  }
+  auto generated = jit_->generate(*request.source, quality);
+  if (!generated.ok()) return generated.status();
+  if (cache_ != nullptr) cache_->store(key, *generated);
+  return load(*generated, request, quality);
+}
+
+std::optional<ReadyCode> CompilerBackend::find(const CodeRequest& request, const std::string& key,
+                                               CodeQuality quality) {
+  const auto known = cache_->find(key);
+  if (!known) return std::nullopt;
+  auto ready = load(*known, request, quality);
+  if (!ready.ok()) return std::nullopt;  // It is generated again.
+  ++cache_hits_;
+  return *ready;
+}
+
+bool CompilerBackend::wants_good(const ReadyCode& code, const CodeRequest& request) const {
+  return code.quality == CodeQuality::kQuick &&
+         request.source->instruction_count <= options_.good_up_to_instructions;
+}
+
+Result<ReadyCode> CompilerBackend::make_good(const CodeRequest& request, BackgroundWork::Job& job) {
+  const std::string key = key_of(request, kGoodForm);
+  if (cache_ != nullptr) {
+    // Another process may have compiled it meanwhile.
     if (const auto known = cache_->find(key)) {
-      // An object that cannot be linked is generated again.
-      if (auto ready = load(*known, request); ready.ok()) {
-        ++cache_hits_;
+      if (auto ready = load(*known, request, CodeQuality::kGood); ready.ok()) {
+        ++replacements_;
         return ready;
       }
     }
   }
-  auto generated = jit_->generate(*request.source, cheap);
+  const BackgroundSteps steps{job.stop(), [&job] { job.detach(); }};
+  auto generated = jit_->generate(*request.source, CodeQuality::kGood, &steps);
   if (!generated.ok()) return generated.status();
   if (cache_ != nullptr) cache_->store(key, *generated);
-  return load(*generated, request);
+  if (!job.attach()) return Status(Code::kUnavailable, "the module was unloaded");
+  ++replacements_;
+  return load(*generated, request, CodeQuality::kGood);
 }
 
 std::string CompilerBackend::key_of(const CodeRequest& request, const std::string& form) const {
@@ -140,12 +190,17 @@ std::optional<ReadyRegions> CompilerBackend::find_regions(const CodeRequest& req
   return *ready;
 }
 
-Result<ReadyRegions> CompilerBackend::make_regions(const CodeRequest& request,
-                                                   unsigned slice_lanes) {
+Result<ReadyRegions> CompilerBackend::make_regions(const CodeRequest& request, unsigned slice_lanes,
+                                                   BackgroundWork::Job* job) {
   if (auto known = find_regions(request, slice_lanes)) return *known;
-  auto generated = jit_->generate_regions(*request.source, slice_lanes);
+  std::optional<BackgroundSteps> steps;
+  if (job != nullptr) steps.emplace(BackgroundSteps{job->stop(), [job] { job->detach(); }});
+  auto generated = jit_->generate_regions(*request.source, slice_lanes, steps ? &*steps : nullptr);
   if (!generated.ok()) return generated.status();
   if (cache_ != nullptr) cache_->store(key_of(request, regions_form(slice_lanes)), *generated);
+  if (job != nullptr && !job->attach()) {
+    return Status(Code::kUnavailable, "the module was unloaded");
+  }
   return load_regions(*generated, request);
 }
 
@@ -172,14 +227,15 @@ bool CompilerBackend::prepare_background() {
   return background_possible_;
 }
 
-Result<ReadyCode> CompilerBackend::load(const GeneratedCode& code, const CodeRequest& request) {
+Result<ReadyCode> CompilerBackend::load(const GeneratedCode& code, const CodeRequest& request,
+                                        CodeQuality quality) {
   auto loaded = jit_->load(code.object, request.symbols);
   if (!loaded.ok()) return loaded.status();
-  return ReadyCode{*loaded, code.stack_bytes, code.needs_fibers};
+  return ReadyCode{*loaded, code.stack_bytes, code.needs_fibers, quality};
 }
 
 CompilerCounters CompilerBackend::counters() const {
-  return {kernels_, cache_hits_, microseconds_ / 1000, fast_forms_};
+  return {kernels_, cache_hits_, microseconds_ / 1000, fast_forms_, quick_kernels_, replacements_};
 }
 
 Compiler::Compiler(std::unique_ptr<CompilerBackend> backend) : backend_(std::move(backend)) {}

@@ -29,8 +29,10 @@ struct CompilerOptions {
   // directory that cannot be used costs one warning and the cache, never the run.
   std::string cache_directory;
   std::uint64_t cache_bytes_max = 1ull << 30;
-  // Kernels of more PTX instructions than this (callees included) use the cheap code generator.
-  std::uint32_t cheap_above_instructions = 20000;
+  // Kernels of more PTX instructions than this (callees included) start with quick code (ADR 50).
+  std::uint32_t quick_above_instructions = 2000;
+  // The quick code of a hot kernel is replaced, unless the kernel has more instructions than this.
+  std::uint32_t good_up_to_instructions = 20000;
   // Width of regions that are made before any launch, for kernels without .reqntid: kSliceLanes or
   // kNarrowSliceLanes.
   unsigned slice_lanes = kSliceLanes;
@@ -46,6 +48,8 @@ struct CompilerCounters {
   std::uint64_t milliseconds = 0;  // Spent compiling.
   // Kernels that have their fast form, from the cache or compiled.
   std::uint64_t fast_forms = 0;
+  std::uint64_t quick_kernels = 0;  // Of `kernels`, those that started with quick code.
+  std::uint64_t replacements = 0;   // Good code in place of quick code.
 };
 
 class CompilerBackend;

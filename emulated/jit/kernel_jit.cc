@@ -6,20 +6,16 @@
 #include <llvm/CodeGen/TargetSubtargetInfo.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LegacyPassManager.h>
-#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/SmallVectorMemoryBuffer.h>
 #include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/TargetSelect.h>
-#include <llvm/Transforms/IPO/AlwaysInliner.h>
-#include <llvm/Transforms/Scalar/EarlyCSE.h>
-#include <llvm/Transforms/Scalar/SimplifyCFG.h>
-#include <llvm/Transforms/Scalar/SROA.h>
 
 #include <atomic>
 #include <string>
 
 #include "emulated/codegen/translate.h"
 #include "emulated/jit/code_facts.h"
+#include "emulated/jit/passes.h"
 #include "emulated/regions/regions.h"
 #include "emulated/runtime/matrix_functions.h"
 #include "emulated/runtime/mbarrier.h"
@@ -40,54 +36,6 @@ template <class F>
 void* address_of(F* function) {
   return reinterpret_cast<void*>(function);
 }
-
-// LLVM's passes with all their analyses, for one processor.
-class Passes {
- public:
-  // `vectorize`: whether LLVM vectorises loops.
-  Passes(llvm::TargetMachine* target, bool vectorize) : builder_(target, tuning(vectorize)) {
-    builder_.registerModuleAnalyses(modules_);
-    builder_.registerCGSCCAnalyses(calls_);
-    builder_.registerFunctionAnalyses(functions_);
-    builder_.registerLoopAnalyses(loops_);
-    builder_.crossRegisterProxies(loops_, functions_, calls_, modules_);
-  }
-
-  void optimize(llvm::Module& module) {
-    builder_.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O1).run(module, modules_);
-  }
-  void simplify(llvm::Module& module) {
-    builder_
-        .buildModuleSimplificationPipeline(llvm::OptimizationLevel::O1,
-                                           llvm::ThinOrFullLTOPhase::None)
-        .run(module, modules_);
-  }
-  // Only cheap passes.
-  void tidy(llvm::Module& module) {
-    llvm::FunctionPassManager passes;
-    passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
-    passes.addPass(llvm::EarlyCSEPass());
-    passes.addPass(llvm::SimplifyCFGPass());
-    llvm::ModulePassManager all;
-    all.addPass(llvm::AlwaysInlinerPass());
-    all.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
-    all.run(module, modules_);
-  }
-
- private:
-  static llvm::PipelineTuningOptions tuning(bool vectorize) {
-    llvm::PipelineTuningOptions options;
-    options.LoopVectorization = options.LoopInterleaving = vectorize;
-    options.SLPVectorization = false;
-    return options;
-  }
-
-  llvm::LoopAnalysisManager loops_;
-  llvm::FunctionAnalysisManager functions_;
-  llvm::CGSCCAnalysisManager calls_;
-  llvm::ModuleAnalysisManager modules_;
-  llvm::PassBuilder builder_;
-};
 
 // Inlines everything into the kernel's own function. Updates of shared memory stay functions until
 // threads have been combined.
@@ -241,7 +189,9 @@ Result<std::unique_ptr<KernelJit>> KernelJit::create(const RuntimeFunctions& run
 
 // A module during code generation.
 struct KernelJit::Work {
-  explicit Work(const Machine& machine) : stack_sizes(context), module("kernel", context) {
+  explicit Work(const Machine& machine, const std::atomic<bool>* stop = nullptr)
+      : gate(stop), stack_sizes(context), module("kernel", context) {
+    context.setOptPassGate(gate);
     auto made = machine.target->createTargetMachine();
     if (!made) {
       failed = failure("starting the code generator", made.takeError());
@@ -254,6 +204,7 @@ struct KernelJit::Work {
 
   // Generates machine code of the module as it is.
   Result<GeneratedCode> emit() {
+    if (gate.stopped()) return stopped();
     GeneratedCode code;
     code.needs_fibers = module_needs_fibers(module);
     const CallDepth depth(module);
@@ -265,11 +216,15 @@ struct KernelJit::Work {
       return Status(Code::kInternal, "this processor's code generator writes no object files");
     }
     emitter.run(module);
+    if (gate.stopped()) return stopped();
     code.stack_bytes = depth.deepest(stack_sizes.sizes());
     code.object.assign(object.begin(), object.end());
     return code;
   }
 
+  static Status stopped() { return Status(Code::kUnavailable, "the compilation was ended"); }
+
+  CodePasses gate;  // Outlives the context.
   llvm::LLVMContext context;
   StackSizes stack_sizes;
   llvm::Module module;
@@ -277,13 +232,16 @@ struct KernelJit::Work {
   Status failed;
 };
 
-Result<GeneratedCode> KernelJit::generate(const KernelSource& kernel, bool cheap) {
-  Work work(*machine_);
+Result<GeneratedCode> KernelJit::generate(const KernelSource& kernel, CodeQuality quality,
+                                          const BackgroundSteps* background) {
+  const std::atomic<bool>* const stop = background == nullptr ? nullptr : &background->stop;
+  Work work(*machine_, stop);
   GPURUN_RETURN_IF_ERROR(work.failed);
-  if (cheap) work.target->setOptLevel(llvm::CodeGenOptLevel::None);
+  if (quality == CodeQuality::kQuick) work.target->setOptLevel(llvm::CodeGenOptLevel::None);
   GPURUN_RETURN_IF_ERROR(translate(kernel, work.module));
-  Passes passes(work.target.get(), true);
-  if (cheap) {
+  if (background != nullptr) background->translated();
+  Passes passes(work.target.get(), true, work.gate);
+  if (quality == CodeQuality::kQuick) {
     passes.tidy(work.module);
   } else {
     passes.optimize(work.module);
@@ -291,16 +249,19 @@ Result<GeneratedCode> KernelJit::generate(const KernelSource& kernel, bool cheap
   return work.emit();
 }
 
-Result<GeneratedCode> KernelJit::generate_regions(const KernelSource& kernel,
-                                                  unsigned slice_lanes) {
-  Work work(*machine_);
+Result<GeneratedCode> KernelJit::generate_regions(const KernelSource& kernel, unsigned slice_lanes,
+                                                  const BackgroundSteps* background) {
+  const std::atomic<bool>* const stop = background == nullptr ? nullptr : &background->stop;
+  Work work(*machine_, stop);
   GPURUN_RETURN_IF_ERROR(work.failed);
   GPURUN_RETURN_IF_ERROR(translate(kernel, work.module));
+  if (background != nullptr) background->translated();
   mark_for_inlining(work.module, false);
-  Passes(work.target.get(), false).simplify(work.module);
+  Passes(work.target.get(), false, work.gate).simplify(work.module);
+  if (work.gate.stopped()) return Work::stopped();
   GPURUN_RETURN_IF_ERROR(split_into_regions(work.module, slice_lanes));
   mark_for_inlining(work.module, true);
-  Passes(work.target.get(), false).optimize(work.module);
+  Passes(work.target.get(), false, work.gate).optimize(work.module);
   return work.emit();
 }
 
@@ -317,7 +278,7 @@ Status KernelJit::warm_up() {
   const llvm::Function* const sample = work.module.getFunction("sample");
   const llvm::TargetSubtargetInfo* const subtarget = work.target->getSubtargetImpl(*sample);
   (void)subtarget->getInstrInfo()->getOpcodeAfterMemoryUnfold(0, true, false);
-  Passes(work.target.get(), true).optimize(work.module);
+  Passes(work.target.get(), true, work.gate).optimize(work.module);
   return work.emit().status();
 }
 

@@ -2,7 +2,9 @@
 // no LLVM type.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +22,20 @@ struct GeneratedCode {
   bool needs_fibers = true;       // As CompiledKernel::needs_fibers.
 };
 
+// Both kinds compute the same bits.
+enum class CodeQuality : std::uint8_t {
+  kQuick,  // Slow code, generated fast.
+  kGood,
+};
+
+// What a compilation that no launch waits for observes and reports.
+struct BackgroundSteps {
+  // Ends the compilation at the next pass once it is true.
+  const std::atomic<bool>& stop;
+  // Called once the KernelSource is no longer needed.
+  std::function<void()> translated;
+};
+
 struct LoadedCode {
   void* entry = nullptr;
   void* library = nullptr;  // For unload().
@@ -34,13 +50,15 @@ class KernelJit {
   KernelJit(const KernelJit&) = delete;
   KernelJit& operator=(const KernelJit&) = delete;
 
-  // kRefused as translate(), kInternal when the code generator fails. `cheap`: generates slow code
-  // fast. Needs some MiB of stack.
-  Result<GeneratedCode> generate(const KernelSource& kernel, bool cheap);
+  // kRefused as translate(), kInternal when the code generator fails, kUnavailable when
+  // `background` has ended it. Needs some MiB of stack.
+  Result<GeneratedCode> generate(const KernelSource& kernel, CodeQuality quality,
+                                 const BackgroundSteps* background = nullptr);
 
   // The fast form of the same kernel: an object in which kRootSymbol is a RegionProgram. kRefused:
-  // the kernel has none. Needs some MiB of stack.
-  Result<GeneratedCode> generate_regions(const KernelSource& kernel, unsigned slice_lanes);
+  // the kernel has none. Otherwise as generate().
+  Result<GeneratedCode> generate_regions(const KernelSource& kernel, unsigned slice_lanes,
+                                         const BackgroundSteps* background = nullptr);
 
   // Compiles a small sample and discards it, so that LLVM's internal tables exist afterwards. Needs
   // some MiB of stack.

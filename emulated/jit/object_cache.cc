@@ -1,8 +1,14 @@
 // ObjectCache: the two facts of a kernel and its object are one entry of a CacheFolder.
 #include "emulated/jit/object_cache.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace gpurun::emulated {
@@ -15,6 +21,28 @@ constexpr std::uint64_t kObjectBytesMax = std::uint64_t{1} << 30;
 constexpr std::size_t kFilesMax = std::size_t{1} << 20;
 // An addition computes much longer than this share of a look.
 constexpr unsigned kStoredPerLook = 256;
+
+// One byte of this file stands for each object. Its name is no entry's, so it stays in the folder.
+constexpr char kTurnsFile[] = "/turns";
+constexpr std::chrono::milliseconds kLook{5};
+
+UniqueFd open_turns(const std::string& folder) {
+  UniqueFd file(open((folder + kTurnsFile).c_str(),
+                     O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  struct stat about {};
+  if (!file.valid() || fstat(file.get(), &about) != 0) return UniqueFd();
+  return S_ISREG(about.st_mode) && about.st_uid == geteuid() ? std::move(file) : UniqueFd();
+}
+
+// Locks the byte for this open file, without waiting. The kernel ends the lock with the file.
+bool lock_byte(int file, off_t byte) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = byte;
+  lock.l_len = 1;
+  return fcntl(file, F_OFD_SETLK, &lock) == 0;
+}
 
 struct Facts {
   std::uint32_t stack_bytes;
@@ -37,6 +65,23 @@ Result<std::unique_ptr<ObjectCache>> ObjectCache::open(const std::string& direct
   auto folder = CacheFolder::open(directory, rules);
   if (!folder.ok()) return folder.status();
   return std::unique_ptr<ObjectCache>(new ObjectCache(*std::move(folder)));
+}
+
+ObjectCache::Turn ObjectCache::take_turn(std::string_view key_text,
+                                         std::chrono::milliseconds patience) const {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const Sha256Digest key = key_of(key_text);
+  std::uint64_t byte = 0;
+  std::memcpy(&byte, key.data(), sizeof byte);
+  UniqueFd file = open_turns(folder_->path());
+  if (!file.valid()) return Turn(UniqueFd());
+  while (!lock_byte(file.get(), static_cast<off_t>(byte >> 2))) {
+    if ((errno != EAGAIN && errno != EACCES) || std::chrono::steady_clock::now() >= deadline) {
+      return Turn(UniqueFd());
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+  return Turn(std::move(file));
 }
 
 std::optional<GeneratedCode> ObjectCache::find(std::string_view key_text) {

@@ -5,14 +5,17 @@
 // other user may write it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/cache_folder.h"
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "emulated/jit/kernel_jit.h"
 
 namespace gpurun::emulated {
@@ -25,6 +28,21 @@ class ObjectCache {
   // used.
   static Result<std::unique_ptr<ObjectCache>> open(const std::string& directory,
                                                    std::uint64_t bytes_max);
+
+  // The right to compile one object, until it is destroyed. Other processes, and other threads of
+  // this one, wait for the code instead of compiling it, too.
+  class Turn {
+   public:
+    // False: another has it, or there are no turns. Nothing is wrong with compiling then.
+    bool taken() const { return lock_.valid(); }
+
+   private:
+    friend class ObjectCache;
+    explicit Turn(UniqueFd lock) : lock_(std::move(lock)) {}
+    UniqueFd lock_;
+  };
+  // Waits for at most `patience` while another has the turn. A process that dies loses it.
+  Turn take_turn(std::string_view key_text, std::chrono::milliseconds patience) const;
 
   // `key_text` is everything that the object depends on.
   std::optional<GeneratedCode> find(std::string_view key_text);

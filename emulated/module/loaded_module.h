@@ -51,13 +51,18 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
     }
 
     void show() { code_.store(&fast_code, std::memory_order_release); }
+    void show_better() { better_.store(&better_code, std::memory_order_release); }
 
     LoadedModule* module = nullptr;
     std::atomic<std::uint64_t> nanoseconds{0};  // Run time without the fast form.
-    std::atomic<bool> may_ask_for_fast{false};
-    std::atomic<bool> asked_for_fast{false};
+    // What the background thread makes of the kernel when it is hot.
+    std::atomic<bool> may_be_fast{false};
+    std::atomic<bool> may_be_better{false};
+    std::atomic<bool> asked{false};
     ReadyRegions regions;  // Written once, before `fast_code` is shown.
     Code fast_code;
+    ReadyCode good;  // Written once, before `better_code` is shown.
+    ThreadedCode better_code;
 
     std::mutex mutex;  // Held while it is parsed or compiled. Guards what follows.
     Definition definition;
@@ -78,12 +83,13 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   // With record.mutex held.
   Result<std::unique_ptr<Unit>> prepare(Record& record);
   Status compile_record(Record& record);
-  // Adds regions to a kernel that has just been compiled, if they can be had at once.
-  void add_fast_form(Record& record, const Unit& unit, const std::string& cache_text);
+  // Adds regions to a kernel that has just been compiled, if they can be had at once, and notes
+  // what it may get later.
+  void add_fast_form(Record& record, const Unit& unit, const CodeRequest& request);
   void show_fast_form(Record& record, const ReadyRegions& regions);
   void note_time(Record& record, std::chrono::nanoseconds time, std::uint32_t row_threads);
-  // On the background thread.
-  void make_fast_form(Record& record, unsigned slice_lanes);
+  // On the background thread. After a step with `job` the module may be gone.
+  void improve(Record& record, unsigned slice_lanes, BackgroundWork::Job& job);
   void fill_attributes(Record& record, const Unit& unit) const;
 
   const std::vector<std::string> texts_;

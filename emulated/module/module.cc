@@ -76,6 +76,7 @@ LoadedModule::~LoadedModule() {
   for (const auto& [key, record] : records_) {
     backend_.release(record->ready.code);
     backend_.release(record->regions.code);
+    backend_.release(record->good.code);
   }
 }
 
@@ -236,7 +237,8 @@ Status LoadedModule::compile_record(Record& record) {
   if (!prepared.ok()) return prepared.status();
   const Unit& unit = **prepared;
   const std::string cache_text = unit.cache_text();
-  auto ready = backend_.make({&unit.source(), unit.symbols(), cache_text});
+  const CodeRequest request{&unit.source(), unit.symbols(), cache_text, unit.root().entry};
+  auto ready = backend_.make(request);
   if (!ready.ok()) {
     const std::string kernel(table_->name(record.definition));
     record.failure =
@@ -247,26 +249,30 @@ Status LoadedModule::compile_record(Record& record) {
   record.recursive = unit.recursive();
   if (unit.calls_pointers()) record.ready.stack_bytes += kPointerCallStackBytes;
   record.compiled = true;
-  if (unit.root().entry) add_fast_form(record, unit, cache_text);
+  if (unit.root().entry) add_fast_form(record, unit, request);
   return Status();
 }
 
-void LoadedModule::add_fast_form(Record& record, const Unit& unit, const std::string& cache_text) {
-  if (backend_.tier() == Tier::kFibers) return;
-  const CodeRequest request{&unit.source(), unit.symbols(), cache_text};
+void LoadedModule::add_fast_form(Record& record, const Unit& unit, const CodeRequest& request) {
   if (backend_.tier() == Tier::kAuto) {
     if (const auto known = backend_.find_regions(request)) return show_fast_form(record, *known);
-    if (unit.source().instruction_count > kBackgroundInstructionsMax) return;
-    // Called here, because the threads that run the kernel are not the program's, and it might be
-    // too late there.
-    record.may_ask_for_fast.store(backend_.prepare_background(), std::memory_order_relaxed);
-    return;
   }
+  const bool fast = backend_.tier() == Tier::kAuto &&
+                    unit.source().instruction_count <= kBackgroundInstructionsMax;
+  const bool better = backend_.wants_good(record.ready, request);
+  // Called here, because the threads that run the kernel are not the program's, and it might be too
+  // late there.
+  if ((fast || better) && backend_.prepare_background()) {
+    record.may_be_fast.store(fast, std::memory_order_relaxed);
+    record.may_be_better.store(better, std::memory_order_relaxed);
+  }
+  if (backend_.tier() != Tier::kRegions) return;
   // No launch has been seen yet. .reqntid may give the block size.
   const std::uint32_t row = record.attributes.required_block[0];
   const unsigned lanes = row != 0 ? slice_lanes_for(row) : backend_.slice_lanes();
   Result<ReadyRegions> made = Status(Code::kInternal, "not compiled");
-  const Status ran = run_on_large_stack([&] { made = backend_.make_regions(request, lanes); });
+  const Status ran =
+      run_on_large_stack([&] { made = backend_.make_regions(request, lanes, nullptr); });
   if (ran.ok() && made.ok()) return show_fast_form(record, *made);
   GPURUN_LOG(kInfo, "%s",
              at_module(std::string(table_->name(record.definition)) +
@@ -277,38 +283,54 @@ void LoadedModule::add_fast_form(Record& record, const Unit& unit, const std::st
 void LoadedModule::show_fast_form(Record& record, const ReadyRegions& regions) {
   record.regions = regions;
   record.fast_code = {regions.program, regions.stack_bytes};
-  record.asked_for_fast.store(true, std::memory_order_relaxed);
+  record.asked.store(true, std::memory_order_relaxed);
   record.show();
 }
 
 void LoadedModule::note_time(Record& record, std::chrono::nanoseconds time,
                              std::uint32_t row_threads) {
-  if (backend_.tier() != Tier::kAuto) return;
-  if (!record.may_ask_for_fast.load(std::memory_order_relaxed)) return;
-  if (record.asked_for_fast.load(std::memory_order_relaxed)) return;
+  if (!record.may_be_fast.load(std::memory_order_relaxed) &&
+      !record.may_be_better.load(std::memory_order_relaxed)) {
+    return;
+  }
+  if (record.asked.load(std::memory_order_relaxed)) return;
   const auto spent = static_cast<std::uint64_t>(time.count());
   if (record.nanoseconds.fetch_add(spent, std::memory_order_relaxed) + spent < kHotNanoseconds) {
     return;
   }
-  if (record.asked_for_fast.exchange(true, std::memory_order_relaxed)) return;
+  if (record.asked.exchange(true, std::memory_order_relaxed)) return;
   const unsigned lanes = slice_lanes_for(row_threads);
-  if (!backend_.background().add(this, [this, &record, lanes] { make_fast_form(record, lanes); })) {
-    record.asked_for_fast.store(false, std::memory_order_relaxed);
+  if (!backend_.background().add(this, [this, &record, lanes](BackgroundWork::Job& job) {
+        improve(record, lanes, job);
+      })) {
+    record.asked.store(false, std::memory_order_relaxed);
   }
 }
 
 // Does not touch what the record's mutex guards, because launches continue meanwhile.
-void LoadedModule::make_fast_form(Record& record, unsigned slice_lanes) {
+void LoadedModule::improve(Record& record, unsigned slice_lanes, BackgroundWork::Job& job) {
   auto unit = Unit::build(*this, record.definition);
   if (!unit.ok()) return;  // It was compiled before, so this does not happen.
   const std::string cache_text = (*unit)->cache_text();
-  auto made =
-      backend_.make_regions({&(*unit)->source(), (*unit)->symbols(), cache_text}, slice_lanes);
-  if (made.ok()) return show_fast_form(record, *made);
-  GPURUN_LOG(kDebug, "%s",
-             at_module(std::string(table_->name(record.definition)) +
-                       " runs as threads: " + made.status().message())
-                 .c_str());
+  const CodeRequest request{&(*unit)->source(), (*unit)->symbols(), cache_text};
+  if (record.may_be_fast.load(std::memory_order_relaxed)) {
+    auto made = backend_.make_regions(request, slice_lanes, &job);
+    if (!job.attach()) return;
+    if (made.ok()) return show_fast_form(record, *made);
+    GPURUN_LOG(kDebug, "%s",
+               at_module(std::string(table_->name(record.definition)) +
+                         " runs as threads: " + made.status().message())
+                   .c_str());
+  }
+  if (!record.may_be_better.load(std::memory_order_relaxed)) return;
+  auto made = backend_.make_good(request, job);
+  if (!job.attach() || !made.ok()) return;
+  record.good = *made;
+  record.better_code.function = reinterpret_cast<KernelFunction>(made->code.entry);
+  record.better_code.stack_bytes =
+      made->stack_bytes + ((*unit)->calls_pointers() ? kPointerCallStackBytes : 0);
+  record.better_code.needs_fibers = made->needs_fibers;
+  record.show_better();
 }
 
 Result<const KernelAttributes*> LoadedModule::kernel(std::string_view name) {

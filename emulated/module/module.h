@@ -58,34 +58,46 @@ struct KernelAttributes {
   std::uint32_t ptx_version = 0;  // ISA version times ten: 90 for 9.0.
 };
 
-// The fast form of a kernel (device_abi.h, "Regions"). Some kernels never have one, others get one
-// while they run. Any thread. Lives as long as its module.
+// A kernel's code in its usual form: threads with stacks of their own.
+struct ThreadedCode {
+  KernelFunction function = nullptr;
+  // Deepest stack of compiled code, without the run-time functions. Recursion counts once: add the
+  // context's stack limit for it.
+  std::uint32_t stack_bytes = 0;
+  bool needs_fibers = true;  // See device_abi.h, "Threads and stacks".
+};
+
+// What a kernel may get while it is in use: good code in place of quick code (ADR 50), and its fast
+// form (device_abi.h, "Regions"). A launch takes what there is when it begins. Any thread. Lives as
+// long as its module, as all code of the kernel does.
 class FastForm {
  public:
   struct Code {
     const RegionProgram* program = nullptr;
-    std::uint32_t stack_bytes = 0;  // As CompiledKernel::stack_bytes.
+    std::uint32_t stack_bytes = 0;  // As ThreadedCode::stack_bytes.
   };
   virtual ~FastForm() = default;
   // nullptr: not available yet.
   const Code* code() const { return code_.load(std::memory_order_acquire); }
+  // nullptr: not available yet, or not needed.
+  const ThreadedCode* better() const { return better_.load(std::memory_order_acquire); }
   // Reports that a grid of the kernel ran without the fast form for `time`. `row_threads`: the
   // threads in a row of its blocks (ntid.x).
   virtual void ran_without(std::chrono::nanoseconds time, std::uint32_t row_threads) = 0;
 
  protected:
   std::atomic<const Code*> code_{nullptr};
+  std::atomic<const ThreadedCode*> better_{nullptr};
 };
 
-struct CompiledKernel {
-  KernelFunction function = nullptr;
-  std::uint32_t stack_bytes =
-      // Deepest stack of compiled code, without the run-time functions. Recursion counts once: add
-      // the context's stack limit for it.
-      0;
-  bool recursive = false;    // May call itself, or through function pointers.
-  bool needs_fibers = true;  // See device_abi.h, "Threads and stacks".
+struct CompiledKernel : ThreadedCode {
+  bool recursive = false;  // May call itself, or through function pointers.
   FastForm* fast = nullptr;
+  // The code for a launch that begins now.
+  const ThreadedCode& threaded() const {
+    const ThreadedCode* better = fast == nullptr ? nullptr : fast->better();
+    return better == nullptr ? *this : *better;
+  }
 };
 
 struct GlobalVariable {

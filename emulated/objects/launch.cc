@@ -28,18 +28,19 @@ namespace {
 LaunchRequest request_for(const KernelLaunch& launch, const Context& context) {
   const KernelAttributes& attributes = launch.function->attributes();
   LaunchRequest request;
-  request.function = launch.code.function;
+  const ThreadedCode& code = launch.code.threaded();
+  request.function = code.function;
   request.name = launch.function->name();
   request.grid = launch.grid;
   request.block = launch.block;
   request.cluster = launch.cluster;
   request.static_shared_bytes = attributes.static_shared_bytes;
   request.dynamic_shared_bytes = launch.dynamic_shared_bytes;
-  request.stack_bytes = launch.code.stack_bytes;
+  request.stack_bytes = code.stack_bytes;
   if (launch.code.recursive) {
     request.stack_bytes += static_cast<std::uint32_t>(context.limits[CU_LIMIT_STACK_SIZE].load());
   }
-  request.needs_fibers = launch.code.needs_fibers;
+  request.needs_fibers = code.needs_fibers;
   request.cooperative = launch.cooperative;
   // A grid with blocks that wait for each other needs threads that can wait.
   const bool alone = !launch.cooperative && launch.cluster.count() == 1;

@@ -1,10 +1,12 @@
 // Object cache: it saves compilations, stays within its bound, and may be shared by processes.
 // Damage and other users cannot harm it.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -183,18 +185,95 @@ TEST_F(CacheTest, ProcessesShareDirectory) {
   }
 }
 
-TEST_F(CacheTest, CheapAndOptimisedCodeAreCachedSeparately) {
-  CompilerOptions cheap = options();
-  cheap.cheap_above_instructions = 1;
-  start(cheap);
+TEST_F(CacheTest, QuickAndGoodCodeAreCachedSeparately) {
+  CompilerOptions quick = options();
+  quick.quick_above_instructions = 0;
+  start(quick);
   EXPECT_EQ(store(11), 11u);
-  start(options());
-  EXPECT_EQ(store(11), 11u);
-  EXPECT_EQ(compiler_->counters().cache_hits, 0u);  // The optimising compiler does not use the
-                                                    // cheap code.
-  start(cheap);
+  EXPECT_EQ(compiler_->counters().quick_kernels, 1u);
+  start(quick);
   EXPECT_EQ(store(11), 11u);
   EXPECT_EQ(compiler_->counters().cache_hits, 1u);
+  EXPECT_EQ(compiler_->counters().quick_kernels, 1u);
+  start(options());
+  EXPECT_EQ(store(11), 11u);
+  EXPECT_EQ(compiler_->counters().cache_hits, 0u) << "good code was asked for";
+  // Good code in the cache serves large kernels, too.
+  start(quick);
+  EXPECT_EQ(store(11), 11u);
+  EXPECT_EQ(compiler_->counters().cache_hits, 1u);
+  EXPECT_EQ(compiler_->counters().quick_kernels, 0u);
+}
+
+// Text of a kernel that takes a while to compile.
+std::string long_kernel() {
+  std::string text =
+      ".global .u32 place;\n.visible .entry k() {\n.reg .b32 %r<3>; mov.u32 %r0, %tid.x;\n";
+  for (int i = 0; i < 400; ++i) {
+    text += "mad.lo.u32 %r1, %r1, %r0, " + std::to_string(i) + "; xor.b32 %r0, %r0, %r1;\n";
+  }
+  return kHead + text + "st.global.u32 [place], %r0; ret; }\n";
+}
+
+// The others wait for the first one's code.
+TEST_F(CacheTest, OneOfSeveralProcessesCompiles) {
+  constexpr int kProcesses = 4;
+  int go[2];
+  ASSERT_EQ(pipe(go), 0);
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      close(go[1]);
+      char byte;
+      if (read(go[0], &byte, 1) != 0) _exit(2);  // All begin when the pipe is closed.
+      start(options());
+      if (!load_whole({long_kernel()}).ok() || !module_->compile("k").ok()) _exit(2);
+      _exit(compiler_->counters().cache_hits == 1 ? 1 : 0);
+    }
+    children.push_back(child);
+  }
+  close(go[0]);
+  close(go[1]);
+  int compiled = 0;
+  for (const pid_t child : children) {
+    int state = 0;
+    ASSERT_EQ(waitpid(child, &state, 0), child);
+    ASSERT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) != 2);
+    if (WEXITSTATUS(state) == 0) ++compiled;
+  }
+  EXPECT_EQ(compiled, 1);
+}
+
+// Another process may be slow, or never store what it compiles.
+TEST_F(CacheTest, WaitForAnotherProcessEnds) {
+  using std::chrono::milliseconds;
+  auto cache = ObjectCache::open(cache_, 1 << 20);
+  ASSERT_TRUE(cache.ok()) << cache.status().to_string();
+  const ObjectCache::Turn first = (*cache)->take_turn("a", milliseconds(0));
+  EXPECT_TRUE(first.taken());
+  EXPECT_FALSE((*cache)->take_turn("a", milliseconds(20)).taken());
+  EXPECT_TRUE((*cache)->take_turn("b", milliseconds(0)).taken()) << "another object";
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    auto mine = ObjectCache::open(cache_, 1 << 20);
+    const ObjectCache::Turn turn = (*mine)->take_turn("c", milliseconds(0));
+    if (write(ready[1], turn.taken() ? "t" : "f", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char taken = 0;
+  ASSERT_EQ(read(ready[0], &taken, 1), 1);
+  EXPECT_EQ(taken, 't');
+  EXPECT_FALSE((*cache)->take_turn("c", milliseconds(20)).taken());
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE((*cache)->take_turn("c", milliseconds(0)).taken()) << "its holder has died";
+  close(ready[0]);
+  close(ready[1]);
 }
 
 }  // namespace

@@ -78,14 +78,15 @@ class ModuleTest : public testing::Test {
     EXPECT_TRUE(code.ok()) << code.status().to_string();
     if (!attributes.ok() || !code.ok()) return result;
     LaunchRequest request;
-    request.function = code->function;
+    const ThreadedCode& threaded = code->threaded();
+    request.function = threaded.function;
     request.name = kernel;
     request.grid = grid;
     request.block = block;
     request.static_shared_bytes = (*attributes)->static_shared_bytes;
     request.dynamic_shared_bytes = dynamic_shared;
-    request.stack_bytes = code->stack_bytes + (code->recursive ? recursion_stack_ : 0);
-    request.needs_fibers = code->needs_fibers;
+    request.stack_bytes = threaded.stack_bytes + (code->recursive ? recursion_stack_ : 0);
+    request.needs_fibers = threaded.needs_fibers;
     request.params = parameters.data();
     request.param_bytes = (*attributes)->param_bytes;
     EXPECT_LE(parameters.bytes(), (*attributes)->param_bytes);

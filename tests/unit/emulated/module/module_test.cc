@@ -261,12 +261,12 @@ TEST_F(ModuleTest, KernelFaultsAreReportedNotOptimisedAway) {
 // An illegal instruction, not the next function, follows code that never returns.
 TEST_F(ModuleTest, UnreachableCodeDoesNotFallThrough) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  for (const std::uint32_t cheap_above : {0u, 20000u}) {
+  for (const std::uint32_t quick_above : {0u, 20000u}) {
     const auto fall = [&] {
       RuntimeFunctions runtime = runtime_functions();
       runtime.trap = [](ThreadContext*, std::uint32_t) {};  // Returns, against its contract.
       CompilerOptions options;
-      options.cheap_above_instructions = cheap_above;
+      options.quick_above_instructions = quick_above;
       auto compiler = Compiler::create(runtime, options);
       auto module = Module::load({std::string(kHead) + ".visible .entry k() { trap; }"}, "test",
                                  **compiler, memory_);

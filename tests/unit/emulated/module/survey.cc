@@ -1,11 +1,11 @@
 // emulated_ptx_survey: lists the kernels of PTX files that the emulated device would refuse, and
 // the instructions that cause it. A tool for extending the translator, and not a test.
 //
-// usage: emulated_ptx_survey [--compile | --cheap] FILE.ptx...
+// usage: emulated_ptx_survey [--compile | --quick] FILE.ptx...
 //   Prints one line for each refused kernel, then the reasons by number of kernels, then every
 //   instruction that is not in the translator's table by number of functions. With --compile,
-//   kernels are also compiled, each in turn. With --cheap they are compiled by the fast code
-//   generator. Exits with 1 when a kernel was refused.
+//   kernels are also compiled, each in turn. With --quick they get quick code. Exits with 1 when a
+//   kernel was refused.
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -83,8 +83,9 @@ void survey(const char* path, bool compile, Compiler& compiler, Totals& totals) 
 
 int run(int argc, char** argv) {
   CompilerOptions options;
-  const bool cheap = argc > 1 && std::strcmp(argv[1], "--cheap") == 0;
-  if (cheap) options.cheap_above_instructions = 0;
+  options.good_up_to_instructions = ~std::uint32_t{0};
+  const bool quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+  options.quick_above_instructions = quick ? 0 : ~std::uint32_t{0};
   auto compiler = Compiler::create(runtime_functions(), options);
   if (!compiler.ok()) {
     std::fprintf(stderr, "%s\n", compiler.status().to_string().c_str());
@@ -93,7 +94,7 @@ int run(int argc, char** argv) {
   bool compile = false;
   Totals totals;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--compile") == 0 || std::strcmp(argv[i], "--cheap") == 0) {
+    if (std::strcmp(argv[i], "--compile") == 0 || std::strcmp(argv[i], "--quick") == 0) {
       compile = true;
     } else {
       survey(argv[i], compile, **compiler, totals);

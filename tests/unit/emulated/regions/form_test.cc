@@ -138,7 +138,7 @@ TEST(FastFormDeathTest, ProcessExitsDuringCompilation) {
 TEST(BackgroundWork, RejectsWorkBeyondBound) {
   BackgroundWork work;
   std::promise<void> started, go;
-  ASSERT_TRUE(work.add(&work, [&] {
+  ASSERT_TRUE(work.add(&work, [&](BackgroundWork::Job&) {
     started.set_value();
     go.get_future().wait();
   }));
@@ -146,16 +146,45 @@ TEST(BackgroundWork, RejectsWorkBeyondBound) {
   std::atomic<int> done{0};
   const int other = 0;
   for (std::size_t i = 0; i < BackgroundWork::kWaitingMax; ++i) {
-    EXPECT_TRUE(work.add(&other, [&] { ++done; }));
+    EXPECT_TRUE(work.add(&other, [&](BackgroundWork::Job&) { ++done; }));
   }
-  EXPECT_FALSE(work.add(&other, [&] { ++done; }));
+  EXPECT_FALSE(work.add(&other, [&](BackgroundWork::Job&) { ++done; }));
   work.forget(&other);
-  EXPECT_TRUE(work.add(&other, [&] { ++done; }));
+  EXPECT_TRUE(work.add(&other, [&](BackgroundWork::Job&) { ++done; }));
   go.set_value();
   work.forget(&work);
   work.stop();
   EXPECT_LE(done.load(), 1);
-  EXPECT_FALSE(work.add(&other, [] {}));
+  EXPECT_FALSE(work.add(&other, [](BackgroundWork::Job&) {}));
+}
+
+// An owner may go while its work runs, unless the work needs it at this moment.
+TEST(BackgroundWork, DetachedWorkLosesItsOwner) {
+  BackgroundWork work;
+  const int owner = 0;
+  std::promise<void> detached, forgotten;
+  std::promise<bool> attached, stopped;
+  ASSERT_TRUE(work.add(&owner, [&](BackgroundWork::Job& job) {
+    job.detach();
+    detached.set_value();
+    forgotten.get_future().wait();
+    stopped.set_value(job.stop());
+    attached.set_value(job.attach());
+  }));
+  detached.get_future().wait();
+  work.forget(&owner);  // Returns while the item is still running.
+  forgotten.set_value();
+  EXPECT_TRUE(stopped.get_future().get());
+  EXPECT_FALSE(attached.get_future().get());
+  // The next item of the same owner is a new one.
+  std::promise<bool> again, unstopped;
+  ASSERT_TRUE(work.add(&owner, [&](BackgroundWork::Job& job) {
+    unstopped.set_value(!job.stop());
+    job.detach();
+    again.set_value(job.attach());
+  }));
+  EXPECT_TRUE(unstopped.get_future().get());
+  EXPECT_TRUE(again.get_future().get());
 }
 
 }  // namespace
