@@ -342,8 +342,8 @@ TEST_F(UserObjects, DestructorRunsWithTheLastReference) {
   EXPECT_EQ(object_.ends, 0);
   EXPECT_EQ(operations(), 1u);
   ASSERT_EQ(release(handle, 1), 0);
+  ASSERT_TRUE(comes_down_to(0));
   object_.ends.wait(0);
-  EXPECT_TRUE(comes_down_to(0));
   EXPECT_EQ(object_.ends, 1);
   // Both ends have forgotten the handle.
   EXPECT_EQ(world_.session().handles().check(handle, HandleKind::kUserObject), kInvalidValue);
