@@ -88,7 +88,7 @@ TEST(RemoteMemory, ReadBringsBytesAndLenderDoesNothing) {
 // More reads would stop the messages behind them.
 TEST(RemoteMemory, AsManyReadsAreUnderWayAsTheDevicesServe) {
   Lending lending("rdma0 reads=3");
-  VerbsDouble::inject("delays us=20000");
+  VerbsDouble::inject("delays us=300000");
   for (std::uint64_t id = 1; id <= 3; ++id) {
     ASSERT_EQ(lending.begin(id, id * 1000, 1000), Began::kYes) << id;
   }
@@ -113,9 +113,9 @@ TEST(RemoteMemory, ReadsAndMessagesShareTheQueue) {
     Lending lending(devices);
     const verbs_double_counts before = VerbsDouble::counts();
     auto copying = std::async(std::launch::async, [&] {
-      return copies_one_way(*lending.pair.server, *lending.pair.client, pattern(6 << 20, 3));
+      return copies_one_way(*lending.pair.server, *lending.pair.client, pattern(2 << 20, 3));
     });
-    constexpr std::uint64_t kReads = 600;
+    constexpr std::uint64_t kReads = 250;
     std::uint64_t begun = 0;
     std::uint64_t ended = 0;
     const Deadline deadline = soon();
@@ -169,7 +169,7 @@ TEST(RemoteMemory, MemoryThatIsTakenBackCannotBeRead) {
 
 TEST(RemoteMemory, MemoryThatIsTakenBackWhileItIsReadFailsTheRead) {
   Lending lending;
-  VerbsDouble::inject("delays us=30000");
+  VerbsDouble::inject("delays us=300000");
   ASSERT_EQ(lending.begin(1, 0, 4096), Began::kYes);
   lending.lends->take_back(lending.key);
   EXPECT_TRUE(lending.ended(1).empty());
@@ -222,7 +222,7 @@ TEST(RemoteMemory, LostReportIsMadeUpByTheNext) {
 
 TEST(RemoteMemory, CarrierThatIsGivenUpEndsItsReads) {
   Lending lending;
-  VerbsDouble::inject("delays us=200000");
+  VerbsDouble::inject("delays us=300000");
   ASSERT_EQ(lending.begin(1, 0, 4096), Began::kYes);
   lending.reads->give_up();
   EXPECT_TRUE(lending.ended(1).empty());
