@@ -43,12 +43,20 @@ int run(int count, char** words) {
     GPURUN_LOG(kError, "gpurun-ptxas is started by gpurun itself, in place of a ptxas");
     return kCannotRun;
   }
+  // A parent that ignores SIGCHLD passes that on, and waitpid() would have no status.
+  struct sigaction before = {};
+  struct sigaction usual = {};
+  usual.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &usual, &before);
   const pid_t child = fork();
   if (child < 0) {
     GPURUN_LOG(kError, "ptxas cannot be started: %s", std::strerror(errno));
     return kCannotRun;
   }
-  if (child == 0) become(words[1], words + 2);
+  if (child == 0) {
+    sigaction(SIGCHLD, &before, nullptr);
+    become(words[1], words + 2);
+  }
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return kCannotRun;

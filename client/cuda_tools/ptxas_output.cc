@@ -86,10 +86,30 @@ bool is_ptx(std::string_view text) {
          text.find(".version") != std::string_view::npos;
 }
 
-Status replace_content(const std::string& path, const Bytes& content) {
-  const UniqueFd file(open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+bool write_at(int file, ByteView bytes, std::size_t offset) {
+  while (!bytes.empty()) {
+    const ssize_t count = pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+// Writes what is new behind ptxas's own output first. Without room the file stays as ptxas wrote
+// it.
+Status extend(const std::string& path, std::size_t own_bytes, const Bytes& content) {
+  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!file.valid()) return Status::from_errno(errno, path);
-  return write_whole(file.get(), ByteView(content.data(), content.size()), path);
+  const ByteView all(content.data(), content.size());
+  if (write_at(file.get(), all.subspan(own_bytes), own_bytes) &&
+      write_at(file.get(), all.first(own_bytes), 0)) {
+    return {};
+  }
+  const Status failed = Status::from_errno(errno, path);
+  static_cast<void>(ftruncate(file.get(), static_cast<off_t>(own_bytes)));
+  return failed;
 }
 
 }  // namespace
@@ -121,7 +141,7 @@ Status add_ptx_to_output(const PtxasCommand& command) {
   if (texts.empty()) return {};
   const Result<Bytes> with_ptx = driver_abi::cubin_with_ptx(cubin, texts);
   if (!with_ptx.ok()) return with_ptx.status();
-  return replace_content(command.output, *with_ptx);
+  return extend(command.output, cubin.size(), *with_ptx);
 }
 
 }  // namespace gpurun::client::cuda_tools

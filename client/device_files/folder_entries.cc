@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "client/device_files/this_lease.h"
@@ -38,6 +39,7 @@ DIR* const kTaken = reinterpret_cast<DIR*>(1);
 
 using OpenFolder = DIR*(const char*);
 using ReadFolder = dirent*(DIR*);
+using ReadInto = int(DIR*, dirent*, dirent**);
 using Filter = int(const dirent*);
 using Compare = int(const dirent**, const dirent**);
 using Scan = int(const char*, dirent***, Filter*, Compare*);
@@ -46,6 +48,8 @@ using Glob = int(const char*, int, int (*)(const char*, int), glob_t*);
 constinit NextFunction<OpenFolder> next_opendir("opendir");
 constinit NextFunction<ReadFolder> next_readdir("readdir");
 constinit NextFunction<ReadFolder> next_readdir64("readdir64");
+constinit NextFunction<ReadInto> next_readdir_r("readdir_r");
+constinit NextFunction<ReadInto> next_readdir64_r("readdir64_r");
 constinit NextFunction<void(DIR*)> next_rewinddir("rewinddir");
 constinit NextFunction<int(DIR*)> next_closedir("closedir");
 constinit NextFunction<Scan> next_scandir("scandir");
@@ -58,7 +62,7 @@ bool is_dev(const char* path) {
 }
 
 Stream* find_stream(DIR* directory) {
-  if (stream_count.load(std::memory_order_acquire) == 0) return nullptr;
+  if (directory == nullptr || stream_count.load(std::memory_order_acquire) == 0) return nullptr;
   for (Stream& stream : streams) {
     if (stream.directory.load(std::memory_order_acquire) == directory) return &stream;
   }
@@ -196,6 +200,8 @@ extern "C" {
 DIR* shown_opendir(const char* path) GPURUN_AS("opendir");
 dirent* shown_readdir(DIR* directory) GPURUN_AS("readdir");
 dirent* shown_readdir64(DIR* directory) GPURUN_AS("readdir64");
+int shown_readdir_r(DIR* directory, dirent* entry, dirent** result) GPURUN_AS("readdir_r");
+int shown_readdir64_r(DIR* directory, dirent* entry, dirent** result) GPURUN_AS("readdir64_r");
 void shown_rewinddir(DIR* directory) GPURUN_AS("rewinddir");
 int shown_closedir(DIR* directory) GPURUN_AS("closedir");
 int shown_scandir(const char* path, dirent*** list, Filter* filter, Compare* compare)
@@ -212,6 +218,24 @@ int shown_stat(const char* path, struct stat* status) __asm__("stat");
 DIR* shown_opendir(const char* path) { return opened_folder(path); }
 dirent* shown_readdir(DIR* directory) { return read_entry(&next_readdir, directory); }
 dirent* shown_readdir64(DIR* directory) { return read_entry(&next_readdir64, directory); }
+
+// As readdir_r(3), which programs of older systems use.
+static int read_into(NextFunction<ReadInto>* next, NextFunction<ReadFolder>* read, DIR* directory,
+                     dirent* entry, dirent** result) {
+  if (find_stream(directory) == nullptr) return (*next)(directory, entry, result);
+  const int before = std::exchange(errno, 0);
+  const dirent* const found = read_entry(read, directory);
+  const int failure = std::exchange(errno, before);
+  *result = found == nullptr ? nullptr : entry;
+  if (found != nullptr) *entry = *found;
+  return found == nullptr ? failure : 0;
+}
+int shown_readdir_r(DIR* directory, dirent* entry, dirent** result) {
+  return read_into(&next_readdir_r, &next_readdir, directory, entry, result);
+}
+int shown_readdir64_r(DIR* directory, dirent* entry, dirent** result) {
+  return read_into(&next_readdir64_r, &next_readdir64, directory, entry, result);
+}
 
 void shown_rewinddir(DIR* directory) {
   if (Stream* stream = find_stream(directory)) stream->next = 0;

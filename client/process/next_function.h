@@ -17,6 +17,25 @@ namespace gpurun::client {
 // Whether a function has failed because the C library has no such file.
 inline bool is_missing(int result) { return result < 0 && errno == ENOENT; }
 
+namespace detail {
+
+inline const void* library_of(const void* address) noexcept {
+  Dl_info about = {};
+  return dladdr(address, &about) == 0 ? nullptr : about.dli_fbase;
+}
+
+// A program with a dlsym() of its own passes RTLD_NEXT on, which then means the library behind the
+// program. That is this one, and its function would call itself without end.
+inline void* find_next(const char* name) noexcept {
+  void* const found = dlsym(RTLD_NEXT, name);
+  static const char in_this_library = 0;
+  if (found == nullptr || library_of(found) != library_of(&in_this_library)) return found;
+  void* const c_library = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  return c_library == nullptr ? nullptr : dlsym(c_library, name);
+}
+
+}  // namespace detail
+
 // constinit. Any thread, and a signal handler once the first call has returned.
 template <typename Function>
 class NextFunction {
@@ -28,7 +47,7 @@ class NextFunction {
     void* found = function_.load(std::memory_order_acquire);
     if (found == nullptr) {
       const int before = errno;
-      found = dlsym(RTLD_NEXT, name_);
+      found = detail::find_next(name_);
       errno = before;
       function_.store(found, std::memory_order_release);
     }

@@ -84,9 +84,9 @@ inline constexpr ExportTableDescription kExportTables[kExportTableCount] = {
       0xca},
      64,
      true},
-    // CUPTI wants it before it gives its own version. CUPTI 13 believes the table's size: it calls
-    // slot 67 of a large table again and again, and works with one that has no such slot. CUPTI 12
-    // calls slot 32 without a look at the size.
+    // CUPTI wants it before it gives its own version. CUPTI 13 trusts the size in the table: it
+    // calls slot 67 of a large table again and again, and works with one that has no such slot.
+    // CUPTI 12 calls slot 32 without a look at the size.
     {"PROFILER",
      {0x7c, 0xb6, 0x3f, 0x9b, 0x9c, 0xa4, 0x8e, 0x42, 0xa4, 0x84, 0xbe, 0xb6, 0x6e, 0x6a, 0xed,
       0x7f},

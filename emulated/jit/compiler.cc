@@ -17,7 +17,7 @@ constexpr std::size_t kCompilerStackBytes = std::size_t{64} << 20;
 
 // Bounds the wait for another process that compiles the same kernel. It is more than compiling
 // takes on a machine that does little else.
-constexpr std::chrono::milliseconds kPatiencePerInstruction{1};
+constexpr std::chrono::milliseconds kTurnWaitPerInstruction{1};
 
 // Distinguish the cache's entries of one kernel. Regions have slices of a number of lanes.
 constexpr char kGoodForm[] = "";
@@ -123,7 +123,7 @@ Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
   std::optional<ObjectCache::Turn> turn;
   if (cache_ != nullptr) {
     turn.emplace(
-        cache_->take_turn(key, kPatiencePerInstruction * request.source->instruction_count));
+        cache_->take_turn(key, kTurnWaitPerInstruction * request.source->instruction_count));
     // Another process, or thread, may have compiled it meanwhile.
     if (auto ready = find(request, key, quality)) return *ready;
   }

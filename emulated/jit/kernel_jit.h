@@ -22,7 +22,7 @@ struct GeneratedCode {
   bool needs_fibers = true;       // As CompiledKernel::needs_fibers.
 };
 
-// Both kinds compute the same bits.
+// Both kinds compute the same bits, except for the payload of a NaN (docs/adr/0050).
 enum class CodeQuality : std::uint8_t {
   kQuick,  // Slow code, generated fast.
   kGood,

@@ -34,15 +34,18 @@ UniqueFd open_turns(const std::string& folder) {
   return S_ISREG(about.st_mode) && about.st_uid == geteuid() ? std::move(file) : UniqueFd();
 }
 
-// Locks the byte for this open file, without waiting. The kernel ends the lock with the file.
-bool lock_byte(int file, off_t byte) {
+// Changes a lock of this open file, without waiting. `bytes` 0: to the end of the file.
+bool change_lock(int file, short type, off_t start, off_t bytes) {
   struct flock lock {};
-  lock.l_type = F_WRLCK;
+  lock.l_type = type;
   lock.l_whence = SEEK_SET;
-  lock.l_start = byte;
-  lock.l_len = 1;
+  lock.l_start = start;
+  lock.l_len = bytes;
   return fcntl(file, F_OFD_SETLK, &lock) == 0;
 }
+
+// The kernel ends the lock with the last descriptor of the open file.
+bool lock_byte(int file, off_t byte) { return change_lock(file, F_WRLCK, byte, 1); }
 
 struct Facts {
   std::uint32_t stack_bytes;
@@ -65,6 +68,11 @@ Result<std::unique_ptr<ObjectCache>> ObjectCache::open(const std::string& direct
   auto folder = CacheFolder::open(directory, rules);
   if (!folder.ok()) return folder.status();
   return std::unique_ptr<ObjectCache>(new ObjectCache(*std::move(folder)));
+}
+
+// A child that another thread has forked meanwhile shares the open file, and would keep the lock.
+ObjectCache::Turn::~Turn() {
+  if (lock_.valid()) change_lock(lock_.get(), F_UNLCK, 0, 0);
 }
 
 ObjectCache::Turn ObjectCache::take_turn(std::string_view key_text,

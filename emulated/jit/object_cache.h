@@ -35,6 +35,9 @@ class ObjectCache {
    public:
     // False: another has it, or there are no turns. Nothing is wrong with compiling then.
     bool taken() const { return lock_.valid(); }
+    Turn(Turn&&) noexcept = default;
+    Turn& operator=(Turn&&) = delete;
+    ~Turn();
 
    private:
     friend class ObjectCache;

@@ -1,4 +1,5 @@
-// Passes: LLVM's optimisation passes for one processor, which end early when nobody waits for them.
+// Passes: LLVM's optimisation passes for one processor. They end early when no launch waits for
+// them.
 #pragma once
 
 #include <llvm/Analysis/CGSCCPassManager.h>

@@ -19,8 +19,11 @@ struct alignas(16) WideWords {
 };
 
 // Functions for compiled code, with C signatures. `cell` is 16-aligned, else the access faults.
-//   void gpurun_wide_cas(WideWords* cell, u64 expected low, high, u64 desired low, high, u64*
-//   before) void gpurun_wide_exchange(WideWords* cell, u64 low, u64 high, u64* before)
+//
+//   void gpurun_wide_cas(WideWords*, u64 expected[2], u64 desired[2], u64* before)
+//   void gpurun_wide_exchange(WideWords*, u64 desired[2], u64* before)
+//
+// The compiled code passes both words of a pair as values, the low one first.
 std::span<const NativeFunction> wide_atomic_functions();
 
 // The two ways to compare and exchange. They return the words before.

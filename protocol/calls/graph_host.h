@@ -104,8 +104,8 @@ struct GraphCopyReply {
 static_assert(sizeof(GraphCopyReply) == 152);
 
 // cuGraphExecUpdate_v2: handles, and CUgraphExecUpdateResultInfo with handles that may be 0. A node
-// of the answer without a handle gets a spare one. The client retires the spares that come not
-// back.
+// of the answer without a handle gets a spare one. The client retires the spares that the
+// reply does not name.
 struct GraphUpdatePayload {
   std::uint64_t exec = 0;
   std::uint64_t graph = 0;

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/log.h"
 #include "base/thread_name.h"
 #include "protocol/limits.h"
 
@@ -43,7 +44,14 @@ void BulkPulls::stop() {
 
 bool BulkPulls::start() {
   if (started_ || unable_ || stopping_) return started_ && !stopping_;
-  unable_ = !staging_.ok() || !remote_->enroll(staging_.memory()).ok();
+  unable_ = !staging_.ok();
+  if (!unable_) {
+    const Status enrolled = remote_->enroll(staging_.memory());
+    unable_ = !enrolled.ok();
+    if (unable_) {
+      GPURUN_LOG(kWarning, "large copies are not read over RDMA: %s", enrolled.message().c_str());
+    }
+  }
   if (unable_) return false;
   try {
     thread_ = std::thread([this] { run(); });

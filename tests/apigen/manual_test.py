@@ -54,6 +54,8 @@ cuThreadExchangeStreamCaptureMode.mode
 cuMemcpyBatchAsync.failIdx cuDevSmResourceSplit.remainder cuDevSmResourceSplit.groupParams
 cuGraphExecGetId.graphId cuGraphGetId.graphId cuGraphNodeGetContainingGraph.phGraph
 cuGraphNodeGetToolsId.toolsNodeId cuTensorMapSetAllocationClass.tensorMap cuLinkCreate_v2.stateOut
+cuGraphAddNode.phGraphNode cuGraphAddNode.nodeParams cuGraphAddNode_v2.nodeParams
+cuGraphInstantiateWithParams.instantiateParams
 """.split())
 # Inputs without a description and of a type that lets the function write.
 READ = set("""
@@ -70,7 +72,8 @@ cuGraphNodeGetDependencies_v2.numDependencies cuGraphNodeGetDependentNodes.numDe
 cuGraphNodeGetDependentNodes_v2.numDependentNodes cuLogsDumpToMemory.iterator
 cuLogsDumpToMemory.size cuTensorMapReplaceAddress.tensorMap cuThreadExchangeStreamCaptureMode.mode
 cuDevSmResourceSplit.groupParams cuDeviceGetCliqueInfo.count cuTensorMapSetAllocationClass.tensorMap
-cuGraphAddMemAllocNode.nodeParams
+cuGraphAddMemAllocNode.nodeParams cuGraphAddNode.nodeParams cuGraphAddNode_v2.nodeParams
+cuGraphInstantiateWithParams.instantiateParams
 """.split())
 # Parameters that later versions of cuda.h renamed.
 RENAMED = {

@@ -46,13 +46,15 @@ class VerbsFabric final : public Fabric {
                                               const EndPlace& place) override {
     std::uint32_t ring_bytes = ring_bytes_for(lockable_, place.count);
     Link link = Link::kInfiniBand;
+    Offer copied;
     if (theirs != nullptr) {
-      const Offer copy = *theirs;
-      GPURUN_RETURN_IF_ERROR(check_offer(copy));
-      link = static_cast<Link>(copy.link);
-      ring_bytes = std::min(ring_bytes, std::max(copy.ring_bytes, kRingBytesMin));
+      copied = *theirs;
+      GPURUN_RETURN_IF_ERROR(check_offer(copied));
+      link = static_cast<Link>(copied.link);
+      ring_bytes = std::min(ring_bytes, std::max(copied.ring_bytes, kRingBytesMin));
     }
-    const Result<Port> port = choose_port(ports_, local, theirs == nullptr ? nullptr : &link,
+    const std::vector<Port> leading = theirs == nullptr ? ports_ : leading_to(copied);
+    const Result<Port> port = choose_port(leading, local, theirs == nullptr ? nullptr : &link,
                                           place.index == 0 ? 0 : place.index - 1);
     const Role role = theirs == nullptr ? Role::kLends : Role::kReads;
     return port.ok() ? make_largest(*port, ring_bytes, fd_min, role) : port.status();
@@ -67,6 +69,14 @@ class VerbsFabric final : public Fabric {
   static Result<std::unique_ptr<FabricEnd>> made(Result<std::unique_ptr<QueuePair>> pair) {
     if (!pair.ok()) return pair.status();
     return std::unique_ptr<FabricEnd>(new VerbsEnd(*std::move(pair)));
+  }
+
+  // The ports in the fabric of the offer. All, where no port is in it: check_match() then names
+  // the difference.
+  std::vector<Port> leading_to(const Offer& theirs) const {
+    std::vector<Port> leading = ports_;
+    std::erase_if(leading, [&](const Port& port) { return !same_fabric(port, theirs); });
+    return leading.empty() ? ports_ : leading;
   }
 
   // Other memory of this process may be locked, too, and a device may have a limit of its own.

@@ -125,9 +125,12 @@ std::string look_at(Port* port, const Gid* local, Deadline probes) {
   }
   port->gids = gids_of(*port, about.gid_tbl_len);
   if (port->gids.empty()) return "it has no GID";
-  if (!choose_best_gid(port, local == nullptr ? Gid() : *local, nullptr) && local != nullptr) {
+  if (local != nullptr && !choose_best_gid(port, *local, nullptr)) {
     return "none of its GIDs is this machine's address of the connection";
   }
+  // The probe takes the first GID, which is local to the link. A route may lead elsewhere from
+  // others.
+  choose_gid(port, port->gids.front());
   if (probes.passed()) return "the tests of other ports took too long";
   const Result<bool> writes = probe_writes(*port, probes);
   if (!writes.ok()) return without_name(writes.status().message(), *port);
@@ -220,6 +223,15 @@ Result<Port> choose_port(const std::vector<Port>& ports, const Gid& local, const
   return Status(Code::kUnavailable, ports.front().name() +
                                         ": none of its GIDs is this machine's address of the "
                                         "connection, or fits the other end's");
+}
+
+bool same_fabric(const Port& port, const Offer& theirs) {
+  constexpr unsigned kKeyMask = 0x7fff;
+  constexpr std::size_t kPrefixBytes = 8;
+  if (((port.partition ^ theirs.partition) & kKeyMask) != 0) return false;
+  if (static_cast<Link>(theirs.link) != Link::kInfiniBand) return true;
+  const Gid& gid = port.gids.front().gid;
+  return std::equal(gid.begin(), gid.begin() + kPrefixBytes, theirs.gid.begin());
 }
 
 }  // namespace gpurun::transport::rdma

@@ -24,4 +24,8 @@ Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Re
 Result<Port> choose_port(const std::vector<Port>& ports, const Gid& local, const Link* link,
                          std::size_t rail = 0);
 
+// Whether the port is in the partition of the offer, and in its subnet if that is one of
+// InfiniBand.
+bool same_fabric(const Port& port, const Offer& theirs);
+
 }  // namespace gpurun::transport::rdma

@@ -57,6 +57,7 @@ CUresult allocate(std::uint16_t code, void** out, size_t bytes, unsigned flags) 
     (void)end_memory(here, range);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  here.session().take_back(byte_view(memory, bytes));  // As cuMemHostRegister().
   *out = memory;
   return cuda(earlier);
 }
@@ -131,7 +132,10 @@ CUresult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
   range.ordinal = here.context->ordinal;
   range.context = here.context->handle;
   range.flags = flags;
-  return add_range(range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (!add_range(range)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  // A context that ended while its memory was read may have left other memory lent at this address.
+  here.session().take_back(byte_view(memory, bytes));
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostUnregister(void* memory) {

@@ -212,7 +212,12 @@ CallOutcome run_copy(Call& call) {
 
 }  // namespace
 
+// The client writes the program's file (client/interpose/entry/graph_dot_entry.cc). The driver
+// would write one of this machine, at a path of the client's choice.
+CallOutcome refuse_dot_file(Call&) { return CallOutcome::done(kErrorNotSupported); }
+
 void add_graph_params_handlers(Handlers& handlers) {
+  set_handler(handlers, "cuGraphDebugDotPrint", &refuse_dot_file);
   set_handler(handlers, "cuGraphKernelNodeGetParams_v2", &run_kernel);
   set_handler(handlers, "cuGraphHostNodeGetParams", &run_host);
   set_handler(handlers, "cuGraphMemcpyNodeGetParams", &run_copy);

@@ -187,7 +187,8 @@ def main(words):
             continue
         ran += 1
         wrong += not right(row)
-        rows.take(name, row)
+        if args.way == "both" and not args.cases:
+            rows.take(name, row)
         print("\n".join(page.lines_of(name, row)), flush=True)
     if args.page:
         page.write(args.page, rows.all())

@@ -79,6 +79,7 @@ class DeviceFiles(unittest.TestCase):
             self.assertLessEqual(set(natively) - {"shm"}, set(names), function)
         self.assertEqual(self.answers("list", DRIVER), {
             "readdir": "d=. d=.. d=gpus f=version", "readdir64": "d=. d=.. d=gpus f=version",
+            "readdir_r": "d=. d=.. d=gpus f=version", "readdir64_r": "d=. d=.. d=gpus f=version",
             "scandir": "gpus version", "scandir64": "gpus version"})
         self.assertEqual(self.answers("list", f"{DRIVER}/gpus")["scandir"], " ".join(ADDRESSES))
         self.assertEqual(self.answers("list", "/proc/driver/other")["readdir"], "No such file or directory")

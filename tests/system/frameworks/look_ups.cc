@@ -176,6 +176,22 @@ int show_names(const char* folder) {
     closedir(directory);
     print_names(name, names);
   }
+  for (const char* name : {"readdir_r", "readdir64_r"}) {
+    auto* call = function<int(DIR*, dirent*, dirent**)>(name);
+    DIR* directory = opendir(folder);
+    if (directory == nullptr) {
+      std::printf("%s: %s\n", name, std::strerror(errno));
+      continue;
+    }
+    std::vector<std::string> names;
+    dirent entry{};
+    dirent* result = nullptr;
+    while (call(directory, &entry, &result) == 0 && result != nullptr) {
+      names.push_back(std::string(kind_of(entry.d_type)) + "=" + entry.d_name);
+    }
+    closedir(directory);
+    print_names(name, names);
+  }
   for (const char* name : {"scandir", "scandir64"}) {
     using Scan = int(const char*, dirent***, int (*)(const dirent*),
                      int (*)(const dirent**, const dirent**));

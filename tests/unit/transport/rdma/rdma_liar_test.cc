@@ -24,8 +24,8 @@ std::uint32_t immediate(Meaning meaning, std::uint64_t count) {
 
 // A carrier with a queue pair of the test as its peer.
 struct Liar {
-  // `sends`: the peer sends although both devices write.
-  explicit Liar(const std::string& devices = "rdma0", bool sends = false) {
+  // `sends`: the peer sends although both devices write. `lends`: the carrier's end lends memory.
+  explicit Liar(const std::string& devices = "rdma0", bool sends = false, bool lends = false) {
     VerbsDouble::set(devices);
     std::vector<rdma::Rejected> rejected;
     auto ports = rdma::find_ports(all_ports(), &rejected);
@@ -33,13 +33,13 @@ struct Liar {
     const rdma::Gid local = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
     auto port = rdma::choose_port(*ports, local, nullptr);
     EXPECT_TRUE(port.ok()) << port.status().to_string();
-    auto made = rdma::QueuePair::make(*port, rdma::kRingBytes, 0, rdma::Role::kLends);
+    auto made = rdma::QueuePair::make(*port, rdma::kRingBytes, 0, rdma::Role::kBoth);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     pair = *std::move(made);
     auto opened = any_fabric();
     EXPECT_TRUE(opened.ok()) << opened.status().to_string();
     fabric = *std::move(opened);
-    auto end = fabric->make_end(local, &pair->offer(), 0);
+    auto end = fabric->make_end(local, lends ? nullptr : &pair->offer(), 0);
     EXPECT_TRUE(end.ok()) << end.status().to_string();
     rdma::Offer theirs = (*end)->offer();
     if (sends) theirs.writes = 0;
@@ -79,6 +79,23 @@ TEST(RdmaLiar, TruthIsTaken) {
   Liar sends("rdma0 profile=send_only");
   sends.say(immediate(kBytesUpTo, 8), 8);
   EXPECT_EQ(sends.outcome(8), Found::kWorks);
+}
+
+// The peer knows the key with which it writes a ring. It may not read there, although it may read
+// memory that is lent.
+TEST(RdmaLiar, RingIsNotReadable) {
+  Liar liar("rdma0", false, true);
+  const rdma::Offer& theirs = liar.pair->theirs();
+  std::byte* const into = liar.pair->memory().in();
+  ASSERT_TRUE(
+      liar.pair->read(into, liar.pair->memory().in_lkey(), theirs.ring, theirs.rkey, 64, 1));
+  ibv_wc done = {};
+  const Deadline deadline = soon();
+  while (liar.pair->poll_requests(&done, 1) == 0) {
+    ASSERT_FALSE(deadline.passed());
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(done.status, IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(RdmaLiar, MoreBytesThanTheRingHoldsFailTheCarrier) {
