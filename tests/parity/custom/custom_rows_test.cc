@@ -26,7 +26,7 @@
 #define GPURUN_FOUND extern "C" __attribute__((visibility("default")))
 GPURUN_FOUND const char* __lsan_default_suppressions();
 GPURUN_FOUND const char* __lsan_default_suppressions() {
-  return "leak:gpurun::server::GraphHosts::give\n";
+  return "leak:gpurun::server::GraphHosts::give\nleak:user_objects.cc\n";
 }
 GPURUN_FOUND const char* __lsan_default_options();
 // Threads of client and server may still be ending at that point. LeakSanitizer sometimes crashes

@@ -1,6 +1,7 @@
 // Fabrics: which ports are used, and the reason against each other one.
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -196,6 +197,7 @@ TEST(RdmaFabric, DescriptorIsHighAndClosedOnExec) {
   auto carrier = (*end)->connect((*end)->offer());
   ASSERT_TRUE(carrier.ok()) << carrier.status().to_string();
   EXPECT_GE((*carrier)->fd(), 400);
+  EXPECT_EQ(fcntl((*carrier)->fd(), F_GETFD), FD_CLOEXEC);
 }
 
 }  // namespace
