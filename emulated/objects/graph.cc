@@ -24,7 +24,10 @@ bool same_data(const CUgraphEdgeData& one, const CUgraphEdgeData& other) {
 }  // namespace
 
 Graph::~Graph() {
-  for (const GraphNodePtr& node : nodes_) handles().drop(node->handle());
+  for (const GraphNodePtr& node : nodes_) {
+    handles().drop(node->handle());
+    node->dependencies_.clear();  // Edges in a circle would keep its nodes for ever.
+  }
 }
 
 GraphNodePtr Graph::add(OperationPtr operation, const std::vector<GraphNodePtr>& dependencies,
