@@ -193,7 +193,7 @@ class Refusals(Sessions):
 
     def test_confined_worker_of_the_emulated_device(self):
         with trusting("emulated", "full") as self.server:
-            self.assert_refused("^RDMA: the server: workers of emulated devices are confined")
+            self.assert_refused("(?m)^RDMA: the server: workers of emulated devices are confined")
 
     def test_program_without_verbs_library_or_driver_of_the_device(self):
         with trusting("null", "full") as self.server:
