@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "tests/support/rdma_pair.h"
 #include "transport/rdma/survey.h"
@@ -144,6 +145,23 @@ TEST(RdmaSurvey, ListsLimitsPortsAndReasons) {
   EXPECT_FALSE(found.devices[1].pages_on_demand);
   EXPECT_EQ(found.devices[1].ports[0].gids[0].type, "RoCE v1");
   EXPECT_EQ(found.devices[1].ports[0].why_not, "it is not among the trusted fabrics");
+}
+
+// Both machines may have a port in each of two subnets.
+TEST(RdmaFabric, AnswerIsOfThePortInTheSubnetOfTheOffer) {
+  Opened opened = open(
+      "first link=infiniband gids=ib/fd00:0:0:1::1; second link=infiniband gids=ib/fd00:0:0:2::1");
+  ASSERT_TRUE(opened.fabric.ok()) << opened.fabric.status().to_string();
+  auto end = (*opened.fabric)->make_end(local(), nullptr, 0);
+  ASSERT_TRUE(end.ok()) << end.status().to_string();
+  EXPECT_EQ((*end)->port(), "first:1");
+  Offer theirs = (*end)->offer();
+  for (const auto& [subnet, port] : {std::pair{1, "first:1"}, std::pair{2, "second:1"}}) {
+    theirs.gid[7] = static_cast<std::uint8_t>(subnet);
+    auto answer = (*opened.fabric)->make_end(local(), &theirs, 0);
+    ASSERT_TRUE(answer.ok()) << answer.status().to_string();
+    EXPECT_EQ((*answer)->port(), port);
+  }
 }
 
 TEST(RdmaSurvey, DevicesThatCannotBeOpenedHaveTheReason) {
