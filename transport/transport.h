@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/deadline.h"
@@ -56,6 +57,28 @@ class Watch {
   virtual int fd() const noexcept { return -1; }
 };
 
+// WatchPause: one pause of a watch, which ends with this object at the latest. A thread that waits
+// for anything else than bytes of the connection ends it first.
+class WatchPause {
+ public:
+  // nullptr: there is nothing to pause.
+  explicit WatchPause(Watch* watch) noexcept : watch_(watch) {}
+  ~WatchPause() { end(); }
+  WatchPause(const WatchPause&) = delete;
+  WatchPause& operator=(const WatchPause&) = delete;
+
+  void begin() noexcept {
+    if (watch_ != nullptr && !std::exchange(paused_, true)) watch_->pause();
+  }
+  void end() noexcept {
+    if (std::exchange(paused_, false)) watch_->resume();
+  }
+
+ private:
+  Watch* const watch_;
+  bool paused_ = false;
+};
+
 class Connection {
  public:
   Connection() = default;
@@ -74,6 +97,14 @@ class Connection {
   //   kDeadline  nothing was sent, and the connection still works.
   //   kPeerGone  final. Also when the deadline cuts a send in half. Later calls fail the same way.
   virtual Status send(std::span<const ByteView> parts, Deadline deadline) = 0;
+
+  // As send(), for a thread that receives the answer. May begin the pause before the bytes go out,
+  // so that the answer wakes that thread alone. Ends the pause before it waits.
+  virtual Status send_paused(std::span<const ByteView> parts, Deadline deadline,
+                             WatchPause& pause) {
+    (void)pause;
+    return send(parts, deadline);
+  }
 
   // Sends as much of `parts` as goes without waiting, and returns how many bytes. When it does not
   // send all, the rest must be sent next. Returns 0 also when a transport cannot do this. Threads

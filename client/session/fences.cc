@@ -8,9 +8,11 @@ namespace gpurun::client {
 
 // No thread writes to the lane afterwards, because nothing is awaited.
 bool Fences::await_reply(Lane& lane, std::uint64_t sequence) {
-  uses_.sender.send_through(sequence);
+  transport::WatchPause pause(uses_.receiver.watch());
+  uses_.sender.send_through(sequence, pause);
   bool answered = false;
-  uses_.replies.wait_for(lane, uses_.receiver, [&] {
+  LogReceiver::Paused receiver(uses_.receiver, pause);
+  uses_.replies.wait_for(lane, receiver, [&] {
     return uses_.replies.lacks_reply(lane, uses_.shutdown.alive(), &answered);
   });
   return answered;
@@ -82,10 +84,12 @@ EventCompletions::State Fences::await_event(Lane& lane, const CallSite& site,
   // No call was made since, so the record has to get there first. This is a round trip like any
   // other.
   const bool round_trip = uses_.log.last_sequence() == record;
-  if (round_trip) uses_.sender.send_through(record);
+  transport::WatchPause pause(uses_.receiver.watch());
+  if (round_trip) uses_.sender.send_through(record, pause);
   State state = State::kComing;
   uses_.replies.begin_event_wait();
-  uses_.replies.wait_for(lane, uses_.receiver, [&] {
+  LogReceiver::Paused receiver(uses_.receiver, pause);
+  uses_.replies.wait_for(lane, receiver, [&] {
     state = event_state(site.subject, record);
     if ((state != State::kComing && state != State::kArriving) ||
         uses_.shutdown.refusal(site.context) != 0) {

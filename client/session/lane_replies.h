@@ -40,8 +40,8 @@ class LaneReplies {
     kBytes,  // Bytes from elsewhere, which completed_through() reports.
   };
   // Waits until `look` returns kNothing. It is called under the lane's mutex. The thread reads the
-  // log by `receiver` (LogReceiver) when no other thread does. No deadline: kernels may run for
-  // hours. The reading thread's silence deadline bounds it.
+  // log by `receiver` (LogReceiver::Paused) when no other thread does. No deadline: kernels may run
+  // for hours. The reading thread's silence deadline bounds it.
   template <typename Receiver, typename Look>
   void wait_for(Lane& lane, Receiver& receiver, Look look);
   // For such a `look`: what the lane's reply lacks. kNothing: `*answered`, or the peer is gone. The
@@ -87,7 +87,7 @@ void LaneReplies::wait_for(Lane& lane, Receiver& receiver, Look look) {
       std::unique_lock<std::mutex> lock(lane.mutex_);
       const WaitState lacking = look();
       if (lacking == WaitState::kNothing) return;
-      if (lacking == WaitState::kBytes || !receiver.take_role()) {
+      if (!receiver.take_role(lacking == WaitState::kNews)) {
         lane.arrived_.wait(lock);
         continue;
       }

@@ -52,6 +52,28 @@ class LogReceiver {
 
   // For a waiting thread: takes the role if no thread has it. Then call receive_until().
   bool take_role() noexcept { return role_.take_from_watcher(); }
+  // The receiver of a waiting thread that may have paused the watch.
+  class Paused {
+   public:
+    Paused(LogReceiver& receiver, transport::WatchPause& pause) noexcept
+        : receiver_(receiver), pause_(pause) {}
+
+    // Takes the role if it is `wanted` and no thread has it. The pause ends in any case, because
+    // the thread does not read without the role.
+    bool take_role(bool wanted) noexcept {
+      const bool taken = wanted && receiver_.take_role();
+      pause_.end();
+      return taken;
+    }
+    template <typename Done>
+    void receive_until(Done done) {
+      receiver_.receive_until(done);
+    }
+
+   private:
+    LogReceiver& receiver_;
+    transport::WatchPause& pause_;
+  };
   // Receives and handles what comes until `done` returns true or the peer is gone, and gives the
   // role up. Polls for a moment, then sleeps. A failure ends the session.
   template <typename Done>

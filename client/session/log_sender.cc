@@ -65,7 +65,7 @@ Status LogSender::send_empty_frame(protocol::FrameKind kind) {
   return connection_.send(std::span<const ByteView>(&part, 1), Deadline::never());
 }
 
-Status LogSender::send_batch(std::uint64_t* last_sequence) {
+Status LogSender::send_batch(std::uint64_t* last_sequence, transport::WatchPause* pause) {
   const CommandLog::Batch batch = log_.collect(kBatchBytes);
   *last_sequence = batch.last_sequence;
   if (batch.part_count == 0) return {};
@@ -89,7 +89,9 @@ Status LogSender::send_batch(std::uint64_t* last_sequence) {
   const bool timed = packer_.wants_time(bytes);
   const Clock::time_point start = timed ? Clock::now() : Clock::time_point{};
   // Unbounded for the reason above.
-  Status status = connection_.send(std::span(parts).first(count), Deadline::never());
+  const auto frame = std::span<const ByteView>(parts).first(count);
+  Status status = pause == nullptr ? connection_.send(frame, Deadline::never())
+                                   : connection_.send_paused(frame, Deadline::never(), *pause);
   if (timed) packer_.sent(bytes, Clock::now() - start);
   return status;
 }
@@ -101,7 +103,7 @@ void LogSender::send_all() {
     const bool beats = heartbeat_due_.exchange(false, std::memory_order_acq_rel);
     if (beats) status = send_empty_frame(protocol::FrameKind::kHeartbeat);
     std::uint64_t last = 1;
-    while (status.ok() && last != 0) status = send_batch(&last);
+    while (status.ok() && last != 0) status = send_batch(&last, nullptr);
     if (status.ok() && acknowledge_due_.load(std::memory_order_acquire)) {
       status = send_empty_frame(protocol::FrameKind::kAcknowledge);
     }
@@ -112,12 +114,12 @@ void LogSender::send_all() {
   }
 }
 
-void LogSender::send_through(std::uint64_t sequence) {
+void LogSender::send_through(std::uint64_t sequence, transport::WatchPause& pause) {
   if (!shutdown_.alive() || !take_role()) return;
   Status status;
   std::uint64_t last = 0;
   do {
-    status = send_batch(&last);
+    status = send_batch(&last, &pause);
     // 0: another thread's uncommitted record is before ours, and that thread sends when it commits.
     // Or our record went out before we took the role.
   } while (status.ok() && last != 0 && last < sequence);

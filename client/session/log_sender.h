@@ -46,8 +46,8 @@ class LogSender {
   // Any thread. Wakes the sender thread in every case.
   void ring() noexcept { doorbell_.ring(); }
   // For a waiting thread: sends the log up to its own record. If another thread has the role, that
-  // thread sends it.
-  void send_through(std::uint64_t sequence);
+  // thread sends it. `pause`: of the connection's watch (Connection::send_paused()).
+  void send_through(std::uint64_t sequence, transport::WatchPause& pause);
 
   // The rest is for the thread with the receiving role, which must not send. It must not block
   // behind a peer that reads nothing.
@@ -71,7 +71,8 @@ class LogSender {
   bool take_role() noexcept;
   void release_role() noexcept;
   void send_all();  // For the sender thread.
-  Status send_batch(std::uint64_t* last_sequence);
+  // `pause`: nullptr, or as send_through().
+  Status send_batch(std::uint64_t* last_sequence, transport::WatchPause* pause);
   protocol::FrameHeader frame_header(protocol::FrameKind kind);  // Sent at once.
   Status send_empty_frame(protocol::FrameKind kind);
   void run();

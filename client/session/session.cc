@@ -121,7 +121,8 @@ HostMirrorTraffic::Calls Session::Impl::mirror_calls() {
   made.ask = [this](Lane& lane, const CallSite& site, std::span<const ByteView> parts,
                     std::uint64_t* sequence) {
     if (calls.append(lane, site, parts, true, sequence) != 0) return false;
-    sender.send_through(*sequence);
+    transport::WatchPause none(nullptr);  // The caller receives later.
+    sender.send_through(*sequence, none);
     return true;
   };
   made.answer = [this](Lane& lane, const CallSite& site, std::uint64_t sequence, Reply* reply) {

@@ -33,6 +33,10 @@ class Carried final : public CarriedConnection {
   Status send(std::span<const ByteView> parts, Deadline deadline) override {
     return sender_.send(parts, deadline);
   }
+  Status send_paused(std::span<const ByteView> parts, Deadline deadline,
+                     WatchPause& pause) override {
+    return sender_.send_paused(parts, deadline, pause);
+  }
   Result<std::size_t> send_some(std::span<const ByteView> parts) override {
     return sender_.send_some(parts);
   }

@@ -126,10 +126,26 @@ Status Sender::send_all(PartCursor& cursor, std::size_t parts, Deadline deadline
 
 Status Sender::send(std::span<const ByteView> parts, Deadline deadline) {
   PartCursor cursor(parts);
+  return send_rest(cursor, parts.size(), deadline);
+}
+
+// The pause covers only the part that does not wait, because the other end may read nothing until
+// this end receives.
+Status Sender::send_paused(std::span<const ByteView> parts, Deadline deadline, WatchPause& pause) {
+  PartCursor cursor(parts);
+  pause.begin();
+  const Result<std::size_t> sent = send_some_of(cursor);
+  if (!sent.ok()) return sent.status();
+  if (cursor.done()) return line_.is_gone() ? line_.gone("sending") : Status();
+  pause.end();
+  return send_rest(cursor, parts.size(), deadline);
+}
+
+Status Sender::send_rest(PartCursor& cursor, std::size_t parts, Deadline deadline) {
   Status sent;
   {
     const Turn turn(*this);
-    sent = send_all(cursor, parts.size(), deadline);
+    sent = send_all(cursor, parts, deadline);
   }
   if (sent.code() == Code::kDeadline && cursor.started()) {
     line_.shut_down();
@@ -142,6 +158,10 @@ Status Sender::send(std::span<const ByteView> parts, Deadline deadline) {
 
 Result<std::size_t> Sender::send_some(std::span<const ByteView> parts) {
   PartCursor cursor(parts);
+  return send_some_of(cursor);
+}
+
+Result<std::size_t> Sender::send_some_of(PartCursor& cursor) {
   std::size_t sent = 0;
   {
     const Turn turn(*this);

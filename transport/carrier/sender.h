@@ -11,6 +11,7 @@
 #include "transport/carrier/line.h"
 #include "transport/carrier/socket_output.h"
 #include "transport/part_cursor.h"
+#include "transport/transport.h"
 
 namespace gpurun::transport::carrier {
 
@@ -23,6 +24,7 @@ class Sender {
 
   // As Connection's.
   Status send(std::span<const ByteView> parts, Deadline deadline);
+  Status send_paused(std::span<const ByteView> parts, Deadline deadline, WatchPause& pause);
   Result<std::size_t> send_some(std::span<const ByteView> parts);
 
   // Does the duties as far as the socket has room, unless a thread sends, which then does them. Any
@@ -47,6 +49,9 @@ class Sender {
 
     Sender& sender_;
   };
+
+  Status send_rest(PartCursor& cursor, std::size_t parts, Deadline deadline);
+  Result<std::size_t> send_some_of(PartCursor& cursor);
 
   // Call these in a turn.
   Status send_all(PartCursor& cursor, std::size_t parts, Deadline deadline);

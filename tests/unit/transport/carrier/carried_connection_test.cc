@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/carried_parts.h"
@@ -86,6 +88,74 @@ TEST(CarriedConnectionTest, LeavesInMidCopyAndGoesOnOverTheSocket) {
   EXPECT_EQ(pair.server().changes().entered, 0U);
   EXPECT_EQ(pair.server().why_left(), "this end wanted it");
   EXPECT_EQ(pair.client().why_left(), "the other end wanted it");
+}
+
+// A watch that counts its pauses. At a pause it notes whether bytes have come to `peer`.
+class CountedWatch final : public Watch {
+ public:
+  explicit CountedWatch(Connection& peer) : peer_(peer) {}
+  Status wait(Deadline deadline) override {
+    (void)deadline;
+    return {};
+  }
+  void pause() noexcept override {
+    Bytes one(1);
+    const auto come = peer_.receive_some(one, false);
+    if (!come.ok() || *come != 0) bytes_came_first = true;
+    ++pauses;
+  }
+  void resume() noexcept override { ++resumes; }
+
+  std::atomic<int> pauses{0};
+  std::atomic<int> resumes{0};
+  bool bytes_came_first = false;
+
+ private:
+  Connection& peer_;
+};
+
+// An answer cannot come before the pause, so it wakes no watcher.
+TEST(CarriedConnectionTest, PausedSendPausesBeforeItsBytesGoOut) {
+  Pair pair;
+  CountedWatch watch(pair.server());
+  {
+    WatchPause pause(&watch);
+    const Bytes call = pattern(60, 1);
+    const ByteView part = call;
+    EXPECT_TRUE(pair.client().send_paused({&part, 1}, soon(), pause).ok());
+    EXPECT_EQ(receive_bytes(pair.server(), 60), call);
+    EXPECT_EQ(watch.pauses, 1);
+    EXPECT_EQ(watch.resumes, 0);
+  }
+  EXPECT_FALSE(watch.bytes_came_first);
+  EXPECT_EQ(watch.resumes, 1);
+}
+
+// The other end may read nothing until this end receives. So the pause ends before the send waits.
+TEST(CarriedConnectionTest, PausedSendThatWaitsEndsItsPause) {
+  for (const bool by_socket : {false, true}) {
+    Pair pair;
+    if (by_socket) {
+      ASSERT_TRUE(pair.client().leave().ok());
+      ASSERT_TRUE(pair.server().attend().ok());
+      ASSERT_TRUE(pair.client().attend().ok());
+    }
+    CountedWatch watch(pair.client());
+    WatchPause pause(&watch);
+    const Bytes whole = pattern(16 << 20, 3);
+    auto sender = std::async(std::launch::async, [&] {
+      const ByteView part = whole;
+      return pair.client().send_paused({&part, 1}, soon(), pause);
+    });
+    for (const Deadline end = soon(); watch.resumes == 0 && !end.passed();) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(watch.resumes, 1) << "while nothing is received";
+    EXPECT_EQ(receive_bytes(pair.server(), whole.size()), whole);
+    EXPECT_TRUE(sender.get().ok());
+    EXPECT_EQ(watch.pauses, 1);
+    EXPECT_EQ(watch.resumes, 1);
+  }
 }
 
 TEST(CarriedConnectionTest, EntersAgainAndLeavesAgain) {
