@@ -53,8 +53,9 @@ class Watch {
   virtual void pause() noexcept = 0;
   virtual void resume() noexcept = 0;
 
-  // The watch's own descriptor, as Connection::fd().
+  // The watch's own descriptors, as Connection::fd().
   virtual int fd() const noexcept { return -1; }
+  virtual int second_fd() const noexcept { return -1; }
 };
 
 // WatchPause: one pause of a watch, which ends with this object at the latest. A thread that waits

@@ -160,7 +160,9 @@ void Session::Impl::join_threads() {
   if (opener) opener->stop();
   bulk.join();
   for_each_connection(channels, [](transport::Connection& each) { fork_guard::forget(each.fd()); });
-  if (receiver.watch() != nullptr) fork_guard::forget(receiver.watch()->fd());
+  if (receiver.watch() == nullptr) return;
+  fork_guard::forget(receiver.watch()->fd());
+  fork_guard::forget(receiver.watch()->second_fd());
 }
 
 // In this order: the connections, because threads wait in them, then what waits beside them.
@@ -188,6 +190,7 @@ Result<std::unique_ptr<Session>> Session::start(Channels channels, const Session
   // Without a watch the receiver thread reads everything, which is slower but correct.
   if (Result<std::unique_ptr<transport::Watch>> watch = impl.channels.log->watch(); watch.ok()) {
     fork_guard::watch((*watch)->fd());
+    fork_guard::watch((*watch)->second_fd());
     impl.receiver.set_watch(*std::move(watch));
   } else {
     impl.receiver.set_watch(nullptr);

@@ -70,8 +70,10 @@ void CarriedWatch::receiver_sleeps() noexcept {
 void CarriedWatch::resume() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (--pauses_ != 0) return;
+  // First, because it takes an event from the carrier's descriptor that would wake the watcher.
+  const bool awake = go_to_sleep();
   if (std::exchange(socket_paused_, false)) socket_->resume();
-  if (go_to_sleep()) socket_->wake();
+  if (awake) socket_->wake();
 }
 
 }  // namespace gpurun::transport::carrier

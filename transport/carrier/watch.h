@@ -64,6 +64,7 @@ class CarriedWatch final : public Watch {
   void pause() noexcept override;
   void resume() noexcept override;
   int fd() const noexcept override { return socket_->fd(); }
+  int second_fd() const noexcept override { return socket_->second_fd(); }
 
   // The receiving thread goes to sleep at the socket. Pauses the socket's watch, if this watch is
   // paused.

@@ -21,36 +21,44 @@ constexpr std::uint64_t kBeside = 1;
 Result<std::unique_ptr<SocketWatch>> SocketWatch::of(const SocketConnection& connection, int fd_min,
                                                      int beside) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll.valid()) {
+  UniqueFd inner(beside >= 0 ? epoll_create1(EPOLL_CLOEXEC) : -1);
+  if (!epoll.valid() || (beside >= 0 && !inner.valid())) {
     return Status(Code::kResourceExhausted,
                   connection.description() + ": no descriptor to watch it");
   }
   epoll = move_up(std::move(epoll), fd_min);
+  if (inner.valid()) inner = move_up(std::move(inner), fd_min);
   epoll_event event = {};
   event.events = EPOLLONESHOT;
+  epoll_event comes = {};
+  comes.events = EPOLLIN;
   if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, connection.fd(), &event) != 0 ||
-      (beside >= 0 && epoll_ctl(epoll.get(), EPOLL_CTL_ADD, beside, &event) != 0)) {
+      (inner.valid() && (epoll_ctl(inner.get(), EPOLL_CTL_ADD, beside, &comes) != 0 ||
+                         epoll_ctl(epoll.get(), EPOLL_CTL_ADD, inner.get(), &event) != 0))) {
     return Status::from_errno(errno, connection.description() + ": watching");
   }
-  return std::unique_ptr<SocketWatch>(new SocketWatch(connection, std::move(epoll), beside));
+  return std::unique_ptr<SocketWatch>(
+      new SocketWatch(connection, std::move(epoll), std::move(inner)));
 }
 
 // As for the connection's descriptor: this process must not close what the program has closed and
 // may have reused.
 SocketWatch::~SocketWatch() {
-  if (connection_.taken_away()) static_cast<void>(epoll_.release());
+  if (!connection_.taken_away()) return;
+  static_cast<void>(epoll_.release());
+  static_cast<void>(beside_.release());
 }
 
 void SocketWatch::arm(std::uint32_t events) noexcept {
   std::uint32_t wanted = EPOLLONESHOT | events;
   if (events != 0 && wants_room_.load(std::memory_order_relaxed)) wanted |= EPOLLOUT;
   // A failure means that the program has closed one of the two descriptors. wait() finds that.
-  if (std::exchange(armed_, wanted) != wanted || beside_ < 0) {
+  if (std::exchange(armed_, wanted) != wanted || !beside_.valid()) {
     epoll_event event = {};
     event.events = wanted;
     (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection_.fd(), &event);
   }
-  if (beside_ >= 0) arm_beside(events & ~static_cast<std::uint32_t>(EPOLLOUT));
+  if (beside_.valid()) arm_beside(events & ~static_cast<std::uint32_t>(EPOLLOUT));
 }
 
 void SocketWatch::arm_beside(std::uint32_t events) noexcept {
@@ -59,7 +67,7 @@ void SocketWatch::arm_beside(std::uint32_t events) noexcept {
   epoll_event event = {};
   event.events = wanted;
   event.data.u64 = kBeside;
-  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, beside_, &event);
+  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, beside_.get(), &event);
 }
 
 Status SocketWatch::wait(Deadline deadline) {
@@ -100,7 +108,7 @@ void SocketWatch::pause() noexcept {
 // As in resume(), arming a foreign file fails harmlessly.
 void SocketWatch::pause_beside() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (pauses_++ == 0 && beside_ >= 0) arm_beside(0);
+  if (pauses_++ == 0 && beside_.valid()) arm_beside(0);
 }
 
 void SocketWatch::resume() noexcept {

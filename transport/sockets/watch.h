@@ -29,6 +29,7 @@ class SocketWatch final : public Watch {
   void pause_beside() noexcept;
   void resume() noexcept override;
   int fd() const noexcept override { return epoll_.get(); }
+  int second_fd() const noexcept override { return beside_.get(); }
   // Whether the other descriptor made wait() return. The socket's bytes make the next wait()
   // return. The watcher.
   bool woken_by_beside() const noexcept { return woken_by_beside_; }
@@ -39,15 +40,18 @@ class SocketWatch final : public Watch {
   void want_room(bool wanted) noexcept;
 
  private:
-  SocketWatch(const SocketConnection& connection, UniqueFd epoll, int beside)
-      : connection_(connection), epoll_(std::move(epoll)), beside_(beside) {}
+  SocketWatch(const SocketConnection& connection, UniqueFd epoll, UniqueFd beside)
+      : connection_(connection), epoll_(std::move(epoll)), beside_(std::move(beside)) {}
   // Call these with mutex_ held. arm() arms for `events`, once (epoll_ctl(2)). 0 disarms.
   void arm(std::uint32_t events) noexcept;
   void arm_beside(std::uint32_t events) noexcept;
 
   const SocketConnection& connection_;
   UniqueFd epoll_;
-  const int beside_;
+  // An epoll of the other descriptor alone. A disarmed epoll still takes errors, and a device's
+  // descriptor wakes its waiters without a word about the kind of event. So without the epoll in
+  // between each event would wake the watcher's thread inside the kernel.
+  UniqueFd beside_;
   std::mutex mutex_;  // Held during epoll_ctl(2), which does not wait.
   int pauses_ = 0;    // Guarded by mutex_, as the next.
   bool woken_ = false;

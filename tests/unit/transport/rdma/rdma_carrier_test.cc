@@ -2,9 +2,12 @@
 // that both ends sleep and end without a loss.
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <ctime>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,6 +45,39 @@ TEST(RdmaConnection, MessageIsOneRequest) {
   EXPECT_LE(posted, kFrames + 16);
   EXPECT_EQ(after.post_calls - before.post_calls, posted);
   EXPECT_EQ(after.not_ready, before.not_ready) << "a message waited for a receive";
+}
+
+// The watcher sleeps through round trips of another thread, because the watch is paused before each
+// request goes out. An event of a reply that was taken wakes it no more.
+TEST(RdmaConnection, RoundTripsWakeNoWatcher) {
+  RdmaPair pair;
+  auto watch = pair.client->watch();
+  ASSERT_TRUE(watch.ok()) << watch.status().to_string();
+  constexpr unsigned kRounds = 300;
+  const Bytes call = pattern(60, 1);
+  auto answering = std::async(std::launch::async, [&] {
+    bool sent = true;
+    for (unsigned i = 0; i < kRounds && sent; ++i) {
+      sent = send_bytes(*pair.server, receive_bytes(*pair.server, 60)).ok();
+    }
+    return sent;
+  });
+  std::atomic<bool> over{false};
+  auto watching = std::async(std::launch::async, [&] {
+    while (!over) static_cast<void>((*watch)->wait(Deadline::in(std::chrono::milliseconds(50))));
+    rusage used = {};
+    getrusage(RUSAGE_THREAD, &used);
+    return used.ru_nvcsw;  // How often this thread has slept.
+  });
+  for (unsigned i = 0; i < kRounds; ++i) {
+    transport::WatchPause pause(watch->get());
+    const ByteView part = call;
+    ASSERT_TRUE(pair.client->send_paused({&part, 1}, soon(), pause).ok());
+    ASSERT_EQ(receive_bytes(*pair.client, 60), call);
+  }
+  ASSERT_TRUE(answering.get());
+  over = true;
+  EXPECT_LT(watching.get(), kRounds / 3);
 }
 
 // A round trip as a session makes it: the watcher sleeps between two of them. Each end asks for one
