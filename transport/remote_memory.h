@@ -1,8 +1,11 @@
-// RemoteMemory: memory at one end of a connection that the device of the other end reads by itself.
+// RemoteMemory: memory at one end of a connection that the device of the other end reads or writes
+// by itself.
 //
-// One end lends memory. The other end reads it into memory of its own, and no thread of the lending
-// end takes part. A carrier over RDMA has this (transport/rdma). Bytes that are read do not pass
-// through the connection, and have no order with those that do.
+// One end lends memory, for reading or for writing. The other end reads it into memory of its own,
+// or writes it from there. No thread of the lending end takes part. A carrier over RDMA has this
+// (transport/rdma). Such bytes do not pass through the connection. Reads have no order with the
+// bytes that do. Bytes that the connection takes behind the report of a write reach the lending end
+// behind that write, while the connection uses the carrier.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +25,7 @@ class RemoteMemory {
   RemoteMemory& operator=(const RemoteMemory&) = delete;
   virtual ~RemoteMemory() = default;
 
-  // False: reads do not work any more, and never will. Any thread.
+  // False: reads and writes do not work any more, and never will. Any thread.
   virtual bool works() const noexcept = 0;
 
   // For the lending end. Any thread.
@@ -32,8 +35,16 @@ class RemoteMemory {
   //   kUnavailable        works() is false.
   //   kResourceExhausted  the device or a limit refuses it. The message says how to raise a limit.
   virtual Result<std::uint32_t> lend(ByteView memory) = 0;
-  // A read of the memory that is under way fails, and the carrier with it.
+  // As lend(), for writing alone. kUnavailable: writes() is false.
+  virtual Result<std::uint32_t> lend_for_writing(MutableBytes memory) {
+    static_cast<void>(memory);
+    return Status(Code::kUnavailable, "its devices do not write");
+  }
+  // For both. A read or write of the memory that is under way fails, and the carrier with it. No
+  // write changes the memory afterwards, and every write that was reported is in place.
   virtual void take_back(std::uint32_t key) noexcept = 0;
+  // Whether the devices of both ends write.
+  virtual bool writes() const noexcept { return false; }
 
   // For the reading end.
 
@@ -41,7 +52,7 @@ class RemoteMemory {
   virtual Status enroll(MutableBytes memory) = 0;
   // No read fills that memory afterwards. Call it before the memory ends.
   virtual void withdraw() noexcept = 0;
-  // At most so many bytes in one read.
+  // At most so many bytes in one read or write.
   virtual std::size_t read_bytes_max() const noexcept = 0;
 
   struct Read {
@@ -66,7 +77,39 @@ class RemoteMemory {
   // Waits for reads that have ended, in any way, and returns how many of `ended` it has set. 0: the
   // deadline. A read without an end may still write its memory. One thread at a time.
   virtual std::size_t await_reads(std::span<Ended> ended, Deadline deadline) noexcept = 0;
-  // Gives up the carrier. The reads under way end soon, and the connection goes on over its socket.
+
+  // For the writing end, where writes() is true.
+
+  // Names the memory that writes take their bytes from. Once, before the first write. Errors as
+  // lend().
+  virtual Status enroll_source(MutableBytes memory) {
+    static_cast<void>(memory);
+    return Status(Code::kUnavailable, "its devices do not write");
+  }
+  // No write reads that memory afterwards. Call it before the memory ends.
+  virtual void withdraw_source() noexcept {}
+
+  struct Write {
+    const std::byte* from = nullptr;  // In the enrolled memory.
+    std::uint64_t to = 0;             // An address of the lending end.
+    std::uint32_t key = 0;
+    std::uint32_t bytes = 0;  // At most read_bytes_max().
+    std::uint64_t id = 0;
+  };
+  // As begin_read() and await_reads(). Writes end in their order. A write that has ended right is
+  // in the memory of the lending end. A write without an end may still change that memory.
+  virtual Began begin_write(const Write& write) noexcept {
+    static_cast<void>(write);
+    return Began::kFailed;
+  }
+  virtual std::size_t await_writes(std::span<Ended> ended, Deadline deadline) noexcept {
+    static_cast<void>(ended);
+    static_cast<void>(deadline);
+    return 0;
+  }
+
+  // Gives up the carrier. The reads and writes under way end soon, and the connection goes on over
+  // its socket.
   virtual void give_up() noexcept = 0;
 };
 

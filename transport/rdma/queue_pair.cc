@@ -171,19 +171,30 @@ bool QueuePair::bring(const std::byte* from, std::uint32_t bytes, std::size_t of
   return ibv_post_send(qp_, &request, &bad) == 0;
 }
 
-bool QueuePair::read(std::byte* into, std::uint32_t local_key, std::uint64_t from,
-                     std::uint32_t key, std::uint32_t bytes, std::uint64_t id) noexcept {
-  ibv_sge piece = {reinterpret_cast<std::uint64_t>(into), bytes, local_key};
+bool QueuePair::post_remote(ibv_wr_opcode opcode, ibv_sge piece, std::uint64_t address,
+                            std::uint32_t key, std::uint64_t id) noexcept {
   ibv_send_wr request = {};
   request.wr_id = id;
   request.sg_list = &piece;
   request.num_sge = 1;
-  request.opcode = IBV_WR_RDMA_READ;
+  request.opcode = opcode;
   request.send_flags = IBV_SEND_SIGNALED;
-  request.wr.rdma.remote_addr = from;
+  request.wr.rdma.remote_addr = address;
   request.wr.rdma.rkey = key;
   ibv_send_wr* bad = nullptr;
   return ibv_post_send(qp_, &request, &bad) == 0;
+}
+
+bool QueuePair::read(std::byte* into, std::uint32_t local_key, std::uint64_t from,
+                     std::uint32_t key, std::uint32_t bytes, std::uint64_t id) noexcept {
+  const ibv_sge piece = {reinterpret_cast<std::uint64_t>(into), bytes, local_key};
+  return post_remote(IBV_WR_RDMA_READ, piece, from, key, id);
+}
+
+bool QueuePair::write(const std::byte* from, std::uint32_t local_key, std::uint64_t to,
+                      std::uint32_t key, std::uint32_t bytes, std::uint64_t id) noexcept {
+  const ibv_sge piece = {reinterpret_cast<std::uint64_t>(from), bytes, local_key};
+  return post_remote(IBV_WR_RDMA_WRITE, piece, to, key, id);
 }
 
 void QueuePair::give_up() noexcept {

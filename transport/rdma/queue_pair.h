@@ -5,9 +5,9 @@
 // it is written into this end's ring, and a receive without memory reports it. Otherwise it is sent
 // into the slot of a receive.
 //
-// Beside these messages, the end that attaches may lend memory, and the other end's device reads it
-// (RDMA READ). A read needs no receive. It takes a place among the requests, which complete in
-// their order.
+// Beside these messages, the end that attaches may lend memory, and the other end's device reads or
+// writes it (RDMA READ, RDMA WRITE). These requests need no receive. Each takes a place among the
+// requests, which complete in their order.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -32,8 +32,8 @@ inline constexpr std::uint32_t kSlots = 64;  // Receives with memory, each a par
 
 // What an end does with memory of the other one.
 enum class Role : std::uint8_t {
-  kLends,  // The other end reads memory of this one.
-  kReads,  // This end reads. A thread can sleep until a read has ended.
+  kLends,  // The other end reads and writes memory of this one.
+  kReads,  // This end does. A thread can sleep until a read or a write has ended.
   kBoth
 };
 
@@ -82,12 +82,22 @@ class QueuePair {
   // device refuses it.
   bool read(std::byte* into, std::uint32_t local_key, std::uint64_t from, std::uint32_t key,
             std::uint32_t bytes, std::uint64_t id) noexcept;
-  // Registers memory that the other end may read, or that reads fill. Errors as Regions::add().
+  // The same in the other direction.
+  bool write(const std::byte* from, std::uint32_t local_key, std::uint64_t to, std::uint32_t key,
+             std::uint32_t bytes, std::uint64_t id) noexcept;
+  // Registers memory that the other end may read or write, and memory that reads fill or that
+  // writes come from. Errors as Regions::add().
   Result<RegionKeys> lend(std::byte* start, std::size_t bytes) {
     return regions_.add(pd_, start, bytes, IBV_ACCESS_REMOTE_READ);
   }
   Result<RegionKeys> enroll(std::byte* start, std::size_t bytes) {
     return regions_.add(pd_, start, bytes, IBV_ACCESS_LOCAL_WRITE);
+  }
+  Result<RegionKeys> lend_for_writing(std::byte* start, std::size_t bytes) {
+    return regions_.add(pd_, start, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  }
+  Result<RegionKeys> enroll_source(std::byte* start, std::size_t bytes) {
+    return regions_.add(pd_, start, bytes, 0);
   }
   Regions& regions() noexcept { return regions_; }
   // Its requests and receives end soon, and fail.
@@ -121,6 +131,8 @@ class QueuePair {
   static void destroy(ibv_comp_channel* channel, const DescriptorIdentity& identity) noexcept;
   static bool heed(ibv_comp_channel* channel, const DescriptorIdentity& identity) noexcept;
   Status make_queue_pair();
+  bool post_remote(ibv_wr_opcode opcode, ibv_sge piece, std::uint64_t address, std::uint32_t key,
+                   std::uint64_t id) noexcept;
   Status change(ibv_qp_attr& attributes, int mask, const char* to);
   Status refused(const char* what, int error) const;
   std::size_t slot_bytes() const noexcept { return memory_.ring_bytes() / kSlots; }

@@ -304,6 +304,7 @@ void RdmaCarrier::heed_requests() noexcept {
       if (!right) failed_.store(true, std::memory_order_release);
       completed_ = std::max(completed_, one.wr_id);
       reads_.end(one.wr_id, right);
+      writes_.end(one.wr_id, right);
     }
     silence_.reported(Silence::Clock::now());
   }

@@ -15,10 +15,10 @@
 // failed queue pair sends the rest over its socket (transport/carrier/connection.h). Whatever the
 // other end does wrong by this carrier counts as a failure of it.
 //
-// Reads of the other end's memory (RemoteMemory) are requests of the same queue pair. They need no
-// receive, and complete in one order with the messages. No more are under way than the devices
-// serve at once, so no message waits behind a read that cannot begin. A read that fails is a
-// failure of the carrier.
+// Reads and writes of the other end's memory (RemoteMemory) are requests of the same queue pair.
+// They need no receive, and complete in one order with the messages. No more reads are under way
+// than the devices serve at once, so no message waits behind a read that cannot begin. A read or a
+// write that fails is a failure of the carrier.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@
 #include "transport/carrier/carrier.h"
 #include "transport/rdma/failure.h"
 #include "transport/rdma/queue_pair.h"
-#include "transport/rdma/read_queue.h"
+#include "transport/rdma/remote_queue.h"
 #include "transport/rdma/silence.h"
 #include "transport/rdma/slots.h"
 #include "transport/remote_memory.h"
@@ -77,21 +77,34 @@ class RdmaCarrier final : public carrier::Carrier, public RemoteMemory {
   bool is_closed_out() const noexcept override { return closed_.load() || is_ended(); }
   bool is_closed_in() const noexcept override { return closed_.load() || is_ended(); }
 
-  // As RemoteMemory (rdma_reads.cc).
+  // As RemoteMemory (rdma_remote_memory.cc).
   bool works() const noexcept override { return !has_failed() && !closed_.load(); }
   Result<std::uint32_t> lend(ByteView memory) override;
+  Result<std::uint32_t> lend_for_writing(MutableBytes memory) override;
   void take_back(std::uint32_t key) noexcept override;
+  bool writes() const noexcept override { return pair_->writes(); }
   Status enroll(MutableBytes memory) override;
-  void withdraw() noexcept override;
+  void withdraw() noexcept override { withdraw(&enrolled_); }
   std::size_t read_bytes_max() const noexcept override { return pair_->port().message_bytes_max; }
   Began begin_read(const Read& read) noexcept override;
-  std::size_t await_reads(std::span<Ended> ended, Deadline deadline) noexcept override;
+  std::size_t await_reads(std::span<Ended> ended, Deadline deadline) noexcept override {
+    return await_ended(reads_, ended, deadline);
+  }
+  Status enroll_source(MutableBytes memory) override;
+  void withdraw_source() noexcept override { withdraw(&source_); }
+  Began begin_write(const Write& write) noexcept override;
+  std::size_t await_writes(std::span<Ended> ended, Deadline deadline) noexcept override {
+    return await_ended(writes_, ended, deadline);
+  }
   void give_up() noexcept override;
 
  private:
   bool is_ended() const noexcept { return ended_.load(std::memory_order_acquire); }
   void note_failure(ibv_wc_status status) noexcept;
   bool has_failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  void withdraw(std::uint32_t* local_key) noexcept;
+  std::size_t await_ended(RemoteQueue& queue, std::span<Ended> ended, Deadline deadline) noexcept;
+  void sleep_for_ends(RemoteQueue& queue, std::uint64_t looks, Deadline deadline) noexcept;
   // Takes what has come, or what has become of requests. Any thread.
   void poll() noexcept;
   void poll_requests() noexcept;
@@ -101,6 +114,8 @@ class RdmaCarrier final : public carrier::Carrier, public RemoteMemory {
   std::size_t room() const noexcept;
   bool post(const std::byte* from, std::size_t bytes, std::size_t offset, std::uint32_t immediate,
             bool reports) noexcept;
+  bool may_begin(const RemoteQueue& queue, std::size_t most) noexcept;
+  void has_begun(RemoteQueue& queue, std::uint64_t id) noexcept;
   void heed_requests() noexcept;
   void heed_silence() noexcept;
   bool heed(const ibv_wc& completion) noexcept;
@@ -122,8 +137,10 @@ class RdmaCarrier final : public carrier::Carrier, public RemoteMemory {
   std::uint64_t requested_ = 0;  // Requests, of all.
   std::uint64_t completed_ = 0;  // Of these, as far as completions are reported.
   std::uint64_t posted_ = 0;     // Requests that need a receive of the other end.
-  ReadQueue reads_;
+  RemoteQueue reads_;
+  RemoteQueue writes_;
   std::uint32_t enrolled_ = 0;  // The local key of the memory that reads fill. 0: no memory.
+  std::uint32_t source_ = 0;    // The same of the memory that writes come from.
   std::uint64_t their_taken_ = 0;
   std::uint64_t their_receives_;
   std::uint64_t receives_;  // Posted by this end, of all.
@@ -145,6 +162,11 @@ class RdmaCarrier final : public carrier::Carrier, public RemoteMemory {
   std::atomic<bool> armed_{false};  // By the last say_asleep().
   std::atomic<bool> came_{false};   // Something, since the channel was armed.
   std::atomic<bool> closed_{false};
+
+  std::mutex waiting_;  // Of threads that wait for ends. Never held together with queue_.
+  std::condition_variable looked_;
+  bool one_sleeps_ = false;  // Guarded by waiting_: a thread sleeps on the channel of requests.
+  std::uint64_t looks_ = 0;  // Guarded by waiting_: how often such a thread has taken completions.
 
   std::mutex sleeping_;  // Of the sender. Never held together with queue_.
   std::condition_variable woken_;

@@ -75,6 +75,9 @@ int make_request(Qp& qp, const ibv_send_wr& wr, SendRequest& request) {
   request.leaves = Clock::now() + std::chrono::microseconds(nic().faults.delay_us());
   count(posted->counter);
   count(&verbs_double_counts::posted_bytes, request.length);
+  if (request.kind == RequestKind::kWrite) {
+    count(&verbs_double_counts::written_bytes, request.length);
+  }
   if (request.signaled) count(&verbs_double_counts::posted_signaled);
   if (request.is_inline) copy_inline(request);
   return 0;

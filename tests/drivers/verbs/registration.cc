@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tests/drivers/verbs/counters.h"
+#include "tests/drivers/verbs/responder.h"
 
 namespace gpurun::verbs_double {
 namespace {
@@ -175,6 +176,9 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, in
 int ibv_dereg_mr(ibv_mr* visible) {
   auto* region = static_cast<Mr*>(visible);
   const Lock lock(nic().mutex);
+  for (const auto& [number, qp] : nic().qps) {
+    if (qp->pd == region->pd) place_all(*qp);
+  }
   nic().regions.erase(region->lkey);
   nic().registered -= region->length;
   --static_cast<Pd*>(region->pd)->users;

@@ -8,7 +8,7 @@
 //    (retry_cnt + 1) x 4.096 us x 2^timeout. A slow peer that keeps its connection is not lost.
 //  - A RDMA WRITE is placed at the next receive completion or RDMA READ of the peer's QP.
 //    Polling data bytes in place of completions therefore shows stale data. The end of that QP
-//    places the data, too.
+//    places the data, too. So does the end of a region of its protection domain.
 //  - The data of a RDMA READ are placed when the program polls its completion, or a later one.
 //  Memory
 //    that is read earlier has old data.
@@ -93,6 +93,7 @@ struct verbs_double_counts {  // NOLINT(readability-identifier-naming): a C inte
   std::uint64_t not_ready;           // Requests that met no posted receive.
   std::uint64_t read_bytes;          // Of posted_bytes, those that reads have brought.
   std::uint64_t event_reads;         // Calls of ibv_get_cq_event.
+  std::uint64_t written_bytes;       // Of posted_bytes, those of RDMA WRITE without an immediate.
 };
 
 extern "C" {

@@ -1,8 +1,8 @@
-// ReadQueue: the reads of a queue pair that are under way, and those that have ended and that no
-// thread has asked for.
+// RemoteQueue: the reads, or the writes, of a queue pair that are under way, and those that have
+// ended and that no thread has asked for.
 //
 // Requests of a queue pair complete in their order. So the report of a request also stands for the
-// reads before it. A read that fails reports that itself.
+// reads and writes before it. One that fails reports that itself.
 //
 // One thread at a time. RdmaCarrier locks.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace gpurun::transport::rdma {
 
-class ReadQueue {
+class RemoteQueue {
  public:
   // `number`: of the request, in the order of the posts.
   void begin(std::uint64_t number, std::uint64_t id) { under_way_.push_back({number, id}); }
