@@ -30,6 +30,16 @@ class DescriptorMark {
     return mark;
   }
 
+  // The mark that the file of `fd` has.
+  static DescriptorMark of(int fd) noexcept {
+    DescriptorMark mark;
+    const int before = errno;
+    const int signal = fcntl(fd, F_GETSIG);
+    if (signal > kHighest - kSignals && signal <= kHighest) mark.signal_ = signal;
+    errno = before;
+    return mark;
+  }
+
   bool is_there() const noexcept { return signal_ != 0; }
   // Safe in a signal handler and in a child of a process with threads. Keeps errno.
   bool holds(int fd) const noexcept {

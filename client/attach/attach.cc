@@ -143,7 +143,7 @@ Status choose_carrier(SessionConnections& opened, const AttachOptions& options,
     why = "the server trusts no fabric, or its gpurund is older";
   } else {
     Result<FabricAttach> went =
-        go_over_fabric(opened.all, options.fabrics, options.fd_min, deadline);
+        go_over_fabric(opened.all, options.fabrics, {options.fd_min, options.forks}, deadline);
     if (!went.ok()) return went.status();
     fabric = *std::move(went);
   }

@@ -22,6 +22,7 @@
 #include "protocol/control/version.h"
 #include "protocol/limits.h"
 #include "transport/rdma/allowed_ports.h"
+#include "transport/rdma/descriptors.h"
 #include "transport/rejected.h"
 
 namespace gpurun::client {
@@ -38,6 +39,8 @@ struct AttachOptions {
   transport::rdma::AllowedPorts fabrics = {};
   // The lowest number for our descriptors in the program's process. See transport::Options.
   int fd_min = 0;
+  // How forked children lose the descriptors of RDMA. nullptr: they keep them.
+  const transport::rdma::ForkHooks* forks = nullptr;
   // Where to ask how a worker died when its connection ends. nullptr: nowhere.
   WorkerExitPage* deaths = nullptr;
   // The rows that this client calls. Tests pass another table.

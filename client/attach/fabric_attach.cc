@@ -9,7 +9,8 @@
 namespace gpurun::client {
 
 Result<FabricAttach> go_over_fabric(std::vector<OpenedConnection>& connections,
-                                    const transport::rdma::AllowedPorts& allowed, int fd_min,
+                                    const transport::rdma::AllowedPorts& allowed,
+                                    const transport::rdma::DescriptorPlace& place,
                                     Deadline deadline) {
   namespace rdma = transport::rdma;
   FabricAttach result;
@@ -17,11 +18,10 @@ Result<FabricAttach> go_over_fabric(std::vector<OpenedConnection>& connections,
   near.node = node_of_this_thread(near.files);
   const Result<rdma::Gid> local = rdma::address_of(connections.front().connection->fd());
   const Result<std::unique_ptr<rdma::Fabric>> fabric =
-      rdma::open_fabric(allowed, &result.rejected, near, local.ok() ? &*local : nullptr);
+      rdma::open_fabric(allowed, &result.rejected, near, local.ok() ? &*local : nullptr, place);
   rdma::Side side;
   side.fabric = fabric.ok() ? fabric->get() : nullptr;
   side.why_none = fabric.status().message();
-  side.fd_min = fd_min;
   side.place.count = static_cast<unsigned>(connections.size());
   std::vector<rdma::Asked> asked;
   for (const OpenedConnection& each : connections) {

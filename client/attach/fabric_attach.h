@@ -23,10 +23,12 @@ struct FabricAttach {
   std::vector<transport::rdma::Rejected> rejected;  // Ports of this machine.
 };
 
+// `place`: of the descriptors that RDMA needs.
 // Asks the worker on each of `connections`, all of TCP or TLS, behind its answer. One round trip.
 //   kDeadline, kPeerGone, kProtocol  the session cannot go on.
 Result<FabricAttach> go_over_fabric(std::vector<OpenedConnection>& connections,
-                                    const transport::rdma::AllowedPorts& allowed, int fd_min,
+                                    const transport::rdma::AllowedPorts& allowed,
+                                    const transport::rdma::DescriptorPlace& place,
                                     Deadline deadline);
 
 }  // namespace gpurun::client

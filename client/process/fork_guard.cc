@@ -15,6 +15,7 @@
 #include <new>
 
 #include "base/descriptor_identity.h"
+#include "base/descriptor_mark.h"
 
 namespace gpurun::client::fork_guard {
 namespace {
@@ -23,6 +24,7 @@ namespace {
 struct Watched {
   std::atomic<int> entry{0};  // Descriptor + 1; 0: free.
   DescriptorIdentity identity;
+  DescriptorMark mark;  // If the file had one.
 };
 constexpr int kTaken = -1;
 std::array<Watched, kDescriptorsMax> watched{};
@@ -34,12 +36,16 @@ void before_fork() { forks.lock(); }
 void in_parent() { forks.unlock(); }
 void in_child() { static_cast<void>(generation()); }
 
+bool is_still(const Watched& each, int fd) noexcept {
+  return each.identity.holds(fd) && (!each.mark.is_there() || each.mark.holds(fd));
+}
+
 // Only what is safe in a child of a process with threads: no locks, no memory.
 void close_in_child() noexcept {
   for (Watched& each : watched) {
     const int fd = each.entry.exchange(0, std::memory_order_acquire) - 1;
     // The program may have reused the number by now.
-    if (fd >= 0 && each.identity.holds(fd)) close(fd);
+    if (fd >= 0 && is_still(each, fd)) close(fd);
   }
 }
 
@@ -103,6 +109,7 @@ void watch(int fd) noexcept {
     int free = 0;
     if (!each.entry.compare_exchange_strong(free, kTaken, std::memory_order_acquire)) continue;
     each.identity = DescriptorIdentity::of(fd);
+    each.mark = DescriptorMark::of(fd);
     each.entry.store(fd + 1, std::memory_order_release);
     return;
   }

@@ -89,7 +89,7 @@ class ForgedEnd final : public rdma::FabricEnd {
 class ForgedFabric final : public rdma::Fabric {
  public:
   explicit ForgedFabric(const rdma::Offer& offer) : offer_(offer) {}
-  Result<std::unique_ptr<rdma::FabricEnd>> make_end(const rdma::Gid&, const rdma::Offer*, int,
+  Result<std::unique_ptr<rdma::FabricEnd>> make_end(const rdma::Gid&, const rdma::Offer*,
                                                     const rdma::EndPlace&) override {
     return std::unique_ptr<rdma::FabricEnd>(new ForgedEnd(offer_));
   }
@@ -119,7 +119,7 @@ rdma::Offer plausible() {
 // Offers that on each connection, by the rules. The session must then be served.
 std::string offer(Opened& opened, const rdma::Offer& offer) {
   ForgedFabric fabric(offer);
-  const rdma::Side side{&fabric, {}, 0, {}};
+  const rdma::Side side{&fabric, {}, {}};
   std::vector<rdma::Asked> asked;
   for (OpenedConnection& each : opened.connections) {
     auto one = rdma::ask(*each.connection, side, soon());
@@ -195,7 +195,7 @@ const Way kWays[] = {
     {"words_on_the_log_and_none_on_bulk", "closed",
      [](Opened& of) {
        ForgedFabric fabric(plausible());
-       auto asked = rdma::ask(*of.connections.front().connection, {&fabric, {}, 0, {}}, soon());
+       auto asked = rdma::ask(*of.connections.front().connection, {&fabric, {}, {}}, soon());
        return asked.ok() ? say(of, {}) : asked.status().to_string();
      }},
     {"a_device_that_is_nowhere", "served", [](Opened& of) { return offer(of, plausible()); }},

@@ -85,7 +85,7 @@ inline Result<RdmaEnd> exchange(Connection& socket, bool connects, int tries = 1
     return socket.send({&bytes, 1}, deadline);
   };
   if (!connects) GPURUN_RETURN_IF_ERROR(receive());
-  auto made = end.fabric->make_end(*local, connects ? nullptr : &theirs, 0, place);
+  auto made = end.fabric->make_end(*local, connects ? nullptr : &theirs, place);
   if (!made.ok()) return made.status();
   if (connects) {
     GPURUN_RETURN_IF_ERROR(send((*made)->offer()));

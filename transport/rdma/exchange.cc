@@ -65,7 +65,7 @@ Result<std::unique_ptr<FabricEnd>> make_end(const Connection& socket, const Side
   if (side.fabric == nullptr) return Status(Code::kUnavailable, side.why_none);
   const Result<Gid> local = address_of(socket.fd());
   if (!local.ok()) return local.status();
-  return side.fabric->make_end(*local, theirs, side.fd_min, side.place);
+  return side.fabric->make_end(*local, theirs, side.place);
 }
 
 // Otherwise a peer could aim this end's device at the queue pairs of another machine. An address of

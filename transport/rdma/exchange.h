@@ -20,7 +20,6 @@ namespace gpurun::transport::rdma {
 struct Side {
   Fabric* fabric = nullptr;
   std::string why_none = {};
-  int fd_min = 0;
   EndPlace place = {};
 };
 

@@ -42,7 +42,7 @@ class VerbsFabric final : public Fabric {
   explicit VerbsFabric(std::vector<Port> ports)
       : ports_(std::move(ports)), lockable_(lockable_bytes()) {}
 
-  Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs, int fd_min,
+  Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs,
                                               const EndPlace& place) override {
     std::uint32_t ring_bytes = ring_bytes_for(lockable_, place.count);
     Link link = Link::kInfiniBand;
@@ -57,7 +57,7 @@ class VerbsFabric final : public Fabric {
     const Result<Port> port = choose_port(leading, local, theirs == nullptr ? nullptr : &link,
                                           place.index == 0 ? 0 : place.index - 1);
     const Role role = theirs == nullptr ? Role::kLends : Role::kReads;
-    return port.ok() ? make_largest(*port, ring_bytes, fd_min, role) : port.status();
+    return port.ok() ? make_largest(*port, ring_bytes, role) : port.status();
   }
   std::vector<std::string> ports() const override {
     std::vector<std::string> names;
@@ -81,9 +81,9 @@ class VerbsFabric final : public Fabric {
 
   // Other memory of this process may be locked, too, and a device may have a limit of its own.
   static Result<std::unique_ptr<FabricEnd>> make_largest(const Port& port, std::uint32_t ring_bytes,
-                                                         int fd_min, Role role) {
+                                                         Role role) {
     for (std::uint32_t bytes = ring_bytes;; bytes /= 2) {
-      auto pair = QueuePair::make(port, bytes, fd_min, role);
+      auto pair = QueuePair::make(port, bytes, role);
       const bool too_large = pair.status().code() == Code::kResourceExhausted;
       if (!too_large || bytes <= kRingBytesMin) return made(std::move(pair));
     }
@@ -99,8 +99,8 @@ const char* why_not_built() noexcept { return ""; }
 
 Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts& allowed,
                                             std::vector<Rejected>* rejected, const NearTo& near,
-                                            const Gid* local) {
-  Result<std::vector<Port>> ports = find_ports(allowed, rejected, near, local);
+                                            const Gid* local, const DescriptorPlace& place) {
+  Result<std::vector<Port>> ports = find_ports(allowed, rejected, near, local, place);
   if (!ports.ok()) return ports.status();
   return std::unique_ptr<Fabric>(new VerbsFabric(*std::move(ports)));
 }

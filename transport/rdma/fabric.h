@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "transport/carrier/carrier.h"
 #include "transport/rdma/allowed_ports.h"
+#include "transport/rdma/descriptors.h"
 #include "transport/rdma/offer.h"
 #include "transport/rdma/port_order.h"
 
@@ -56,13 +57,13 @@ class Fabric {
   // GID that is this address. Takes the first such port (port_order.h), or the first one that fits
   // `theirs`. RoCE v2 is better than v1, and InfiniBand comes last. The rings have kRingBytes, or
   // less where the peer's are smaller, where the limit of locked memory gives each connection less,
-  // or where the device does not register so much. The end's descriptor is `fd_min` or above.
+  // or where the device does not register so much.
   //   kUnavailable        no port fits, or the device refuses it, with the reason.
   //   kResourceExhausted  the device refuses it, and the message says how to raise a limit.
   virtual Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs,
-                                                      int fd_min, const EndPlace& place) = 0;
-  Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs, int fd_min) {
-    return make_end(local, theirs, fd_min, EndPlace());
+                                                      const EndPlace& place) = 0;
+  Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs) {
+    return make_end(local, theirs, EndPlace());
   }
   // The names of its ports. At least one.
   virtual std::vector<std::string> ports() const = 0;
@@ -72,11 +73,13 @@ class Fabric {
 // left out is added to `rejected`. `local`, unless nullptr: only ports that make_end() takes for a
 // peer that is reached from there. Each port is tested, for some seconds in all where devices are
 // silent. It opens descriptors and files, so a process must have its user and namespaces by then,
-// and give up system calls later.
+// and give up system calls later. `place`: where descriptors go that live as long as the fabric or
+// a connection.
 //   kUnavailable  no port can be used. The message has the first reason.
 Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts& allowed,
                                             std::vector<Rejected>* rejected,
-                                            const NearTo& near = {}, const Gid* local = nullptr);
+                                            const NearTo& near = {}, const Gid* local = nullptr,
+                                            const DescriptorPlace& place = {});
 
 // Why this build has no RDMA. Empty: it has it.
 const char* why_not_built() noexcept;

@@ -9,7 +9,7 @@ const char* why_not_built() noexcept {
 }
 
 Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts&, std::vector<Rejected>*,
-                                            const NearTo&, const Gid*) {
+                                            const NearTo&, const Gid*, const DescriptorPlace&) {
   return Status(Code::kUnavailable, why_not_built());
 }
 

@@ -169,21 +169,21 @@ void look_at_device(const std::shared_ptr<Device>& device, const AllowedPorts& a
 }  // namespace
 
 Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Rejected>* rejected,
-                                     const NearTo& near, const Gid* local) {
+                                     const NearTo& near, const Gid* local,
+                                     const DescriptorPlace& place) {
   GPURUN_RETURN_IF_ERROR(open_library());
   const Deadline probes = Deadline::in(kProbesMax);
   int count = 0;
   ibv_device** const list = ibv_get_device_list(&count);
   std::vector<Port> ports;
   for (int i = 0; list != nullptr && i < count; ++i) {
-    ibv_context* const context = ibv_open_device(list[i]);
-    if (context == nullptr) {
+    const std::shared_ptr<Device> device = Device::open(list[i], place);
+    if (device == nullptr) {
       rejected->push_back({ibv_get_device_name(list[i]),
                            "it cannot be opened: " + std::generic_category().message(errno)});
       continue;
     }
-    look_at_device(std::make_shared<Device>(context), allowed, near, local, probes, &ports,
-                   rejected);
+    look_at_device(device, allowed, near, local, probes, &ports, rejected);
   }
   if (list != nullptr) ibv_free_device_list(list);
   if (!ports.empty()) return ports;

@@ -10,12 +10,14 @@
 
 namespace gpurun::transport::rdma {
 
-// Opens the devices of the allowed ports, and returns the active ports that pass the probe.
+// Opens the devices of the allowed ports, and returns the active ports that pass the probe. Their
+// descriptors are in `place`.
 // `local`, unless nullptr: only ports that choose_port() takes for it. Every port that is left out
 // is added to `rejected`.
 //   kUnavailable  no port can be used. The message names the first reason.
 Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Rejected>* rejected,
-                                     const NearTo& near = {}, const Gid* local = nullptr);
+                                     const NearTo& near = {}, const Gid* local = nullptr,
+                                     const DescriptorPlace& place = {});
 
 // Chooses the port and the GID for a peer that is reached from `local`, as Fabric::make_end().
 // `link`: the other end's, or nullptr. `rail`: which of the ports that lead there. Behind the last

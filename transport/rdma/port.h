@@ -9,26 +9,11 @@
 #include <vector>
 
 #include "transport/rdma/allowed_ports.h"
+#include "transport/rdma/device.h"
 #include "transport/rdma/offer.h"
 #include "transport/rdma/port_order.h"
 
 namespace gpurun::transport::rdma {
-
-// An open device. Any thread.
-class Device {
- public:
-  // Takes over `context`.
-  explicit Device(ibv_context* context) noexcept : context_(context) {}
-  ~Device() { ibv_close_device(context_); }
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
-
-  ibv_context* context() const noexcept { return context_; }
-  const char* name() const noexcept { return ibv_get_device_name(context_->device); }
-
- private:
-  ibv_context* const context_;
-};
 
 struct PortGid {
   std::uint8_t index = 0;

@@ -27,7 +27,7 @@ Deadline probe_deadline(Deadline all) {
 
 // Whether a message arrives with its immediate, in the way that `port.writes` selects.
 Result<bool> arrives(const Port& port, Deadline until) {
-  Result<std::unique_ptr<QueuePair>> made = QueuePair::make(port, kRingBytesMin, 0, Role::kBoth);
+  Result<std::unique_ptr<QueuePair>> made = QueuePair::make(port, kRingBytesMin, Role::kBoth);
   if (!made.ok()) return made.status();
   QueuePair& pair = **made;
   GPURUN_RETURN_IF_ERROR(pair.connect(pair.offer()));
@@ -64,7 +64,7 @@ Result<bool> probe_writes(const Port& port, Deadline deadline) {
 
 bool probe_reads(const Port& port, Deadline until) {
   if (port.reads == 0 || port.message_bytes_max < kReadBytesMin) return false;
-  Result<std::unique_ptr<QueuePair>> made = QueuePair::make(port, kRingBytesMin, 0, Role::kBoth);
+  Result<std::unique_ptr<QueuePair>> made = QueuePair::make(port, kRingBytesMin, Role::kBoth);
   if (!made.ok() || !(*made)->connect((*made)->offer()).ok()) return false;
   QueuePair& pair = **made;
   std::byte* const from = pair.memory().out();

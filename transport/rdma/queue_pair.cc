@@ -12,7 +12,6 @@
 
 #include "base/random.h"
 #include "transport/rdma/transitions.h"
-#include "transport/sockets/descriptor.h"
 
 namespace gpurun::transport::rdma {
 namespace {
@@ -33,20 +32,20 @@ Status QueuePair::refused(const char* what, int error) const {
 }
 
 Result<std::unique_ptr<QueuePair>> QueuePair::make(const Port& port, std::uint32_t ring_bytes,
-                                                   int fd_min, Role role) {
+                                                   Role role) {
   std::unique_ptr<QueuePair> made(new QueuePair(port, role));
-  GPURUN_RETURN_IF_ERROR(made->make_objects(ring_bytes, fd_min));
+  GPURUN_RETURN_IF_ERROR(made->make_objects(ring_bytes));
   return made;
 }
 
-Status QueuePair::make_channel(int fd_min, ibv_comp_channel** channel,
-                               DescriptorIdentity* identity) {
-  *channel = ibv_create_comp_channel(port_.device->context());
-  if (*channel == nullptr) return refused("no completion channel", errno);
-  // The library reads and closes the descriptor by this field alone (ibv_create_comp_channel(3)).
-  int& fd = (*channel)->fd;
-  fd = sockets::move_up(UniqueFd(fd), fd_min).release();
-  *identity = DescriptorIdentity::of(fd);
+Status QueuePair::make_channel(Channel* channel) {
+  {
+    const ForksHeldOff held(port_.device->place());
+    channel->verbs = ibv_create_comp_channel(port_.device->context());
+    if (channel->verbs == nullptr) return refused("no completion channel", errno);
+    channel->descriptor.take(&channel->verbs->fd, port_.device->place());
+  }
+  const int fd = channel->verbs->fd;
   const int flags = fcntl(fd, F_GETFL);
   if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
     return refused("its completion channel blocks", errno);
@@ -71,7 +70,8 @@ Status QueuePair::make_queue_pair() {
   return change(attributes, mask, "start");
 }
 
-Status QueuePair::make_objects(std::uint32_t ring_bytes, int fd_min) {
+Status QueuePair::make_objects(std::uint32_t ring_bytes) {
+  if (!port_.device->check()) return refused("no queue pair", EBADF);
   ibv_context* const context = port_.device->context();
   offer_.receives = std::min({kReceives, port_.requests_max, port_.completions_max});
   if (offer_.receives < kReceivesMin ||
@@ -85,13 +85,13 @@ Status QueuePair::make_objects(std::uint32_t ring_bytes, int fd_min) {
     return Status(memory.status().code(), port_.name() + ": " + memory.status().message());
   }
   memory_ = *std::move(memory);
-  GPURUN_RETURN_IF_ERROR(make_channel(fd_min, &channel_, &channel_identity_));
+  GPURUN_RETURN_IF_ERROR(make_channel(&channel_));
   if (role_ != Role::kLends && port_.reads != 0) {
-    GPURUN_RETURN_IF_ERROR(make_channel(fd_min, &requests_channel_, &requests_identity_));
+    GPURUN_RETURN_IF_ERROR(make_channel(&requests_channel_));
   }
   // What comes wakes the receiver alone. The end of a request wakes a thread that waits for reads.
-  requests_ = ibv_create_cq(context, static_cast<int>(kSends), nullptr, requests_channel_, 0);
-  receives_ = ibv_create_cq(context, static_cast<int>(offer_.receives), nullptr, channel_, 0);
+  requests_ = ibv_create_cq(context, static_cast<int>(kSends), nullptr, requests_channel_.verbs, 0);
+  receives_ = ibv_create_cq(context, static_cast<int>(offer_.receives), nullptr, channel_.verbs, 0);
   if (requests_ == nullptr || receives_ == nullptr) return refused("no completion queue", errno);
   GPURUN_RETURN_IF_ERROR(make_queue_pair());
   Result<std::uint32_t> number = random_packet_number();
@@ -112,21 +112,27 @@ Status QueuePair::make_objects(std::uint32_t ring_bytes, int fd_min) {
 }
 
 QueuePair::~QueuePair() {
+  port_.device->check();
   if (qp_ != nullptr) ibv_destroy_qp(qp_);
   if (requests_ != nullptr) ibv_destroy_cq(requests_);
   if (receives_ != nullptr) ibv_destroy_cq(receives_);
-  destroy(channel_, channel_identity_);
-  destroy(requests_channel_, requests_identity_);
+  destroy(&channel_);
+  destroy(&requests_channel_);
   memory_ = Memory();
   regions_.clear();
   if (pd_ != nullptr) ibv_dealloc_pd(pd_);
 }
 
-void QueuePair::destroy(ibv_comp_channel* channel, const DescriptorIdentity& identity) noexcept {
-  if (channel == nullptr) return;
-  // The library closes the number, and the program may have another file there by now.
-  if (!identity.holds(channel->fd)) channel->fd = -1;
-  ibv_destroy_comp_channel(channel);
+void QueuePair::destroy(Channel* channel) noexcept {
+  if (channel->verbs == nullptr) return;
+  const ForksHeldOff held(port_.device->place());
+  channel->descriptor.give_back();
+  ibv_destroy_comp_channel(channel->verbs);
+}
+
+Result<RegionKeys> QueuePair::register_memory(std::byte* start, std::size_t bytes, int access) {
+  if (!port_.device->check()) return refused("no memory can be registered", EBADF);
+  return regions_.add(pd_, start, bytes, access);
 }
 
 Status QueuePair::change(ibv_qp_attr& attributes, int mask, const char* to) {
@@ -136,6 +142,7 @@ Status QueuePair::change(ibv_qp_attr& attributes, int mask, const char* to) {
 }
 
 Status QueuePair::connect(const Offer& theirs) {
+  if (!port_.device->check()) return refused("its queue pair cannot start", EBADF);
   GPURUN_RETURN_IF_ERROR(check_offer(theirs));
   GPURUN_RETURN_IF_ERROR(check_match(offer_, theirs));
   theirs_ = theirs;
@@ -198,6 +205,7 @@ bool QueuePair::write(const std::byte* from, std::uint32_t local_key, std::uint6
 }
 
 void QueuePair::give_up() noexcept {
+  port_.device->check();
   ibv_qp_attr attributes = {};
   const int mask = to_error(&attributes);
   static_cast<void>(ibv_modify_qp(qp_, &attributes, mask));
@@ -216,12 +224,12 @@ bool QueuePair::post_receive(std::uint32_t index) noexcept {
   return ibv_post_recv(qp_, &receive, &bad) == 0;
 }
 
-bool QueuePair::heed(ibv_comp_channel* channel, const DescriptorIdentity& identity) noexcept {
-  if (!identity.holds(channel->fd)) return false;
+bool QueuePair::heed(const Channel& channel) noexcept {
+  if (!port_.device->check() || !channel.descriptor.holds()) return false;
   ibv_cq* queue = nullptr;
   void* user = nullptr;
   // Each request for an event raises one at most. One that is left wakes the thread once more.
-  if (ibv_get_cq_event(channel, &queue, &user) == 0) ibv_ack_cq_events(queue, 1);
+  if (ibv_get_cq_event(channel.verbs, &queue, &user) == 0) ibv_ack_cq_events(queue, 1);
   return true;
 }
 

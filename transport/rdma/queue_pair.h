@@ -17,8 +17,8 @@
 #include <memory>
 #include <string>
 
-#include "base/descriptor_identity.h"
 #include "base/result.h"
+#include "transport/rdma/descriptors.h"
 #include "transport/rdma/memory.h"
 #include "transport/rdma/offer.h"
 #include "transport/rdma/port.h"
@@ -39,11 +39,10 @@ enum class Role : std::uint8_t {
 
 class QueuePair {
  public:
-  // A queue pair with registered memory. `ring_bytes`: of each direction, as in Offer. The
-  // channels' descriptors are moved to `fd_min` or above.
+  // A queue pair with registered memory. `ring_bytes`: of each direction, as in Offer.
   //   kUnavailable, kResourceExhausted
   static Result<std::unique_ptr<QueuePair>> make(const Port& port, std::uint32_t ring_bytes,
-                                                 int fd_min, Role role);
+                                                 Role role);
   ~QueuePair();
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
@@ -88,16 +87,16 @@ class QueuePair {
   // Registers memory that the other end may read or write, and memory that reads fill or that
   // writes come from. Errors as Regions::add().
   Result<RegionKeys> lend(std::byte* start, std::size_t bytes) {
-    return regions_.add(pd_, start, bytes, IBV_ACCESS_REMOTE_READ);
+    return register_memory(start, bytes, IBV_ACCESS_REMOTE_READ);
   }
   Result<RegionKeys> enroll(std::byte* start, std::size_t bytes) {
-    return regions_.add(pd_, start, bytes, IBV_ACCESS_LOCAL_WRITE);
+    return register_memory(start, bytes, IBV_ACCESS_LOCAL_WRITE);
   }
   Result<RegionKeys> lend_for_writing(std::byte* start, std::size_t bytes) {
-    return regions_.add(pd_, start, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    return register_memory(start, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   }
   Result<RegionKeys> enroll_source(std::byte* start, std::size_t bytes) {
-    return regions_.add(pd_, start, bytes, 0);
+    return register_memory(start, bytes, 0);
   }
   Regions& regions() noexcept { return regions_; }
   // Its requests and receives end soon, and fail.
@@ -114,25 +113,30 @@ class QueuePair {
   }
 
   // A descriptor that becomes readable at the next receive after arm().
-  int channel_fd() const noexcept { return channel_->fd; }
+  int channel_fd() const noexcept { return channel_.verbs->fd; }
   bool arm() noexcept { return ibv_req_notify_cq(receives_, 0) == 0; }
   // Takes an event that the channel has, without waiting. False: the program has closed the
-  // channel's descriptor.
-  bool heed_channel() noexcept { return heed(channel_, channel_identity_); }
+  // channel's descriptor, or the device's.
+  bool heed_channel() noexcept { return heed(channel_); }
   // The same three for the next completion of a request. For an end that reads.
-  int requests_fd() const noexcept { return requests_channel_->fd; }
+  int requests_fd() const noexcept { return requests_channel_.verbs->fd; }
   bool arm_requests() noexcept { return ibv_req_notify_cq(requests_, 0) == 0; }
-  bool heed_requests_channel() noexcept { return heed(requests_channel_, requests_identity_); }
+  bool heed_requests_channel() noexcept { return heed(requests_channel_); }
 
  private:
   QueuePair(const Port& port, Role role) : port_(port), role_(role) {}
-  Status make_objects(std::uint32_t ring_bytes, int fd_min);
-  Status make_channel(int fd_min, ibv_comp_channel** channel, DescriptorIdentity* identity);
-  static void destroy(ibv_comp_channel* channel, const DescriptorIdentity& identity) noexcept;
-  static bool heed(ibv_comp_channel* channel, const DescriptorIdentity& identity) noexcept;
+  struct Channel {
+    ibv_comp_channel* verbs = nullptr;
+    FieldDescriptor descriptor;
+  };
+  Status make_objects(std::uint32_t ring_bytes);
+  Status make_channel(Channel* channel);
+  void destroy(Channel* channel) noexcept;
+  bool heed(const Channel& channel) noexcept;
   Status make_queue_pair();
   bool post_remote(ibv_wr_opcode opcode, ibv_sge piece, std::uint64_t address, std::uint32_t key,
                    std::uint64_t id) noexcept;
+  Result<RegionKeys> register_memory(std::byte* start, std::size_t bytes, int access);
   Status change(ibv_qp_attr& attributes, int mask, const char* to);
   Status refused(const char* what, int error) const;
   std::size_t slot_bytes() const noexcept { return memory_.ring_bytes() / kSlots; }
@@ -140,10 +144,8 @@ class QueuePair {
   const Port port_;
   const Role role_;
   ibv_pd* pd_ = nullptr;
-  ibv_comp_channel* channel_ = nullptr;
-  DescriptorIdentity channel_identity_;
-  ibv_comp_channel* requests_channel_ = nullptr;  // Of an end that reads.
-  DescriptorIdentity requests_identity_;
+  Channel channel_;
+  Channel requests_channel_;  // Of an end that reads.
   ibv_cq* requests_ = nullptr;
   ibv_cq* receives_ = nullptr;
   ibv_qp* qp_ = nullptr;

@@ -115,12 +115,12 @@ std::optional<std::uint32_t> inline_bytes_of(ibv_context* context) {
 SurveyedDevice device_of(ibv_device* listed) {
   SurveyedDevice device;
   device.name = ibv_get_device_name(listed);
-  ibv_context* const context = ibv_open_device(listed);
-  if (context == nullptr) {
+  const std::unique_ptr<Device> open = Device::open(listed);
+  if (open == nullptr) {
     device.why_not = "it cannot be opened: " + std::generic_category().message(errno);
     return device;
   }
-  const Device open(context);
+  ibv_context* const context = open->context();
   ibv_device_attr_ex extended = {};
   const bool answers = ibv_query_device_ex(context, nullptr, &extended) == 0;
   const ibv_device_attr& about = extended.orig_attr;

@@ -10,6 +10,7 @@
 #include "client/interpose/call/host_memory_choice.h"
 #include "client/interpose/call/process.h"
 #include "client/interpose/call/windows_wanted.h"
+#include "client/process/fork_guard.h"
 #include "client/process/shared_memory_pressure.h"
 #include "client/session/worker_exit_page.h"
 #include "client/stats/recorder.h"
@@ -25,6 +26,9 @@ int first_descriptor() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= 2 * kRoom) return 0;
   return static_cast<int>(std::min(limit.rlim_cur - kRoom, kHigh));
 }
+
+constexpr transport::rdma::ForkHooks kForkHooks = {
+    &fork_guard::hold_off_forks, &fork_guard::let_forks, &fork_guard::watch, &fork_guard::forget};
 
 // GPURUN_HOST_MEMORY.
 void choose_host_memory(protocol::Features* features) {
@@ -66,6 +70,7 @@ Result<Attached> connect_from_environment() {
   if (!session.ok()) return session.status();
   AttachOptions options;
   options.fd_min = first_descriptor();
+  options.forks = &kForkHooks;
   options.deaths = WorkerExitPage::open(session->deaths);
   if (options.deaths != nullptr) options.deaths->note_attach();
   const char* const transports = std::getenv(kTransportsVariable);

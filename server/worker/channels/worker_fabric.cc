@@ -22,7 +22,7 @@ void WorkerFabric::note(const WorkerChannels& channels) {
 
 Result<std::vector<transport::rdma::Agreement>> WorkerFabric::answer(WorkerChannels& channels,
                                                                      Deadline deadline) const {
-  transport::rdma::Side side{fabric_.get(), why_none_, 0};
+  transport::rdma::Side side{fabric_.get(), why_none_};
   side.place.count = static_cast<unsigned>(channels.bulk.size() + 1);
   std::vector<transport::rdma::Agreement> agreements;
   const auto answer = [&](std::unique_ptr<transport::Connection>& connection) -> Status {

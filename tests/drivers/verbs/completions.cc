@@ -112,7 +112,7 @@ ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
   auto* channel = new Channel{};
   channel->context = context;
   channel->fd = ends[0];
-  channel->writer = ends[1];
+  channel->writer = set_aside(ends[1]);
   return channel;
 }
 

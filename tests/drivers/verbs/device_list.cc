@@ -108,16 +108,21 @@ ibv_context* ibv_open_device(ibv_device* visible) {
     errno = error;
     return nullptr;
   }
+  // In place of /dev/infiniband/uverbs0: a character device, which other descriptors may have, too.
+  const int file = open("/dev/zero", O_RDWR | O_CLOEXEC);
   int ends[2];
-  if (!start_nic() || pipe2(ends, O_CLOEXEC) != 0) return nullptr;
+  if (file < 0 || !start_nic() || pipe2(ends, O_CLOEXEC) != 0) {
+    if (file >= 0) close(file);
+    return nullptr;
+  }
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
   auto* opened = new Context{};
   opened->owner = &device_at(visible);
-  opened->async_writer = ends[1];
+  opened->async_writer = set_aside(ends[1]);
   fill_operations(*opened);
   ibv_context& context = opened->context;
   context.device = visible;
-  context.cmd_fd = -1;
+  context.cmd_fd = file;
   context.async_fd = ends[0];
   context.num_comp_vectors = 1;
   pthread_mutex_init(&context.mutex, nullptr);
@@ -137,7 +142,8 @@ int ibv_close_device(ibv_context* context) {
   std::erase_if(nic().qps, [&](const auto& entry) { return entry.second->owner == opened; });
   std::erase(nic().contexts, opened);
   if (nic().contexts.empty()) stop_nic(lock);
-  close(context->async_fd);
+  if (context->cmd_fd != -1) close(context->cmd_fd);
+  if (context->async_fd != -1) close(context->async_fd);
   close(opened->async_writer);
   pthread_mutex_destroy(&context->mutex);
   delete opened;

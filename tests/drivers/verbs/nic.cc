@@ -115,7 +115,7 @@ const Gid* gid_of(const Device& device, std::uint32_t index) {
 bool start_nic() {
   Nic& all = nic();
   if (all.thread.joinable()) return true;
-  all.waker = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  all.waker = set_aside(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (all.waker < 0) return false;
   all.random.seed(std::random_device{}());  // A fork() has copied the state.
   sigset_t every;

@@ -40,6 +40,7 @@ ibv_mr* add_region(ibv_pd* visible, void* address, std::size_t length, std::uint
                    unsigned access) {
   constexpr unsigned kRemoteChanges = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
   const Lock lock(nic().mutex);
+  if (visible->context->cmd_fd < 0) return refuse(EBADF);
   if (length == 0) return refuse(EINVAL);
   if ((access & kRemoteChanges) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) {
     return refuse(EINVAL);

@@ -54,7 +54,8 @@ void drop_peer(Qp& qp) {
 // Takes a connection, or closes it if the QP may have no peer now.
 void accept_peers(Qp& qp) {
   for (;;) {
-    const int descriptor = accept4(qp.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int descriptor =
+        set_aside(accept4(qp.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (descriptor < 0) return;
     if (!hears(qp) || qp.in.is_open() || qp.cut || qp.served) {
       close(descriptor);

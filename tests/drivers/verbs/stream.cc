@@ -1,10 +1,13 @@
 // Local sockets of the verbs double: addresses by QP number, and frames.
 #include "tests/drivers/verbs/stream.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -38,7 +41,9 @@ bool address_of(const std::string& fabric, std::uint32_t number, Address& addres
   return true;
 }
 
-int open_socket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
+int open_socket() {
+  return set_aside(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
 
 int fail(int descriptor) {
   const int error = errno;
@@ -48,6 +53,19 @@ int fail(int descriptor) {
 }
 
 }  // namespace
+
+int set_aside(int descriptor) {
+  constexpr rlim_t kAside = 10'000;
+  rlimit limit{};
+  if (descriptor < 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0) return descriptor;
+  const int error = errno;
+  const int moved =
+      fcntl(descriptor, F_DUPFD_CLOEXEC, static_cast<int>(std::min(limit.rlim_cur / 2, kAside)));
+  errno = error;
+  if (moved < 0) return descriptor;
+  ::close(descriptor);
+  return moved;
+}
 
 int bind_qp(const std::string& fabric, std::uint32_t number) {
   Address address;

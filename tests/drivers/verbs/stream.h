@@ -10,6 +10,8 @@
 
 namespace gpurun::verbs_double {
 
+// Moves a descriptor of the double, which a kernel would not have in the process, to a high number.
+int set_aside(int descriptor);
 // A listening socket for a QP of this number. -1 with EADDRINUSE: the fabric has
 // such a QP already. `fabric` is VERBS_DOUBLE_FABRIC.
 int bind_qp(const std::string& fabric, std::uint32_t number);

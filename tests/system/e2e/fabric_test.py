@@ -21,6 +21,38 @@ PROGRAM = sys.argv.pop()
 # The double's NICs find each other within one network namespace, so the worker keeps that of the test.
 SERVER = ("--confinement", "none", "--fabric", "rdma0:1")
 OVER = "RDMA by rdma0:1 to rdma0:1, payload not encrypted"
+# A program that counts its descriptors, closes those of others as a daemon does, and forks. What the double has in
+# place of a kernel lies above 10000.
+NEIGHBOUR = """
+import ctypes, os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (20000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+cuda = ctypes.CDLL("libcuda.so.1")
+def must(code):
+    if code: raise SystemExit(f"FAILED {code}")
+def descriptors():
+    return {fd for fd in map(int, os.listdir("/proc/self/fd")) if fd < 10000 and os.path.exists(f"/proc/self/fd/{fd}")}
+def copy():
+    there, back = (ctypes.c_ubyte * (1 << 20))(*os.urandom(1 << 10)), (ctypes.c_ubyte * (1 << 20))()
+    must(cuda.cuMemcpyHtoD_v2(memory, there, ctypes.c_size_t(1 << 20)))
+    must(cuda.cuMemcpyDtoH_v2(back, memory, ctypes.c_size_t(1 << 20)))
+    print("right" if bytes(there) == bytes(back) else "wrong", flush=True)
+context, memory, before = ctypes.c_void_p(), ctypes.c_uint64(), descriptors()
+must(cuda.cuInit(0))
+must(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
+must(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(1 << 20)))
+copy()
+now = descriptors()
+print("low", sorted(fd for fd in now - before if fd < 1024), "high", len(now - before) > 4, flush=True)
+os.closerange(3, 1024)
+copy()
+child = os.fork()
+if child == 0:
+    links = [os.readlink(f"/proc/self/fd/{fd}") for fd in sorted(descriptors() - before)]
+    print("child", [link for link in links if "eventpoll" not in link], flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+copy()
+"""
 
 
 class Fabric(unittest.TestCase):
@@ -45,6 +77,15 @@ class Fabric(unittest.TestCase):
                             {"GPURUN_TRUST_FABRIC": "*", "GPURUN_TRANSPORTS": "rdma"},
                             {"GPURUN_TRUST_FABRIC": "*", "GPURUN_NET_DEVICES": "rdma0:1"}):
                 self.assertEqual(self.run_over(server, rounds=1, words=(), **changes), OVER)
+
+    def test_session_keeps_clear_of_the_programs_descriptors_and_children(self):
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 20000:
+            self.skipTest("the limit of descriptors is too low")
+        with world.Gpurund(*SERVER) as server:
+            done = world.measured(server, [sys.executable, "-c", NEIGHBOUR], words=("--trust-fabric",),
+                                  GPURUN_TRANSPORTS="rdma,tcp", GPURUN_PACKING="off", LD_LIBRARY_PATH=VERBS_FOLDER)
+            self.assertEqual((done.status, done.stdout), (0, "right\nlow [] high True\nright\nchild []\nright\n"), done.stderr)
+            self.assertEqual((done.statistics[0]["transport"], done.statistics[0]["connections_that_left"]), (OVER, 0))
 
     # The session attaches over TLS, and its bytes come back there when the fabric fails.
     def test_encrypted_session_uses_rdma_and_goes_on_over_tls(self):

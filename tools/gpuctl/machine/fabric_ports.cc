@@ -29,7 +29,7 @@ std::string joined(const std::vector<rdma::Rejected>& rejected, const std::strin
 // The port that a session takes, and the reason.
 Result<std::pair<std::string, std::string>> chosen_port(rdma::Fabric& fabric,
                                                         const rdma::Gid& local) {
-  const Result<std::unique_ptr<rdma::FabricEnd>> end = fabric.make_end(local, nullptr, 0);
+  const Result<std::unique_ptr<rdma::FabricEnd>> end = fabric.make_end(local, nullptr);
   if (!end.ok()) return end.status();
   return std::make_pair((*end)->port(), (*end)->why_port());
 }

@@ -87,7 +87,7 @@ struct Ends {
 
 Side side_of(Result<std::unique_ptr<Fabric>>& fabric) {
   EXPECT_TRUE(fabric.ok()) << fabric.status().to_string();
-  return {fabric->get(), {}, 0};
+  return {fabric->get(), {}};
 }
 
 TEST(RdmaExchange, BothEndsGoOnOverRdma) {
@@ -124,7 +124,7 @@ TEST(RdmaExchange, FailureInMidCopyGoesBackToTheSocket) {
 TEST(RdmaExchange, EitherEndMayRefuseWithReason) {
   VerbsDouble::set("rdma0");
   auto fabric = test::any_fabric();
-  const Side refuses{nullptr, "no trust\x1b", 0};
+  const Side refuses{nullptr, "no trust\x1b"};
   Ends ends(false);
   EXPECT_EQ(ends.agree(side_of(fabric), refuses), "the server: no trust?");
   EXPECT_TRUE(ends.copy());
@@ -137,7 +137,7 @@ TEST(RdmaExchange, EitherEndMayRefuseWithReason) {
 Bytes words_with_foreign_gid(Fabric& fabric, int socket) {
   const Result<Gid> local = address_of(socket);
   EXPECT_TRUE(local.ok());
-  auto end = fabric.make_end(*local, nullptr, 0);
+  auto end = fabric.make_end(*local, nullptr);
   EXPECT_TRUE(end.ok()) << end.status().to_string();
   Offer offer = (*end)->offer();
   offer.gid[15] = 77;

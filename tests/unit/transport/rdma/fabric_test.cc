@@ -1,7 +1,6 @@
 // Fabrics: which ports are used, and the reason against each other one.
 #include <gtest/gtest.h>
 
-#include <fcntl.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -62,7 +61,7 @@ TEST(RdmaFabric, PortNeedsTheAddressOfTheConnection) {
   Opened elsewhere = open("rdma0 gids=v2/192.0.2.1");
   ASSERT_TRUE(elsewhere.fabric.ok());
   EXPECT_NE((*elsewhere.fabric)
-                ->make_end(local(), nullptr, 0)
+                ->make_end(local(), nullptr)
                 .status()
                 .message()
                 .find("rdma0:1: none of its GIDs is this machine's address of the connection"),
@@ -102,14 +101,14 @@ TEST(RdmaFabric, RoceV2IsPreferred) {
   Opened opened = open("old gids=v1/127.0.0.1; new gids=v1/127.0.0.1,v2/127.0.0.1");
   ASSERT_TRUE(opened.fabric.ok()) << opened.fabric.status().to_string();
   EXPECT_EQ((*opened.fabric)->ports(), (std::vector<std::string>{"old:1", "new:1"}));
-  auto end = (*opened.fabric)->make_end(local(), nullptr, 0);
+  auto end = (*opened.fabric)->make_end(local(), nullptr);
   ASSERT_TRUE(end.ok());
   EXPECT_EQ((*end)->port(), "new:1");
   EXPECT_EQ((*end)->offer().link, static_cast<std::uint8_t>(Link::kRoceV2));
   // The answer to an end with RoCE v1 is of the other port.
   Offer theirs = (*end)->offer();
   theirs.link = static_cast<std::uint8_t>(Link::kRoceV1);
-  auto answer = (*opened.fabric)->make_end(local(), &theirs, 0);
+  auto answer = (*opened.fabric)->make_end(local(), &theirs);
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ((*answer)->offer().link, theirs.link);
 }
@@ -152,13 +151,13 @@ TEST(RdmaFabric, AnswerIsOfThePortInTheSubnetOfTheOffer) {
   Opened opened = open(
       "first link=infiniband gids=ib/fd00:0:0:1::1; second link=infiniband gids=ib/fd00:0:0:2::1");
   ASSERT_TRUE(opened.fabric.ok()) << opened.fabric.status().to_string();
-  auto end = (*opened.fabric)->make_end(local(), nullptr, 0);
+  auto end = (*opened.fabric)->make_end(local(), nullptr);
   ASSERT_TRUE(end.ok()) << end.status().to_string();
   EXPECT_EQ((*end)->port(), "first:1");
   Offer theirs = (*end)->offer();
   for (const auto& [subnet, port] : {std::pair{1, "first:1"}, std::pair{2, "second:1"}}) {
     theirs.gid[7] = static_cast<std::uint8_t>(subnet);
-    auto answer = (*opened.fabric)->make_end(local(), &theirs, 0);
+    auto answer = (*opened.fabric)->make_end(local(), &theirs);
     ASSERT_TRUE(answer.ok()) << answer.status().to_string();
     EXPECT_EQ((*answer)->port(), port);
   }
@@ -178,7 +177,7 @@ TEST(RdmaSurvey, DevicesThatCannotBeOpenedHaveTheReason) {
 TEST(RdmaFabric, LimitOfLockedMemoryGivesSmallerRings) {
   Opened opened = open("rdma0", test::all_ports(), "memlock bytes=1200000");
   ASSERT_TRUE(opened.fabric.ok()) << opened.fabric.status().to_string();
-  auto end = (*opened.fabric)->make_end(local(), nullptr, 0);
+  auto end = (*opened.fabric)->make_end(local(), nullptr);
   ASSERT_TRUE(end.ok()) << end.status().to_string();
   EXPECT_EQ((*end)->offer().ring_bytes, 256U << 10);
   const rlimit before = [] {
@@ -188,7 +187,7 @@ TEST(RdmaFabric, LimitOfLockedMemoryGivesSmallerRings) {
   }();
   const rlimit low = {1 << 20, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &low), 0);
-  auto second = (*opened.fabric)->make_end(local(), &(*end)->offer(), 0);
+  auto second = (*opened.fabric)->make_end(local(), &(*end)->offer());
   EXPECT_EQ(second.status().code(), Code::kResourceExhausted);
   EXPECT_NE(second.status().message().find("ulimit -l"), std::string::npos)
       << second.status().message();
@@ -199,23 +198,12 @@ TEST(RdmaFabric, LimitOfLockedMemoryGivesSmallerRings) {
 TEST(RdmaFabric, OffersOfLiarsAreRefused) {
   Opened opened = open("rdma0");
   ASSERT_TRUE(opened.fabric.ok());
-  auto end = (*opened.fabric)->make_end(local(), nullptr, 0);
+  auto end = (*opened.fabric)->make_end(local(), nullptr);
   ASSERT_TRUE(end.ok());
   Offer theirs = (*end)->offer();
   theirs.ring_bytes = kRingBytesMax * 2;
-  EXPECT_EQ((*opened.fabric)->make_end(local(), &theirs, 0).status().code(), Code::kProtocol);
+  EXPECT_EQ((*opened.fabric)->make_end(local(), &theirs).status().code(), Code::kProtocol);
   EXPECT_EQ((*end)->connect(theirs).status().code(), Code::kProtocol);
-}
-
-TEST(RdmaFabric, DescriptorIsHighAndClosedOnExec) {
-  Opened opened = open("rdma0");
-  ASSERT_TRUE(opened.fabric.ok());
-  auto end = (*opened.fabric)->make_end(local(), nullptr, 400);
-  ASSERT_TRUE(end.ok());
-  auto carrier = (*end)->connect((*end)->offer());
-  ASSERT_TRUE(carrier.ok()) << carrier.status().to_string();
-  EXPECT_GE((*carrier)->fd(), 400);
-  EXPECT_EQ(fcntl((*carrier)->fd(), F_GETFD), FD_CLOEXEC);
 }
 
 }  // namespace

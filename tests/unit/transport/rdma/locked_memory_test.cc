@@ -65,10 +65,10 @@ TEST(LockedMemory, LogLeavesMemoryForBulkConnections) {
     gid[15] = 1;
     return gid;
   }();
-  auto log = (*fabric)->make_end(local, nullptr, 0, {0, 2});
+  auto log = (*fabric)->make_end(local, nullptr, {0, 2});
   ASSERT_TRUE(log.ok()) << log.status().to_string();
   EXPECT_EQ((*log)->offer().ring_bytes, 128U << 10);
-  auto bulk = (*fabric)->make_end(local, nullptr, 0, {1, 2});
+  auto bulk = (*fabric)->make_end(local, nullptr, {1, 2});
   ASSERT_TRUE(bulk.ok()) << bulk.status().to_string();
   EXPECT_EQ((*bulk)->offer().ring_bytes, 128U << 10);
 }

@@ -58,7 +58,7 @@ class PortOrder : public testing::Test {
     local[10] = local[11] = 0xff;
     local[12] = 127;
     local[15] = 1;
-    auto end = (*fabric)->make_end(local, nullptr, 0, {index, 9});
+    auto end = (*fabric)->make_end(local, nullptr, {index, 9});
     EXPECT_TRUE(end.ok()) << end.status().to_string();
     return (*end)->port() + "|" + (*end)->why_port();
   }
