@@ -23,7 +23,7 @@ class HostileFabric(unittest.TestCase):
         self.server = self.enterContext(world.Gpurund("--spare-workers", "0", "--confinement", "none", "--fabric", "rdma0:1"))
 
     def lie(self, *names):
-        """Popen of the liars. They attach over TCP, to which their words about RDMA belong."""
+        """Popen of the liars. They attach over TCP, to which their messages about RDMA belong."""
         return subprocess.Popen([world.GPURUN, "-q", "--timeout", "20s", *self.server.options(), "--", LIARS, *names],
                                 env=world.environment(GPURUN_TRANSPORTS="tcp"), stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -46,7 +46,7 @@ class HostileFabric(unittest.TestCase):
         until(lambda: not self.server.workers(), "no worker is left")
         until(lambda: descriptors(daemon.pid) <= open_before, "the daemon's descriptors are closed")
         log = self.server.log()
-        self.assertIn("the other end's words about RDMA are not valid", log)
+        self.assertIn("the other end's message about RDMA is not valid", log)
         self.assertNotRegex(log, "ended with (signal|a forbidden|its memory)")
         self.assertIsNone(daemon.poll())
         self.assert_honest_client_is_served()

@@ -66,7 +66,7 @@ Result<Opened> attach(const client::SessionData& data) {
   const auto message = protocol::decode(frame->payload);
   const auto* accept = message.ok() ? std::get_if<protocol::Accept>(&*message) : nullptr;
   if (accept == nullptr || !accept->features.offers(protocol::Feature::kFabric)) {
-    return Status(Code::kUnavailable, "the worker asks for no words about RDMA");
+    return Status(Code::kUnavailable, "the worker asks for no message about RDMA");
   }
   return Opened{std::move(opened->all)};
 }

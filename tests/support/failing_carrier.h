@@ -43,9 +43,9 @@ class FailingCarrier : public carrier::Carrier {
   std::uint64_t bytes_taken() const noexcept override { return inner_->bytes_taken(); }
   bool skip_to(std::uint64_t put) noexcept override { return inner_->skip_to(put); }
   bool has_bytes() const noexcept override { return inner_->has_bytes(); }
-  bool say_asleep() noexcept override { return inner_->say_asleep(); }
-  bool say_awake() noexcept override { return inner_->say_awake(); }
-  bool is_said_asleep() const noexcept override { return inner_->is_said_asleep(); }
+  bool announce_sleep() noexcept override { return inner_->announce_sleep(); }
+  bool announce_wake() noexcept override { return inner_->announce_wake(); }
+  bool sleep_is_announced() const noexcept override { return inner_->sleep_is_announced(); }
   void await_rest() noexcept override { inner_->await_rest(); }
   void wake_sender() noexcept override { inner_->wake_sender(); }
   void close() noexcept override { inner_->close(); }

@@ -81,11 +81,11 @@ class Carrier {
   // True when take() would find something. Any thread, also during take().
   virtual bool has_bytes() const noexcept = 0;
   // Asks the other end to wake this one over the socket once it has put bytes, and takes that back.
-  // Both return whether it was asked before. Call has_bytes() again behind say_asleep().
-  virtual bool say_asleep() noexcept = 0;
-  virtual bool say_awake() noexcept = 0;
+  // Both return whether it was asked before. Call has_bytes() again behind announce_sleep().
+  virtual bool announce_sleep() noexcept = 0;
+  virtual bool announce_wake() noexcept = 0;
   // False once the other end has taken the request, and sends what wakes this one.
-  virtual bool is_said_asleep() const noexcept = 0;
+  virtual bool sleep_is_announced() const noexcept = 0;
   // The socket has ended. Waits, for a twentieth of a second at most, for what the other end has
   // put and what is still under way.
   virtual void await_rest() noexcept {}

@@ -30,9 +30,9 @@ class NoCarrier final : public Carrier {
   std::uint64_t bytes_taken() const noexcept override { return 0; }
   bool skip_to(std::uint64_t put) noexcept override { return put == 0; }
   bool has_bytes() const noexcept override { return false; }
-  bool say_asleep() noexcept override { return true; }
-  bool say_awake() noexcept override { return true; }
-  bool is_said_asleep() const noexcept override { return true; }
+  bool announce_sleep() noexcept override { return true; }
+  bool announce_wake() noexcept override { return true; }
+  bool sleep_is_announced() const noexcept override { return true; }
   void wake_sender() noexcept override {}
   void close() noexcept override {}
   bool is_closed_out() const noexcept override { return false; }

@@ -22,10 +22,10 @@ class Sleeper {
 
   // Returns true when there is no reason to sleep: bytes have come, or the end.
   bool go_to_sleep() noexcept {
-    note(carrier_.say_asleep(), true);
+    note(carrier_.announce_sleep(), true);
     return carrier_.has_bytes() || carrier_.is_closed_in();
   }
-  void wake_up() noexcept { note(carrier_.say_awake(), false); }
+  void wake_up() noexcept { note(carrier_.announce_wake(), false); }
 
   // True from go_to_sleep() until wake_up().
   bool is_asleep() const noexcept { return said_.load(std::memory_order_relaxed); }
@@ -34,7 +34,7 @@ class Sleeper {
   void heard() noexcept { owed_.fetch_sub(1, std::memory_order_relaxed); }
   // True when kWake is in the socket, or will be soon, for a sleep that is over.
   bool is_owed() const noexcept {
-    const bool taken = said_.load(std::memory_order_relaxed) && !carrier_.is_said_asleep();
+    const bool taken = said_.load(std::memory_order_relaxed) && !carrier_.sleep_is_announced();
     return owed_.load(std::memory_order_relaxed) + (taken ? 1 : 0) > 0;
   }
 

@@ -1,4 +1,4 @@
-// Exchange: words of a fixed form, so that no length comes from the peer.
+// Exchange: messages of a fixed form, so that no length comes from the peer.
 #include "transport/rdma/exchange.h"
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace {
 
 constexpr std::size_t kTextBytes = 192;
 
-struct Words {
+struct ExchangeMessage {
   Offer offer;  // Without ring_bytes: there is no offer.
   // Why there is no offer. With an offer, its port with the reason for that. Older ends leave it
   // empty.
   std::array<char, kTextBytes> text{};
 };
-static_assert(std::is_trivially_copyable_v<Words> && sizeof(Words) == 256);
+static_assert(std::is_trivially_copyable_v<ExchangeMessage> && sizeof(ExchangeMessage) == 256);
 
 // "mlx5_0:1 (PIX to the GPU)"
 std::string described(const FabricEnd& end) {
@@ -30,33 +30,34 @@ std::string described(const FabricEnd& end) {
   return end.port() + (why.empty() ? "" : " (" + why + ")");
 }
 
-Status send_words(Connection& socket, const FabricEnd* end, const std::string& why_none,
-                  Deadline deadline) {
-  Words words;
-  if (end != nullptr) words.offer = end->offer();
+Status send_message(Connection& socket, const FabricEnd* end, const std::string& why_none,
+                    Deadline deadline) {
+  ExchangeMessage message;
+  if (end != nullptr) message.offer = end->offer();
   const std::string text = end != nullptr ? described(*end) : why_none;
-  std::copy_n(text.begin(), std::min(text.size(), kTextBytes), words.text.begin());
-  const ByteView bytes = bytes_of(words);
+  std::copy_n(text.begin(), std::min(text.size(), kTextBytes), message.text.begin());
+  const ByteView bytes = bytes_of(message);
   return socket.send({&bytes, 1}, deadline);
 }
 
-Result<Words> receive_words(Connection& socket, Deadline deadline) {
-  Words words;
-  const auto got = socket.receive(mutable_bytes(&words, sizeof words), sizeof words, deadline);
+Result<ExchangeMessage> receive_message(Connection& socket, Deadline deadline) {
+  ExchangeMessage message;
+  const auto got =
+      socket.receive(mutable_bytes(&message, sizeof message), sizeof message, deadline);
   if (!got.ok()) return got.status();
-  if (words.offer.magic != Offer().magic) {
-    return Status(Code::kProtocol, "the other end's words about RDMA are not valid");
+  if (message.offer.magic != Offer().magic) {
+    return Status(Code::kProtocol, "the other end's message about RDMA is not valid");
   }
-  return words;
+  return message;
 }
 
-std::string text_of(const Words& words) {
-  const auto end = std::find(words.text.begin(), words.text.end(), '\0');
-  return printable(std::string(words.text.begin(), end));
+std::string text_of(const ExchangeMessage& message) {
+  const auto end = std::find(message.text.begin(), message.text.end(), '\0');
+  return printable(std::string(message.text.begin(), end));
 }
 
-std::string ports_of(const FabricEnd& end, const Words& words) {
-  const std::string theirs = text_of(words);
+std::string ports_of(const FabricEnd& end, const ExchangeMessage& message) {
+  const std::string theirs = text_of(message);
   return described(end) + (theirs.empty() ? "" : " to " + theirs);
 }
 
@@ -111,23 +112,23 @@ Result<Asked> ask(Connection& socket, const Side& side, Deadline deadline) {
   } else {
     asked.why_none = end.status().message();
   }
-  GPURUN_RETURN_IF_ERROR(send_words(socket, asked.end.get(), asked.why_none, deadline));
+  GPURUN_RETURN_IF_ERROR(send_message(socket, asked.end.get(), asked.why_none, deadline));
   return asked;
 }
 
 Result<Agreement> enter(std::unique_ptr<Connection>& connection, Connection* below, Asked asked,
                         Deadline deadline) {
-  const Result<Words> words = receive_words(*connection, deadline);
-  if (!words.ok()) return words.status();
+  const Result<ExchangeMessage> message = receive_message(*connection, deadline);
+  if (!message.ok()) return message.status();
   if (asked.end == nullptr) return Agreement{{}, asked.why_none};
-  if (words->offer.ring_bytes == 0) return Agreement{{}, "the server: " + text_of(*words)};
+  if (message->offer.ring_bytes == 0) return Agreement{{}, "the server: " + text_of(*message)};
   Result<std::unique_ptr<carrier::Carrier>> carrier =
-      connect_end(*connection, *asked.end, words->offer);
+      connect_end(*connection, *asked.end, message->offer);
   // The other end carries the connection already, so this end does so too.
   const bool enters = carrier.ok();
   Agreement agreement;
   if (enters) {
-    agreement.ports = ports_of(*asked.end, *words);
+    agreement.ports = ports_of(*asked.end, *message);
   } else {
     agreement.why_none = carrier.status().message();
   }
@@ -143,22 +144,24 @@ Result<Agreement> enter(std::unique_ptr<Connection>& connection, Connection* bel
 
 Result<Agreement> answer(std::unique_ptr<Connection>& connection, Connection* below,
                          const Side& side, Deadline deadline) {
-  const Result<Words> words = receive_words(*connection, deadline);
-  if (!words.ok()) return words.status();
-  const auto refuse = [&](const std::string& why, const std::string& told) -> Result<Agreement> {
-    GPURUN_RETURN_IF_ERROR(send_words(*connection, nullptr, told, deadline));
+  const Result<ExchangeMessage> message = receive_message(*connection, deadline);
+  if (!message.ok()) return message.status();
+  const auto refuse = [&](const std::string& why,
+                          const std::string& answer_text) -> Result<Agreement> {
+    GPURUN_RETURN_IF_ERROR(send_message(*connection, nullptr, answer_text, deadline));
     return Agreement{{}, why};
   };
-  if (words->offer.ring_bytes == 0) return refuse("the client: " + text_of(*words), {});
-  Result<std::unique_ptr<FabricEnd>> end = make_end(*connection, side, &words->offer);
+  if (message->offer.ring_bytes == 0) return refuse("the client: " + text_of(*message), {});
+  Result<std::unique_ptr<FabricEnd>> end = make_end(*connection, side, &message->offer);
   if (!end.ok()) return refuse(end.status().message(), end.status().message());
-  Result<std::unique_ptr<carrier::Carrier>> carrier = connect_end(*connection, **end, words->offer);
+  Result<std::unique_ptr<carrier::Carrier>> carrier =
+      connect_end(*connection, **end, message->offer);
   if (!carrier.ok()) return refuse(carrier.status().message(), carrier.status().message());
-  GPURUN_RETURN_IF_ERROR(send_words(*connection, end->get(), {}, deadline));
+  GPURUN_RETURN_IF_ERROR(send_message(*connection, end->get(), {}, deadline));
   auto made = carried(connection, below, *std::move(carrier));
   if (!made.ok()) return made.status();
   connection = *std::move(made);
-  return Agreement{ports_of(**end, *words), {}};
+  return Agreement{ports_of(**end, *message), {}};
 }
 
 }  // namespace gpurun::transport::rdma

@@ -51,21 +51,6 @@ Link link_of(const ibv_gid_entry& entry) {
   return entry.gid_type == IBV_GID_TYPE_ROCE_V1 ? Link::kRoceV1 : Link::kInfiniBand;
 }
 
-std::vector<PortGid> gids_of(const Port& port, int count) {
-  std::vector<PortGid> gids;
-  for (int index = 0; index < std::min(count, kGidsMax); ++index) {
-    ibv_gid_entry entry = {};
-    if (ibv_query_gid_ex(port.device->context(), port.number, static_cast<std::uint32_t>(index),
-                         &entry, 0) != 0) {
-      continue;
-    }
-    PortGid one{static_cast<std::uint8_t>(index), link_of(entry), {}};
-    std::memcpy(one.gid.data(), entry.gid.raw, one.gid.size());
-    gids.push_back(one);
-  }
-  return gids;
-}
-
 void choose_gid(Port* port, const PortGid& gid) {
   port->gid_index = gid.index;
   port->gid = gid.gid;
@@ -123,7 +108,7 @@ std::string look_at(Port* port, const Gid* local, Deadline probes) {
   if (ibv_query_pkey(context, port->number, kPartitionIndex, &partition) == 0) {
     port->partition = ntohs(partition);
   }
-  port->gids = gids_of(*port, about.gid_tbl_len);
+  port->gids = gids_of(context, port->number, about.gid_tbl_len);
   if (port->gids.empty()) return "it has no GID";
   if (local != nullptr && !choose_best_gid(port, *local, nullptr)) {
     return "none of its GIDs is this machine's address of the connection";
@@ -167,6 +152,20 @@ void look_at_device(const std::shared_ptr<Device>& device, const AllowedPorts& a
 }
 
 }  // namespace
+
+std::vector<PortGid> gids_of(ibv_context* context, std::uint8_t port, int count) {
+  std::vector<PortGid> gids;
+  for (int index = 0; index < std::min(count, kGidsMax); ++index) {
+    ibv_gid_entry entry = {};
+    if (ibv_query_gid_ex(context, port, static_cast<std::uint32_t>(index), &entry, 0) != 0) {
+      continue;
+    }
+    PortGid one{static_cast<std::uint8_t>(index), link_of(entry), {}};
+    std::memcpy(one.gid.data(), entry.gid.raw, one.gid.size());
+    gids.push_back(one);
+  }
+  return gids;
+}
 
 Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Rejected>* rejected,
                                      const NearTo& near, const Gid* local,

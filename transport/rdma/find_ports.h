@@ -19,6 +19,9 @@ Result<std::vector<Port>> find_ports(const AllowedPorts& allowed, std::vector<Re
                                      const NearTo& near = {}, const Gid* local = nullptr,
                                      const DescriptorPlace& place = {});
 
+// The GIDs of a port. `count`: the length of its table.
+std::vector<PortGid> gids_of(ibv_context* context, std::uint8_t port, int count);
+
 // Chooses the port and the GID for a peer that is reached from `local`, as Fabric::make_end().
 // `link`: the other end's, or nullptr. `rail`: which of the ports that lead there. Behind the last
 // one the first one follows.

@@ -67,7 +67,7 @@ RdmaCarrier::RdmaCarrier(std::unique_ptr<QueuePair> pair)
       window_(pair_->window()),
       their_receives_(pair_->their_receives()),
       receives_(pair_->receives()),
-      told_receives_(receives_) {}
+      credited_receives_(receives_) {}
 
 bool RdmaCarrier::may_post(std::uint64_t requests_kept,
                            std::uint64_t receives_kept) const noexcept {
@@ -229,7 +229,7 @@ bool RdmaCarrier::has_bytes() const noexcept {
 //
 // A completion that came before the request for an event raises none, so the queue is looked at
 // behind it.
-bool RdmaCarrier::say_asleep() noexcept {
+bool RdmaCarrier::announce_sleep() noexcept {
   const bool was_asleep = asleep_.exchange(true);
   if (came_.exchange(false) || !armed_.exchange(false)) {
     if (!pair_->heed_channel() || !pair_->arm()) failed_.store(true, std::memory_order_release);
@@ -282,7 +282,7 @@ void RdmaCarrier::heed_silence() noexcept {
   if (step == SilenceStep::kFail) failed_.store(true, std::memory_order_release);
   if (step != SilenceStep::kAskForReport || end_posted_ || !may_post(0, 0)) return;
   const std::uint64_t taken = taken_.load(std::memory_order_relaxed);
-  if (post(nullptr, 0, 0, immediate_of(kTakenUpTo, taken), true)) told_taken_ = taken;
+  if (post(nullptr, 0, 0, immediate_of(kTakenUpTo, taken), true)) credited_taken_ = taken;
 }
 
 // What is flushed comes behind the request that has failed, perhaps on the other queue.
@@ -378,17 +378,17 @@ void RdmaCarrier::drop_slots(std::uint64_t taken) noexcept {
 // A credit that finds no place now is given later: poll() and take() look again.
 void RdmaCarrier::give_credits(bool now) noexcept {
   const std::uint64_t taken = taken_.load(std::memory_order_relaxed);
-  const bool tells_taken = now || taken - told_taken_ >= window_ / 4;
-  const bool tells_receives = receives_ - told_receives_ >= pair_->receives() / 4;
-  if (has_failed() || end_posted_ || (!tells_taken && !tells_receives)) return;
+  const bool credits_taken = now || taken - credited_taken_ >= window_ / 4;
+  const bool credits_receives = receives_ - credited_receives_ >= pair_->receives() / 4;
+  if (has_failed() || end_posted_ || (!credits_taken && !credits_receives)) return;
   if (!may_post(kReportEvery, 2)) heed_requests();
-  if (tells_taken && may_post(0, 0) &&
+  if (credits_taken && may_post(0, 0) &&
       post(nullptr, 0, 0, immediate_of(kTakenUpTo, taken), false)) {
-    told_taken_ = taken;
+    credited_taken_ = taken;
   }
-  if (tells_receives && may_post(0, 0) &&
+  if (credits_receives && may_post(0, 0) &&
       post(nullptr, 0, 0, immediate_of(kReceivesUpTo, receives_), false)) {
-    told_receives_ = receives_;
+    credited_receives_ = receives_;
   }
 }
 

@@ -67,9 +67,9 @@ class RdmaCarrier final : public carrier::Carrier, public RemoteMemory {
   }
   bool skip_to(std::uint64_t put) noexcept override;
   bool has_bytes() const noexcept override;
-  bool say_asleep() noexcept override;
-  bool say_awake() noexcept override { return asleep_.exchange(false); }
-  bool is_said_asleep() const noexcept override { return asleep_.load(); }
+  bool announce_sleep() noexcept override;
+  bool announce_wake() noexcept override { return asleep_.exchange(false); }
+  bool sleep_is_announced() const noexcept override { return asleep_.load(); }
   void await_rest() noexcept override;
 
   void wake_sender() noexcept override;
@@ -144,8 +144,8 @@ class RdmaCarrier final : public carrier::Carrier, public RemoteMemory {
   std::uint64_t their_taken_ = 0;
   std::uint64_t their_receives_;
   std::uint64_t receives_;  // Posted by this end, of all.
-  std::uint64_t told_receives_;
-  std::uint64_t told_taken_ = 0;
+  std::uint64_t credited_receives_;
+  std::uint64_t credited_taken_ = 0;
   bool end_posted_ = false;
   Silence silence_;
   SlotQueue slots_;
@@ -159,7 +159,7 @@ class RdmaCarrier final : public carrier::Carrier, public RemoteMemory {
 
   std::atomic<std::uint64_t> taken_{0};  // The receiving thread writes it.
   std::atomic<bool> asleep_{false};
-  std::atomic<bool> armed_{false};  // By the last say_asleep().
+  std::atomic<bool> armed_{false};  // By the last announce_sleep().
   std::atomic<bool> came_{false};   // Something, since the channel was armed.
   std::atomic<bool> closed_{false};
 

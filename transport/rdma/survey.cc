@@ -17,8 +17,6 @@
 namespace gpurun::transport::rdma {
 namespace {
 
-constexpr int kGidsMax = 255;
-
 std::uint32_t count_of(int value) { return static_cast<std::uint32_t>(std::max(value, 0)); }
 
 std::string state_of(ibv_port_state state) {
@@ -56,23 +54,15 @@ double gbit_of(std::uint8_t width, std::uint8_t speed) {
   return value(kLanes, width) * value(kGbit, speed);
 }
 
-std::string type_of(const ibv_gid_entry& entry) {
-  if (entry.gid_type == IBV_GID_TYPE_ROCE_V2) return "RoCE v2";
-  return entry.gid_type == IBV_GID_TYPE_ROCE_V1 ? "RoCE v1" : "InfiniBand";
+std::string type_of(Link link) {
+  if (link == Link::kRoceV2) return "RoCE v2";
+  return link == Link::kRoceV1 ? "RoCE v1" : "InfiniBand";
 }
 
-std::vector<SurveyedGid> gids_of(ibv_context* context, unsigned port, int count) {
-  std::vector<SurveyedGid> gids;
-  for (int index = 0; index < std::min(count, kGidsMax); ++index) {
-    ibv_gid_entry entry = {};
-    if (ibv_query_gid_ex(context, port, static_cast<std::uint32_t>(index), &entry, 0) != 0) {
-      continue;
-    }
-    char text[INET6_ADDRSTRLEN] = "";
-    inet_ntop(AF_INET6, entry.gid.raw, text, sizeof text);
-    gids.push_back({static_cast<unsigned>(index), type_of(entry), text});
-  }
-  return gids;
+SurveyedGid surveyed(const PortGid& gid) {
+  char text[INET6_ADDRSTRLEN] = "";
+  inet_ntop(AF_INET6, gid.gid.data(), text, sizeof text);
+  return {gid.index, type_of(gid.link), text};
 }
 
 SurveyedPort port_of(ibv_context* context, unsigned number) {
@@ -87,7 +77,10 @@ SurveyedPort port_of(ibv_context* context, unsigned number) {
   port.gbit = gbit_of(about.active_width, about.active_speed);
   port.lid = about.lid;
   port.message_bytes_max = about.max_msg_sz;
-  port.gids = gids_of(context, number, about.gid_tbl_len);
+  for (const PortGid& gid :
+       gids_of(context, static_cast<std::uint8_t>(number), about.gid_tbl_len)) {
+    port.gids.push_back(surveyed(gid));
+  }
   return port;
 }
 

@@ -87,9 +87,9 @@ class RingReader {
 
   // Asks the writer to wake this reader after it has written. Call has_bytes() again afterwards.
   // Returns the previous value of the word.
-  bool say_asleep() noexcept { return ring_.state->reader_sleeps.exchange(1) != 0; }
-  bool say_awake() noexcept { return ring_.state->reader_sleeps.exchange(0) != 0; }
-  bool is_said_asleep() const noexcept { return ring_.state->reader_sleeps.load() != 0; }
+  bool announce_sleep() noexcept { return ring_.state->reader_sleeps.exchange(1) != 0; }
+  bool announce_wake() noexcept { return ring_.state->reader_sleeps.exchange(0) != 0; }
+  bool sleep_is_announced() const noexcept { return ring_.state->reader_sleeps.load() != 0; }
 
  private:
   void publish(std::uint64_t read) noexcept;

@@ -30,9 +30,9 @@ class RingCarrier final : public carrier::Carrier {
   std::uint64_t bytes_taken() const noexcept override { return reader_.read(); }
   bool skip_to(std::uint64_t put) noexcept override { return reader_.skip_to(put); }
   bool has_bytes() const noexcept override { return reader_.has_bytes(); }
-  bool say_asleep() noexcept override { return reader_.say_asleep(); }
-  bool say_awake() noexcept override { return reader_.say_awake(); }
-  bool is_said_asleep() const noexcept override { return reader_.is_said_asleep(); }
+  bool announce_sleep() noexcept override { return reader_.announce_sleep(); }
+  bool announce_wake() noexcept override { return reader_.announce_wake(); }
+  bool sleep_is_announced() const noexcept override { return reader_.sleep_is_announced(); }
 
   void wake_sender() noexcept override { writer_.wake(); }
   void close() noexcept override;

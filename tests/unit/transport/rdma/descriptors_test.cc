@@ -102,8 +102,8 @@ TEST(RdmaDescriptors, ProgramsNumbersDoNotChange) {
 TEST(RdmaDescriptors, AnotherFileUnderTheNumberOfAChannelEndsTheCarrier) {
   {
     End end;
-    EXPECT_FALSE(end.carrier->say_asleep());
-    end.carrier->say_awake();
+    EXPECT_FALSE(end.carrier->announce_sleep());
+    end.carrier->announce_wake();
     EXPECT_FALSE(end.carrier->has_bytes());
     const int fd = end.carrier->fd();
     const DescriptorIdentity identity = DescriptorIdentity::of(fd);
@@ -114,7 +114,7 @@ TEST(RdmaDescriptors, AnotherFileUnderTheNumberOfAChannelEndsTheCarrier) {
     replace(fd, again);
     close(again);
     EXPECT_TRUE(identity.holds(fd));
-    for (int i = 0; i < 3; ++i) end.carrier->say_asleep();
+    for (int i = 0; i < 3; ++i) end.carrier->announce_sleep();
     std::array<std::byte, 8> into{};
     EXPECT_EQ(end.carrier->take(into).found, carrier::Found::kFailed);
     end.carrier.reset();
@@ -134,7 +134,7 @@ TEST(RdmaDescriptors, FileUnderTheNumberOfADeviceStays) {
   const Status refused = end->carrier->remote_memory()->enroll(memory);
   EXPECT_NE(refused.message().find("Bad file descriptor"), std::string::npos)
       << refused.to_string();
-  for (int i = 0; i < 3; ++i) end->carrier->say_asleep();
+  for (int i = 0; i < 3; ++i) end->carrier->announce_sleep();
   std::array<std::byte, 8> into{};
   EXPECT_EQ(end->carrier->take(into).found, carrier::Found::kFailed);
   end.reset();

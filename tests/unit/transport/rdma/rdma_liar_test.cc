@@ -49,8 +49,8 @@ struct Liar {
     carrier = *std::move(connected);
   }
 
-  void say(std::uint32_t word, std::uint32_t bytes = 0, std::size_t offset = 0) {
-    EXPECT_TRUE(pair->bring(pair->memory().out(), bytes, offset, word, 0));
+  void post(std::uint32_t value, std::uint32_t bytes = 0, std::size_t offset = 0) {
+    EXPECT_TRUE(pair->bring(pair->memory().out(), bytes, offset, value, 0));
   }
   // What becomes of the carrier. kWorks: it took `bytes`.
   Found outcome(std::size_t bytes = 1) {
@@ -74,10 +74,10 @@ struct Liar {
 
 TEST(RdmaLiar, TruthIsTaken) {
   Liar writes;
-  writes.say(immediate(kBytesUpTo, 8), 8);
+  writes.post(immediate(kBytesUpTo, 8), 8);
   EXPECT_EQ(writes.outcome(8), Found::kWorks);
   Liar sends("rdma0 profile=send_only");
-  sends.say(immediate(kBytesUpTo, 8), 8);
+  sends.post(immediate(kBytesUpTo, 8), 8);
   EXPECT_EQ(sends.outcome(8), Found::kWorks);
 }
 
@@ -100,40 +100,40 @@ TEST(RdmaLiar, RingIsNotReadable) {
 
 TEST(RdmaLiar, MoreBytesThanTheRingHoldsFailTheCarrier) {
   Liar liar;
-  liar.say(immediate(kBytesUpTo, rdma::kRingBytes + 1));
+  liar.post(immediate(kBytesUpTo, rdma::kRingBytes + 1));
   EXPECT_EQ(liar.outcome(), Found::kFailed);
 }
 
 TEST(RdmaLiar, MoreBytesThanTheRingHoldsInPartsFailTheCarrier) {
   Liar liar;
-  liar.say(immediate(kBytesUpTo, rdma::kRingBytes));
+  liar.post(immediate(kBytesUpTo, rdma::kRingBytes));
   EXPECT_EQ(liar.outcome(1), Found::kWorks);
-  liar.say(immediate(kBytesUpTo, 2 * rdma::kRingBytes + 1));
+  liar.post(immediate(kBytesUpTo, 2 * rdma::kRingBytes + 1));
   EXPECT_EQ(liar.outcome(2 * rdma::kRingBytes), Found::kFailed);
 }
 
 TEST(RdmaLiar, MoreBytesTakenThanWerePutFailTheCarrier) {
   Liar liar;
-  liar.say(immediate(kTakenUpTo, 1));
+  liar.post(immediate(kTakenUpTo, 1));
   EXPECT_EQ(liar.outcome(), Found::kFailed);
 }
 
 TEST(RdmaLiar, MoreReceivesThanMessagesFailTheCarrier) {
   Liar liar;
-  liar.say(immediate(kReceivesUpTo, liar.pair->receives() + 1));
+  liar.post(immediate(kReceivesUpTo, liar.pair->receives() + 1));
   EXPECT_EQ(liar.outcome(), Found::kFailed);
 }
 
 TEST(RdmaLiar, MessageThatIsNoWriteFailsTheCarrier) {
   Liar liar("rdma0", true);
-  liar.say(immediate(kBytesUpTo, 8), 8);
+  liar.post(immediate(kBytesUpTo, 8), 8);
   EXPECT_EQ(liar.outcome(), Found::kFailed);
 }
 
 TEST(RdmaLiar, SlotOfAnotherSizeThanTheCountFailsTheCarrier) {
   for (const std::uint64_t count : {7, 9}) {
     Liar liar("rdma0 profile=send_only");
-    liar.say(immediate(kBytesUpTo, count), 8);
+    liar.post(immediate(kBytesUpTo, count), 8);
     EXPECT_EQ(liar.outcome(), Found::kFailed) << count;
   }
 }
@@ -141,15 +141,15 @@ TEST(RdmaLiar, SlotOfAnotherSizeThanTheCountFailsTheCarrier) {
 // The device refuses it, at both ends.
 TEST(RdmaLiar, WriteBehindTheRingFailsTheCarrier) {
   Liar liar;
-  liar.say(immediate(kBytesUpTo, 8), 8, std::size_t{2} * rdma::kRingBytes);
+  liar.post(immediate(kBytesUpTo, 8), 8, std::size_t{2} * rdma::kRingBytes);
   EXPECT_EQ(liar.outcome(), Found::kFailed);
 }
 
 // Credits without end change nothing, and keep no thread of this end.
 TEST(RdmaLiar, FloodOfTrueCreditsIsHarmless) {
   Liar liar;
-  for (int i = 0; i < 200; ++i) liar.say(immediate(kTakenUpTo, 0));
-  liar.say(immediate(kBytesUpTo, 8), 8);
+  for (int i = 0; i < 200; ++i) liar.post(immediate(kTakenUpTo, 0));
+  liar.post(immediate(kBytesUpTo, 8), 8);
   EXPECT_EQ(liar.outcome(8), Found::kWorks);
 }
 

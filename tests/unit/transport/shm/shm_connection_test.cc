@@ -75,7 +75,7 @@ Status send_bytes(Connection& connection, std::size_t bytes, Deadline deadline =
   return connection.send({&part, 1}, deadline);
 }
 
-struct Words {
+struct OfferMessage {
   std::array<char, 8> magic = {'g', 'p', 'u', 'r', 'u', 'n', 's', 'm'};
   std::uint32_t version = 1;
   std::uint32_t ring_bytes = 4096;
@@ -89,10 +89,10 @@ UniqueFd memory_file(off_t bytes, unsigned seals) {
   return file;
 }
 
-Status taken(const Words& words, std::vector<int> files) {
+Status taken(const OfferMessage& message, std::vector<int> files) {
   const Sockets sockets;
   EXPECT_TRUE(
-      send_message(sockets.offerer->fd(), byte_view(&words, sizeof words), files, Wait::kNever)
+      send_message(sockets.offerer->fd(), byte_view(&message, sizeof message), files, Wait::kNever)
           .ok());
   const auto memory = take_offer(*sockets.taker, soon());
   EXPECT_TRUE(!memory.ok() || memory->is_there());
@@ -145,18 +145,18 @@ TEST(ShmOfferTest, TakesFileOnlyWhereOneIsExpected) {
 
 TEST(ShmOfferTest, RefusesInvalidOffers) {
   const UniqueFd file = memory_file(4096 + 2 * 4096, F_SEAL_SHRINK | F_SEAL_GROW);
-  Words other_magic;
+  OfferMessage other_magic;
   other_magic.magic[0] = 'x';
-  Words other_version;
+  OfferMessage other_version;
   other_version.version = 2;
-  Words odd_size;
+  OfferMessage odd_size;
   odd_size.ring_bytes = 4097;
-  Words huge;
+  OfferMessage huge;
   huge.ring_bytes = std::uint32_t{1} << 31;
-  Words none;
+  OfferMessage none;
   none.ring_bytes = 0;
-  for (const Words& words : {other_magic, other_version, odd_size, huge, none}) {
-    EXPECT_EQ(taken(words, {file.get()}).code(), Code::kProtocol);
+  for (const OfferMessage& message : {other_magic, other_version, odd_size, huge, none}) {
+    EXPECT_EQ(taken(message, {file.get()}).code(), Code::kProtocol);
   }
   EXPECT_EQ(taken({}, {}).code(), Code::kProtocol);
   EXPECT_EQ(taken({}, {file.get(), file.get()}).code(), Code::kProtocol);
