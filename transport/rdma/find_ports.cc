@@ -103,6 +103,9 @@ std::string look_at(Port* port, const Gid* local, Deadline probes) {
   if (about.state != IBV_PORT_ACTIVE) return "it is not active";
   port->lid = about.lid;
   port->mtu = about.active_mtu;
+  // RoCE always has one. Older ends refuse an offer that says so.
+  port->needs_global =
+      about.link_layer != IBV_LINK_LAYER_ETHERNET && (about.flags & IBV_QPF_GRH_REQUIRED) != 0;
   port->message_bytes_max = about.max_msg_sz;
   __be16 partition = 0;
   if (ibv_query_pkey(context, port->number, kPartitionIndex, &partition) == 0) {

@@ -38,7 +38,7 @@ Status check_offer(const Offer& theirs) {
                      theirs.ring + 2 * theirs.ring_bytes > theirs.ring &&
                      theirs.receives >= kReceivesMin && theirs.receives <= kReceivesMax &&
                      theirs.mtu >= kMtuMin && theirs.mtu <= kMtuMax &&
-                     theirs.link <= static_cast<std::uint8_t>(Link::kRoceV2) && theirs.writes <= 1;
+                     theirs.link <= static_cast<std::uint8_t>(Link::kRoceV2) && theirs.unused == 0;
   return right ? Status() : Status(Code::kProtocol, "the other end's RDMA offer is not valid");
 }
 

@@ -29,7 +29,12 @@ struct Offer {
   std::uint16_t partition = 0;  // Its P_Key. The top bit means a full member.
   std::uint8_t mtu = 0;         // As enum ibv_mtu, 1 to 5.
   std::uint8_t link = 0;        // As enum Link.
-  std::uint8_t writes = 0;      // 1: its device writes, and reports writes of the other end.
+  // 1: its device writes, and reports writes of the other end.
+  std::uint8_t writes : 1 = 0;
+  // 1: its InfiniBand port takes only packets with a global header. Older ends refuse such an
+  // offer.
+  std::uint8_t needs_global : 1 = 0;
+  std::uint8_t unused : 6 = 0;
   // Reads of the other end's memory that its device makes, and serves, at once. 0: none. Older ends
   // send that.
   std::uint8_t reads = 0;

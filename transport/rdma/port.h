@@ -28,6 +28,8 @@ struct Port {
   Link link = Link::kRoceV2;
   std::uint16_t lid = 0;  // Of InfiniBand.
   std::uint16_t partition = 0xffff;
+  // Of InfiniBand: each packet needs a global header, as with virtual functions (SR-IOV).
+  bool needs_global = false;
   ibv_mtu mtu = IBV_MTU_1024;
   std::vector<PortGid> gids;
   std::uint8_t gid_index = 0;  // The chosen one, as the next and `link`.

@@ -107,6 +107,7 @@ Status QueuePair::make_objects(std::uint32_t ring_bytes) {
   offer_.mtu = static_cast<std::uint8_t>(port_.mtu);
   offer_.link = static_cast<std::uint8_t>(port_.link);
   offer_.writes = port_.writes ? 1 : 0;
+  offer_.needs_global = port_.needs_global ? 1 : 0;
   offer_.reads = port_.reads;
   return {};
 }

@@ -28,8 +28,11 @@ int to_receive(const Port& port, const Offer& theirs, std::uint8_t reads,
   attributes->min_rnr_timer = kReceiverTimer;
   attributes->ah_attr.port_num = port.number;
   attributes->ah_attr.dlid = theirs.lid;
-  // RoCE always has a global header. InfiniBand needs one only between subnets.
-  attributes->ah_attr.is_global = port.link != Link::kInfiniBand ? 1 : 0;
+  // RoCE always has a global header. On InfiniBand both ends have it if a port of either needs it,
+  // because a queue pair drops packets of the other form (InfiniBand specification, 9.6.1.2).
+  const bool is_global =
+      port.link != Link::kInfiniBand || port.needs_global || theirs.needs_global != 0;
+  attributes->ah_attr.is_global = is_global ? 1 : 0;
   attributes->ah_attr.grh.sgid_index = port.gid_index;
   attributes->ah_attr.grh.hop_limit = 64;
   std::memcpy(attributes->ah_attr.grh.dgid.raw, theirs.gid.data(), theirs.gid.size());

@@ -30,6 +30,7 @@ struct DeviceSettings {
   std::uint32_t reads_max = 16;  // Outstanding RDMA READs of a QP.
   bool atomics = false;          // The reported capability only.
   bool odp = false;
+  bool needs_global = false;     // InfiniBand: an address needs a GID.
   bool rdma = true;              // False: RDMA requests fail at the post.
   bool plain_immediate = false;  // WRITE WITH IMMEDIATE arrives without its immediate data.
 };

@@ -79,7 +79,9 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* out, std:
   attr.active_speed = kSpeedEdr;
   attr.phys_state = down ? kPhysicalDisabled : kPhysicalUp;
   attr.link_layer = settings.link;
-  if (settings.link == IBV_LINK_LAYER_ETHERNET) attr.flags = IBV_QPF_GRH_REQUIRED;
+  if (settings.link == IBV_LINK_LAYER_ETHERNET || settings.needs_global) {
+    attr.flags = IBV_QPF_GRH_REQUIRED;
+  }
   std::memset(out, 0, size);
   std::memcpy(out, &attr, std::min(size, sizeof(attr)));
   return 0;

@@ -36,7 +36,9 @@ bool caps_allowed(const DeviceSettings& device, const ibv_qp_cap& cap) {
 }
 
 bool path_allowed(const Device& device, const ibv_ah_attr& path) {
-  if (path.is_global == 0) return device.settings.link == IBV_LINK_LAYER_INFINIBAND;
+  if (path.is_global == 0) {
+    return device.settings.link == IBV_LINK_LAYER_INFINIBAND && !device.settings.needs_global;
+  }
   return gid_of(device, path.grh.sgid_index) != nullptr;
 }
 

@@ -40,6 +40,7 @@
 //     gids=TYPE/IP,...     TYPE is v1, v2 or ib. (v1 and v2 of fe80::1, 127.0.0.1 and ::1)
 //     inline=BYTES (512)   sge=N (32)   message=BYTES (8388608)   wr=N (8192)   cqe=N (65536).
 //     reads=N (16)         atomics=0|1 (0, reported only)   odp=0|1 (0).
+//     grh=0|1 (0)          The InfiniBand port requires a global header.
 //     immediate=plain      WRITE WITH IMMEDIATE arrives as a plain receive. (with)
 //     rdma=no              RDMA requests fail at the post. (yes)
 //

@@ -105,6 +105,7 @@ TEST(RdmaFabric, RoceV2IsPreferred) {
   ASSERT_TRUE(end.ok());
   EXPECT_EQ((*end)->port(), "new:1");
   EXPECT_EQ((*end)->offer().link, static_cast<std::uint8_t>(Link::kRoceV2));
+  EXPECT_EQ((*end)->offer().needs_global, 0) << "an older end would refuse the offer";
   // The answer to an end with RoCE v1 is of the other port.
   Offer theirs = (*end)->offer();
   theirs.link = static_cast<std::uint8_t>(Link::kRoceV1);

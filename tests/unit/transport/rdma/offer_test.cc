@@ -38,7 +38,7 @@ TEST(RdmaOffer, ImpossibleFieldsAreRefused) {
       [](Offer& offer) { offer.mtu = 0; },
       [](Offer& offer) { offer.mtu = 6; },
       [](Offer& offer) { offer.link = 3; },
-      [](Offer& offer) { offer.writes = 2; }};
+      [](Offer& offer) { offer.unused = 1; }};
   for (const auto& change : changes) {
     Offer offer = valid();
     change(offer);

@@ -152,10 +152,21 @@ TEST(RdmaConnection, DevicesThatOnlySendAreSentTo) {
 TEST(RdmaConnection, LimitsOfTheDeviceAreKept) {
   for (const char* devices :
        {"rdma0 message=4096", "rdma0 message=100", "rdma0 sge=1 inline=0", "rdma0 wr=256 cqe=256",
-        "ib0 link=infiniband", "rdma0 mtu=256", "rdma0 ports=2"}) {
+        "ib0 link=infiniband", "ib0 link=infiniband grh=1", "rdma0 mtu=256", "rdma0 ports=2"}) {
     RdmaPair pair(devices);
     EXPECT_TRUE(copies(pair, pattern(400'000, 3))) << devices;
     EXPECT_EQ(pair.server->changes().left, 0U) << devices;
+  }
+}
+
+// A queue pair drops packets of the other form, so the end without the need follows.
+TEST(RdmaConnection, PortThatNeedsAGlobalHeaderReachesOneThatDoesNot) {
+  const std::string devices =
+      "ib0 link=infiniband lid=4 gids=ib/fe80::4; ib1 link=infiniband lid=5 gids=ib/fe80::5 grh=1";
+  for (const unsigned rail : {1U, 2U}) {
+    RdmaPair pair(devices, {rail, 3}, {3 - rail, 3});
+    EXPECT_TRUE(copies(pair, pattern(400'000, 3))) << rail;
+    EXPECT_EQ(pair.server->changes().left, 0U) << rail;
   }
 }
 
