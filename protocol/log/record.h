@@ -43,7 +43,8 @@ enum class Order : std::uint8_t {
   // them: creation of streams and events, queries of devices.
   kImmediate = 1,
   // After the lane's earlier kLane calls and after the earlier users of `subject`. Event query,
-  // event synchronise, elapsed time, event destroy.
+  // event synchronise, elapsed time, event destroy. A change of an executable graph, its `subject`,
+  // follows only the earlier users of that (docs/adr/0060).
   kLane = 2,
   // In the queue of `stream`. A context's legacy stream (0, 1) and blocking streams are issued in
   // log order among themselves, as CUDA orders them on the device.
@@ -113,7 +114,7 @@ struct RecordHeader {
   std::uint64_t sequence = 0;  // 1, 2, 3, ... without gaps.
   std::uint64_t context = 0;   // Handle, 0 for calls without one.
   std::uint64_t stream = 0;    // Handle or one of the values above. kStream only.
-  std::uint64_t subject = 0;   // Event that the call uses besides its stream, else 0.
+  std::uint64_t subject = 0;   // Event or executable graph that the call uses as well, else 0.
   std::uint64_t bulk = 0;      // The transfer of its payload, else 0.
   std::uint64_t reserved_64 = 0;
   std::uint32_t payload_bytes = 0;  // Without padding. The payload follows the header.

@@ -1,5 +1,6 @@
 // Graph host entries: host nodes and memcpy nodes of graphs (CUDA Driver API manual, "Graph
 // Management"). client/session/graph_host.h runs their part in this process at a launch.
+#include "client/interpose/capture/exec_changes.h"
 #include "client/interpose/capture/graph_nodes.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/graph_work.h"
@@ -69,7 +70,13 @@ int set_node(std::uint16_t row, bool in_exec, CUgraphExec exec, CUgraphNode node
   CallSite site;
   if (const int result = enter(here, context, &site); result != 0) return result;
   // A graph is changed beside the device's work. An executable has launches before the change.
-  if (!in_exec) site.flags = protocol::kFlagPassesStreams;
+  if (in_exec) {
+    const Handle context_of_copy = site.context;
+    site = exec_site(here, handle_of(exec));
+    site.context = context_of_copy;
+  } else {
+    site.flags = protocol::kFlagPassesStreams;
+  }
   int result = in_exec ? here.check(handle_of(exec), HandleKind::kGraphExec) : 0;
   if (result == 0) result = here.check(handle_of(node), HandleKind::kGraphNode);
   GraphWork work;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "client/interpose/call/forward.h"
+#include "client/interpose/capture/exec_changes.h"
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
 #include "protocol/calls/graph_host.h"
@@ -56,7 +57,8 @@ int update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
   Spare node(here.handles()), from_node(here.handles());
   payload.spares[0] = node.handle();
   payload.spares[1] = from_node.handle();
-  CallSite site = here.site();
+  forget_changes(payload.exec);
+  CallSite site = exec_site(here, payload.exec);
   site.opcode = opcode::cuGraphExecUpdate_v2;
   site.form = protocol::Form::kRaw;
   Reply reply;

@@ -17,6 +17,7 @@
 #include "client/interpose/call/refusals.h"
 #include "client/interpose/capture/capture_count.h"
 #include "client/interpose/capture/capture_wall.h"
+#include "client/interpose/capture/child_changes.h"
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/row.h"
 
@@ -38,7 +39,10 @@ CUresult call_custom(const driver_abi::Row& row, Body&& body) noexcept {
         return static_cast<CUresult>(refused);
       }
     }
-    return body();
+    if (!child_changes_exist() || !scope.outermost()) return body();
+    const int earlier = note_graph_change(row);
+    const CUresult result = body();
+    return result != CUDA_SUCCESS ? result : static_cast<CUresult>(earlier);
   } catch (...) {
     return result_of_current_exception(row);
   }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "client/interpose/call/forward.h"
 #include "client/interpose/call/remembered.h"
+#include "client/interpose/capture/exec_changes.h"
 #include "client/interpose/capture/graph_nodes.h"
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/entry/address_tracking.h"
@@ -145,6 +146,27 @@ bool adds_node(std::uint16_t row) {
   }
 }
 
+// Calls that leave the kernel nodes of an executable as they are.
+bool keeps_kernel_nodes(std::uint16_t row) {
+  switch (row) {
+    case opcode::cuGraphExecChildGraphNodeSetParams:
+    case opcode::cuGraphExecEventRecordNodeSetEvent:
+    case opcode::cuGraphExecEventWaitNodeSetEvent:
+    case opcode::cuGraphExecGetFlags:
+    case opcode::cuGraphExecGetId:
+    case opcode::cuGraphExecMemsetNodeSetParams:
+    case opcode::cuGraphLaunch:
+    case opcode::cuGraphUpload:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool ends_graph_part(std::uint16_t row) {
+  return row == opcode::cuGraphDestroy || row == opcode::cuGraphDestroyNode;
+}
+
 // One call of a generated row, from the program's arguments to its outputs.
 class GeneratedCall {
  public:
@@ -198,10 +220,13 @@ class GeneratedCall {
     const Status status = packed.pack(row_, arguments_.data(), {minted_.data(), minted_count_});
     int result = 0;
     forget_answers_changed_by(row_.alias_opcode);
+    const int earlier = ends_graph_part(row_.alias_opcode) ? end_of_graph_part(here_) : 0;
     if (!status.ok()) {
       result = status.code() == Code::kCuda ? status.cuda_error() : int{CUDA_ERROR_INVALID_VALUE};
     } else if (row_.completion == Completion::kAsync && sound != Sound::kUnknown) {
       result = post(packed.bytes());
+    } else if (row_.alias_opcode == opcode::cuGraphExecChildGraphNodeSetParams) {
+      result = set_child(packed.bytes());
     } else {
       result = call(packed.bytes());
     }
@@ -209,6 +234,18 @@ class GeneratedCall {
     if (result != 0) drop_minted();
     keep_spares(result == 0);
     if (result == 0) track_addresses(here_, row_, program_);
+    return result != 0 ? result : earlier;
+  }
+
+  // The parameters are executable, node, child graph.
+  int set_child(ByteView payload) {
+    const ExecChange change = child_change_of(here_.handles(), own_[1], own_[2]);
+    if (was_accepted(own_[0], change)) {
+      const int result = post(payload);
+      return result != 0 ? result : changed_early(here_, own_[0], Uses::kChildGraph);
+    }
+    const int result = call(payload);
+    if (result == 0) accepted_child(own_[0], change);
     return result;
   }
 
@@ -232,6 +269,9 @@ class GeneratedCall {
       arguments_[i] = &own_[i];
       const bool ends = i == row_.destroyed_parameter;
       if (const int result = check_handle(parameter, ends, &own_[i]); result != 0) return result;
+      if (parameter.handle == HandleKind::kGraphExec && !keeps_kernel_nodes(row_.alias_opcode)) {
+        forget_changes(own_[i]);
+      }
       // A graph or another process may record it (cuGraphAddEventRecordNode, cuIpcGetEventHandle).
       const bool of_event = std::string_view(row_.base).substr(0, 7) == "cuEvent";
       if (parameter.handle == HandleKind::kEvent && !of_event) {
@@ -379,7 +419,22 @@ class GeneratedCall {
       site.flags = protocol::kFlagPassesStreams;
     }
     site.opcode = row_.alias_opcode;
+    order_with_changes(&site);
     return site;
+  }
+
+  // A launch follows the posted changes of its executable, and a change follows its launches.
+  void order_with_changes(CallSite* site) const {
+    if ((site->flags & protocol::kFlagPassesStreams) != 0) return;
+    for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
+      if (row_.parameters[i].handle != HandleKind::kGraphExec ||
+          row_.parameters[i].shape != Shape::kHandle) {
+        continue;
+      }
+      site->subject = own_[i];
+      if (row_.stream_parameter == kNoParameter) site->flags |= protocol::kFlagWritesSubject;
+      if (row_.completion != Completion::kAsync) site->order = protocol::Order::kLane;
+    }
   }
 
   int post(ByteView payload) {
@@ -416,6 +471,7 @@ class GeneratedCall {
       return CUDA_ERROR_UNKNOWN;
     }
     if (question_ != nullptr) question_->remember(reply.payload);
+    if (row_.alias_opcode == opcode::cuGraphChildGraphNodeGetGraph) note_nested_graph();
     keep_returned();
     retire_destroyed();
     return result;

@@ -1,5 +1,9 @@
 // Graph entries: kernel nodes of graphs (CUDA Driver API manual, "Graph Management"), checked and
 // packed like launches. Other nodes that need no packing are generated rows.
+#include <array>
+#include <cstring>
+
+#include "client/interpose/capture/exec_changes.h"
 #include "client/interpose/capture/graph_nodes.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/modules/host_pointers.h"
@@ -13,7 +17,8 @@ using modules::Function;
 using protocol::KernelNode;
 
 // Packs the node's kernel and its parameters into `node`.
-int pack_kernel(const EntryContext& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNode* node) {
+int pack_kernel(const EntryContext& here, const CUDA_KERNEL_NODE_PARAMS* given, KernelNode* node,
+                Function** packed_function = nullptr) {
   if (given == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // Manual: func, or kern when func is NULL.
   const CUfunction named =
@@ -49,16 +54,49 @@ int pack_kernel(const EntryContext& here, const CUDA_KERNEL_NODE_PARAMS* given, 
   node->launch.parameter_bytes = static_cast<std::uint32_t>(packed.block.size());
   node->launch.layout_hash = packed.layout_hash;
   node->block.assign(packed.block.begin(), packed.block.end());
+  if (packed_function != nullptr) *packed_function = function;
   return 0;
 }
 
-CallSite site_of(const EntryContext& here, std::uint16_t row) {
-  // A change to an executable must come after the earlier launches.
-  const bool executable = row == opcode::cuGraphExecKernelNodeSetParams_v2;
-  CallSite site = executable ? here.site() : here.passing_site();
+CallSite raw(CallSite site, std::uint16_t row) {
   site.opcode = row;
   site.form = protocol::Form::kRaw;
   return site;
+}
+CallSite site_of(const EntryContext& here, std::uint16_t row) {
+  return raw(here.passing_site(), row);
+}
+
+// The launch without its parameters' values, the contexts, and the function's attributes, which the
+// program may have set since.
+ExecChange launch_change(const EntryContext& here, const KernelNode& node,
+                         const Function& function) {
+  ExecChange change = change_of(here.handles(), node.node);
+  change.push_back(node.context);
+  change.push_back(here.context->handle);
+  std::array<std::uint64_t, sizeof node.launch / sizeof(std::uint64_t)> launch{};
+  static_assert(sizeof launch == sizeof node.launch);
+  std::memcpy(launch.data(), &node.launch, sizeof launch);
+  change.insert(change.end(), launch.begin(), launch.end());
+  for (const auto& value : function.values) {
+    change.push_back(static_cast<std::uint64_t>(value.load(std::memory_order_relaxed)));
+  }
+  return change;
+}
+
+int set_in_exec(const EntryContext& here, const KernelNode& node, const Function& function) {
+  const CallSite site = raw(exec_site(here, node.graph), opcode::cuGraphExecKernelNodeSetParams_v2);
+  const ExecChange change = launch_change(here, node, function);
+  const Bytes payload = protocol::pack(node);
+  if (was_accepted(node.graph, change)) {
+    const int result = here.session().post(*here.lane, site, ByteView(payload));
+    return result != 0 ? result : changed_early(here, node.graph, Uses::kNode);
+  }
+  Reply reply;
+  reply.result = -1;  // Not answered.
+  const int result = here.session().call(*here.lane, site, ByteView(payload), &reply);
+  if (reply.result == 0) accepted(node.graph, change);
+  return result;
 }
 
 }  // namespace
@@ -131,13 +169,9 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode h
   node.node = handle_of(hNode);
   int result = here.check(node.graph, HandleKind::kGraphExec);
   if (result == 0) result = here.check(node.node, HandleKind::kGraphNode);
-  if (result == 0) result = pack_kernel(here, nodeParams, &node);
-  if (result != 0) return cuda(result);
-  const Bytes payload = protocol::pack(node);
-  Reply reply;
-  return cuda(here.session().call(*here.lane,
-                                  site_of(here, opcode::cuGraphExecKernelNodeSetParams_v2),
-                                  ByteView(payload), &reply));
+  Function* function = nullptr;
+  if (result == 0) result = pack_kernel(here, nodeParams, &node, &function);
+  return cuda(result != 0 ? result : set_in_exec(here, node, *function));
 }
 
 }  // namespace custom

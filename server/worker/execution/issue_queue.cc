@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "protocol/calls/handle_form.h"
+
 namespace gpurun::server {
 namespace {
 
@@ -14,6 +16,7 @@ enum ChainKind : std::uint8_t {
   kLegacyChain,
   kPerThreadChain,
   kLaneChain,
+  kExecutableChain,
   kGate,
   kHost,
   kHostPast,  // Ordered host calls that pass the streams.
@@ -50,6 +53,11 @@ IssueQueue::Chain IssueQueue::chain_of(const RecordHeader& header) {
       }
       return {kStreamChain, header.stream, 0};  // One queue, whatever context is current.
     case Order::kLane:
+      // A change of an executable may be behind a launch that waits for a function of the program.
+      // The lane's waits for other work must not be.
+      if (protocol::claimed_handle_kind(header.subject) == driver_abi::HandleKind::kGraphExec) {
+        return {kExecutableChain, header.subject, 0};
+      }
       return {kLaneChain, header.lane, 0};
     case Order::kOrderedHost:
       return {passes_streams(header) ? kHostPast : kHost, 0, header.context};

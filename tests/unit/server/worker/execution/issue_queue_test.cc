@@ -8,6 +8,8 @@
 #include <random>
 #include <unordered_map>
 
+#include "protocol/calls/handle_form.h"
+
 namespace gpurun::server {
 namespace {
 
@@ -71,6 +73,10 @@ class IssueQueueTest : public ::testing::Test {
   }
 
   void release() { queue_.retry_held(); }
+  static std::uint64_t handle(driver_abi::HandleKind kind, std::uint64_t index) {
+    return protocol::kHandleTag << protocol::kHandleTagShift |
+           static_cast<std::uint64_t>(kind) << protocol::kHandleKindShift | index;
+  }
   void TearDown() override { EXPECT_TRUE(!queue_.empty() || queue_.remembered() == 0); }
 
   IssueQueue queue_;
@@ -172,6 +178,26 @@ TEST_F(IssueQueueTest, LaneKeepsItsOrder) {
   other(Order::kLane, kContextA, 2);
   queue_.hold(take(1));
   EXPECT_THAT(drain(), ElementsAre(3));
+}
+
+// A change of an executable graph is between its launches, in every stream and context. It delays
+// no other call, not even one of its lane.
+TEST_F(IssueQueueTest, ChangeOfExecutableWaitsForItsLaunchesOnly) {
+  const std::uint64_t executable = handle(driver_abi::HandleKind::kGraphExec, 3);
+  const std::uint64_t another = handle(driver_abi::HandleKind::kGraphExec, 4);
+  stream(kContextA, kStreamX);                                               // 1, held.
+  stream(kContextA, kStreamX, kNonBlocking, 0, executable);                  // A launch behind it.
+  other(Order::kLane, kContextA, 1, kFlagWritesSubject, executable);         // 3: its change.
+  stream(kContextB, kStreamY, kNonBlocking, 0, executable);                  // The next launch.
+  other(Order::kLane, kContextA, 1, kFlagWritesSubject, another);            // 5
+  other(Order::kLane, kContextA, 1, 0, kEvent);                              // 6: the lane's query.
+  stream(kContextA, 1003);                                                   // 7
+  other(Order::kContext, kContextA, 1, kFlagPassesStreams);                  // 8: an allocation.
+  other(Order::kOrderedHost, kContextB, 1, kFlagWritesSubject, executable);  // 9: its end.
+  queue_.hold(take(1));
+  EXPECT_THAT(drain(), ElementsAre(5, 6, 7, 8));
+  release();
+  EXPECT_THAT(drain(), ElementsAre(1, 2, 3, 4, 9));
 }
 
 TEST_F(IssueQueueTest, ContextCallIsOrderedWithItsContext) {

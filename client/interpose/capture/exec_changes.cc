@@ -1,0 +1,178 @@
+// Exec changes: the accepted changes of each executable, and those that are under way.
+#include "client/interpose/capture/exec_changes.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "client/interpose/capture/capture_count.h"
+#include "client/interpose/capture/child_changes.h"
+#include "client/interpose/capture/graph_nodes.h"
+
+namespace gpurun::client::interpose {
+namespace {
+
+// Changes that are remembered of all executables. Beyond, all are forgotten, and each costs a round
+// trip once more.
+constexpr std::size_t kChangesMax = std::size_t{1} << 16;
+// Executables with posted changes. A program may end them and keep their graph for ever.
+constexpr std::size_t kUnderWayMax = 64;
+
+struct Known {
+  std::mutex mutex;
+  std::map<Handle, std::set<ExecChange>> accepted;  // By executable. Guarded by mutex.
+  std::size_t count = 0;                            // Of changes in `accepted`. Guarded by mutex.
+  std::map<Handle, std::uint64_t> under_way;        // The last change. Guarded by mutex.
+  std::uint64_t last_change = 0;                    // Guarded by mutex.
+  std::atomic<bool> any_under_way{false};
+  std::atomic<bool> child_under_way{false};  // One of them uses a child graph.
+};
+
+// Never destroyed, because programs call us after exit handlers have run.
+Known& known() {
+  static auto* const all = new Known;
+  return *all;
+}
+
+std::atomic<std::uint64_t> g_ends{0};
+std::atomic<std::uint64_t> g_changes{0};
+std::atomic<bool> g_nested_graphs{false};
+
+bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+bool changes_graph(std::string_view function) {
+  if (function.substr(0, 13) == "cuStreamBegin" || function.substr(0, 11) == "cuStreamEnd")
+    return true;
+  if (function.substr(0, 7) != "cuGraph" || function.substr(0, 11) == "cuGraphExec") return false;
+  return has(function, "Add") || has(function, "Remove") || has(function, "Set") ||
+         has(function, "Destroy") || has(function, "CopyAttributes");
+}
+
+// A graph of the program that nothing but a call of the program ends. 0: not known to be one.
+Handle living_graph_of(const HandleTable& handles, Handle node) {
+  if (g_nested_graphs.load() || conditional_nodes_exist()) return 0;
+  const Handle graph = handle_of(handles.object_of(node));
+  return graph != 0 && handles.check(graph, HandleKind::kGraph) == 0 ? graph : 0;
+}
+
+}  // namespace
+
+CallSite exec_site(const EntryContext& here, Handle exec) {
+  CallSite site = here.site(protocol::Order::kLane);
+  site.subject = exec;
+  site.flags = protocol::kFlagWritesSubject;
+  site.work = Work::kNone;
+  return site;
+}
+
+ExecChange change_of(const HandleTable& handles, Handle node) {
+  const Handle graph = living_graph_of(handles, node);
+  return {node, graph, graph != 0 ? 0 : g_ends.load()};
+}
+
+ExecChange child_change_of(const HandleTable& handles, Handle node, Handle child) {
+  if (capturing_somewhere()) return {};
+  ExecChange change = change_of(handles, node);
+  change.push_back(child);
+  change.push_back(graph_changes());
+  return change;
+}
+
+bool was_accepted(Handle exec, const ExecChange& change) {
+  Known& all = known();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.accepted.find(exec);
+  return found != all.accepted.end() && found->second.count(change) != 0;
+}
+
+void accepted(Handle exec, const ExecChange& change) {
+  Known& all = known();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  if (all.count >= kChangesMax) {
+    all.accepted.clear();
+    all.count = 0;
+  }
+  if (all.accepted[exec].insert(change).second) ++all.count;
+}
+
+void accepted_child(Handle exec, const ExecChange& change) {
+  if (change.empty()) return;
+  accepted(exec, change);
+  g_child_changes.store(true);
+}
+
+void forget_changes(Handle exec) {
+  Known& all = known();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.accepted.find(exec);
+  if (found == all.accepted.end()) return;
+  all.count -= found->second.size();
+  all.accepted.erase(found);
+}
+
+int changed_early(const EntryContext& here, Handle exec, Uses uses) {
+  Known& all = known();
+  bool many = false;
+  {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    all.under_way[exec] = ++all.last_change;
+    all.any_under_way.store(true);
+    if (uses == Uses::kChildGraph) all.child_under_way.store(true);
+    many = all.under_way.size() > kUnderWayMax;
+  }
+  return many ? settle_changes(here) : 0;
+}
+
+// Another thread may settle the same changes. Each waits by itself, without a lock.
+int settle_changes(const EntryContext& here) {
+  Known& all = known();
+  if (!all.any_under_way.load()) return 0;
+  std::map<Handle, std::uint64_t> under_way;
+  {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    under_way = all.under_way;
+  }
+  int earlier = 0;
+  for (const auto& [exec, last] : under_way) {
+    CallSite site = exec_site(here, exec);
+    site.opcode = opcode::cuGraphExecKernelNodeSetParams_v2;
+    site.form = protocol::Form::kRaw;
+    Reply reply;
+    // Without a node it changes nothing. Its reply comes behind the changes, and also behind the
+    // end of the executable.
+    const int result = here.session().call(*here.lane, site, ByteView(), &reply);
+    if (result != reply.result && earlier == 0) earlier = result;
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    const auto found = all.under_way.find(exec);
+    if (found != all.under_way.end() && found->second == last) all.under_way.erase(found);
+    if (!all.under_way.empty()) continue;
+    all.any_under_way.store(false);
+    all.child_under_way.store(false);
+  }
+  return earlier;
+}
+
+int end_of_graph_part(const EntryContext& here) {
+  g_ends.fetch_add(1);
+  return settle_changes(here);
+}
+
+std::uint64_t graph_changes() noexcept { return g_changes.load(); }
+
+int note_graph_change(const driver_abi::Row& row) {
+  if (!changes_graph(row.base)) return 0;
+  g_changes.fetch_add(1);
+  EntryContext here;
+  if (!known().child_under_way.load() || here.enter() != 0) return 0;
+  if (here.enter_context() != 0) here.context = nullptr;
+  return settle_changes(here);
+}
+
+void note_nested_graph() noexcept { g_nested_graphs.store(true); }
+
+}  // namespace gpurun::client::interpose

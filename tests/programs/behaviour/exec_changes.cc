@@ -1,0 +1,288 @@
+// Driver API: exec changes. The kernels of an executable graph get new parameters between its
+// launches, as XLA does at each step. Each launch has the last ones, and no change waits for work
+// of streams. A change that the driver refuses is refused at its call, whatever came before.
+#include <cstdio>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "driver_test.h"
+
+namespace {
+
+constexpr unsigned kCount = 64;
+constexpr unsigned kSteps = 50;
+
+void expect(CUresult result, CUresult wanted, const char* what) {
+  const char* name = "unknown";
+  (void)cuGetErrorName(result, &name);
+  std::printf("%s: %s\n", what, name);
+  if (result != wanted) cuda_check::fail(__FILE__, __LINE__, what, name);
+}
+
+void expect(unsigned seen, unsigned wanted, const char* what) {
+  if (seen == wanted) return;
+  std::printf("%s: %u in place of %u\n", what, seen, wanted);
+  cuda_check::fail(__FILE__, __LINE__, what, "wrong value");
+}
+
+// The kernel `fill` with its arguments, which a node copies.
+struct Fill {
+  CUdeviceptr to;
+  unsigned count = kCount, value;
+  void* arguments[3] = {&to, &count, &value};
+  CUDA_KERNEL_NODE_PARAMS parameters = {};
+
+  Fill(CUfunction function, CUdeviceptr where, unsigned what) : to(where), value(what) {
+    parameters.func = function;
+    parameters.gridDimX = parameters.gridDimY = parameters.gridDimZ = 1;
+    parameters.blockDimX = kCount;
+    parameters.blockDimY = parameters.blockDimZ = 1;
+    parameters.kernelParams = arguments;
+  }
+  Fill(const Fill&) = delete;
+};
+
+// A graph with one kernel, which fills `memory`.
+struct OneKernel {
+  CUgraph graph;
+  CUgraphNode node;
+  CUgraphExec exec;
+
+  OneKernel(CUfunction function, CUdeviceptr memory) {
+    const Fill first(function, memory, 0);
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddKernelNode(&node, graph, nullptr, 0, &first.parameters));
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+  }
+  OneKernel(const OneKernel&) = delete;
+
+  CUresult set(const Fill& fill) const {
+    return cuGraphExecKernelNodeSetParams(exec, node, &fill.parameters);
+  }
+  CUresult set(const Device& device, CUdeviceptr memory, unsigned value) const {
+    return set(Fill(device.fill, memory, value));
+  }
+};
+
+// Every change and launch is made while a host function blocks the stream. A wait of this thread
+// for another stream does not wait for them.
+void change_behind_function(const Device& device) {
+  const CUdeviceptr memory = Device::memory(kCount * 4), seen = Device::memory(kSteps * 4);
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  const CUstream other = Device::stream(CU_STREAM_NON_BLOCKING);
+  const CUevent event = Device::event();
+  const OneKernel one(device.fill, memory);
+  MUST(one.set(device, memory, 1));
+  MUST(cuGraphLaunch(one.exec, stream));
+  Gate gate;
+  gate.stand_in(stream);
+  for (unsigned i = 0; i < kSteps; ++i) {
+    MUST(cuGraphLaunch(one.exec, stream));
+    MUST(cuMemcpyDtoDAsync(seen + 4 * i, memory, 4, stream));
+    MUST(one.set(device, memory, i + 2));
+  }
+  device.launch_fill(other, Device::memory(kCount * 4), kCount, 5);
+  MUST(cuEventRecord(event, other));
+  MUST(cuEventSynchronize(event));
+  gate.let_go();
+  MUST(cuGraphLaunch(one.exec, stream));
+  MUST(cuStreamSynchronize(stream));
+  std::vector<unsigned> values(kSteps);
+  MUST(cuMemcpyDtoH(values.data(), seen, kSteps * 4));
+  for (unsigned i = 0; i < kSteps; ++i) expect(values[i], i + 1, "a launch before a change");
+  expect(Device::read(memory), kSteps + 1, "the launch after all changes");
+  MUST(cuGraphExecDestroy(one.exec));
+  MUST(cuGraphDestroy(one.graph));
+  std::printf("changed behind a function: right\n");
+}
+
+// The launch that follows a change in another stream has it, too. The executable runs in one stream
+// at a time.
+void change_between_streams(const Device& device) {
+  const CUdeviceptr memory = Device::memory(kCount * 4), seen = Device::memory(8);
+  const CUstream streams[] = {Device::stream(CU_STREAM_NON_BLOCKING),
+                              Device::stream(CU_STREAM_NON_BLOCKING)};
+  const OneKernel one(device.fill, memory);
+  MUST(one.set(device, memory, 1));
+  MUST(cuGraphLaunch(one.exec, streams[0]));
+  Gate gate;
+  gate.stand_in(streams[0]);
+  MUST(cuGraphLaunch(one.exec, streams[0]));
+  MUST(cuMemcpyDtoDAsync(seen, memory, 4, streams[0]));
+  MUST(one.set(device, memory, 2));
+  const CUevent event = Device::event();
+  MUST(cuEventRecord(event, streams[0]));
+  MUST(cuStreamWaitEvent(streams[1], event, 0));
+  MUST(cuGraphLaunch(one.exec, streams[1]));
+  MUST(cuMemcpyDtoDAsync(seen + 4, memory, 4, streams[1]));
+  gate.let_go();
+  MUST(cuStreamSynchronize(streams[1]));
+  expect(Device::read(seen), 1, "the first stream");
+  expect(Device::read(seen + 4), 2, "the second stream");
+  MUST(cuGraphExecDestroy(one.exec));
+  MUST(cuGraphDestroy(one.graph));
+  std::printf("changed between streams: right\n");
+}
+
+// A change that was made needs its node and graph no more.
+void end_graph_behind_change(const Device& device) {
+  for (unsigned i = 0; i < 10; ++i) {
+    const CUdeviceptr memory = Device::memory(kCount * 4);
+    const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+    const OneKernel one(device.fill, memory);
+    MUST(one.set(device, memory, 1));
+    Gate gate;
+    gate.stand_in(stream);
+    MUST(cuGraphLaunch(one.exec, stream));
+    MUST(one.set(device, memory, 7 + i));
+    std::thread opener([&gate] {
+      gate.await_begin();
+      gate.let_go();
+    });
+    if (i % 2 == 0) {
+      MUST(cuGraphDestroyNode(one.node));
+      MUST(cuGraphDestroy(one.graph));
+    } else {
+      MUST(cuGraphDestroy(one.graph));
+    }
+    MUST(cuGraphLaunch(one.exec, stream));
+    opener.join();
+    MUST(cuStreamSynchronize(stream));
+    expect(Device::read(memory), 7 + i, "the change before the end of the graph");
+    MUST(cuGraphExecDestroy(one.exec));
+    MUST(cuCtxSynchronize());
+  }
+  std::printf("ended behind a change: right\n");
+}
+
+// The executable takes other child graphs in turn. It has each as it was at the call.
+void change_children(const Device& device) {
+  constexpr unsigned kChildren = 3;
+  const CUdeviceptr memory = Device::memory(kCount * 4), seen = Device::memory(kSteps * 4);
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  CUgraph children[kChildren], graph;
+  CUgraphNode kernels[kChildren], node;
+  for (unsigned i = 0; i < kChildren; ++i) {
+    const Fill fill(device.fill, memory, 100 * i);
+    MUST(cuGraphCreate(&children[i], 0));
+    MUST(cuGraphAddKernelNode(&kernels[i], children[i], nullptr, 0, &fill.parameters));
+  }
+  CUgraphExec exec;
+  MUST(cuGraphCreate(&graph, 0));
+  MUST(cuGraphAddChildGraphNode(&node, graph, nullptr, 0, children[0]));
+  MUST(cuGraphInstantiate(&exec, graph, 0));
+  const auto set = [&](unsigned child) {
+    return cuGraphExecChildGraphNodeSetParams(exec, node, children[child]);
+  };
+  for (unsigned i = 0; i < kChildren; ++i) MUST(set(i));
+  Gate gate;
+  gate.stand_in(stream);
+  for (unsigned i = 0; i < kSteps; ++i) {
+    MUST(set(i % kChildren));
+    MUST(cuGraphLaunch(exec, stream));
+    MUST(cuMemcpyDtoDAsync(seen + 4 * i, memory, 4, stream));
+  }
+  std::thread opener([&gate] {
+    gate.await_begin();
+    gate.let_go();
+  });
+  // The changes before have the child as it was.
+  const Fill later(device.fill, memory, 7);
+  MUST(cuGraphKernelNodeSetParams(kernels[(kSteps - 1) % kChildren], &later.parameters));
+  MUST(cuGraphLaunch(exec, stream));
+  opener.join();
+  MUST(cuStreamSynchronize(stream));
+  std::vector<unsigned> values(kSteps);
+  MUST(cuMemcpyDtoH(values.data(), seen, kSteps * 4));
+  for (unsigned i = 0; i < kSteps; ++i) expect(values[i], 100 * (i % kChildren), "a child graph");
+  expect(Device::read(memory), 100 * ((kSteps - 1) % kChildren), "the last child graph");
+  MUST(set((kSteps - 1) % kChildren));
+  MUST(cuGraphLaunch(exec, stream));
+  MUST(cuStreamSynchronize(stream));
+  expect(Device::read(memory), 7, "the changed child graph");
+
+  // With one more node the driver decides anew, here as anywhere.
+  CUgraphNode more;
+  MUST(cuGraphAddEmptyNode(&more, children[1], nullptr, 0));
+  const char* name = "unknown";
+  (void)cuGetErrorName(set(1), &name);
+  std::printf("a child with one more node: %s\n", name);
+  MUST(cuGraphExecDestroy(exec));
+  MUST(cuGraphDestroy(graph));
+  for (const CUgraph child : children) MUST(cuGraphDestroy(child));
+  MUST(cuCtxSynchronize());
+  std::printf("changed child graphs: right\n");
+}
+
+// Each is refused at its call after the driver has accepted changes of the node.
+void refuse_at_the_call(const Device& device, const char* image) {
+  const CUdeviceptr memory = Device::memory(kCount * 4);
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  const OneKernel one(device.fill, memory);
+  for (unsigned i = 0; i < 3; ++i) MUST(one.set(device, memory, i));
+
+  Fill wrong(device.fill, memory, 9);
+  wrong.parameters.blockDimX = 4096;
+  expect(one.set(wrong), CUDA_ERROR_INVALID_VALUE, "too large a block");
+  const OneKernel two(device.fill, memory);
+  const Fill right(device.fill, memory, 4);
+  expect(cuGraphExecKernelNodeSetParams(one.exec, two.node, &right.parameters),
+         CUDA_ERROR_INVALID_VALUE, "a node of another graph");
+  expect(cuGraphExecKernelNodeSetParams(one.exec, two.node, &right.parameters),
+         CUDA_ERROR_INVALID_VALUE, "the same once more");
+
+  // A function that may need more shared memory than its attribute allows.
+  MUST(cuFuncSetAttribute(device.fill, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536));
+  Fill shared(device.fill, memory, 5);
+  shared.parameters.sharedMemBytes = 60000;
+  for (unsigned i = 0; i < 2; ++i) MUST(one.set(shared));
+  MUST(cuFuncSetAttribute(device.fill, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024));
+  expect(one.set(shared), CUDA_ERROR_INVALID_VALUE, "more shared memory than allowed");
+
+  // A function of another module, which then ends.
+  CUmodule module;
+  CUfunction fill;
+  MUST(cuModuleLoad(&module, image));
+  MUST(cuModuleGetFunction(&fill, module, "fill"));
+  for (unsigned i = 0; i < 3; ++i) MUST(one.set(Fill(fill, memory, 20 + i)));
+  MUST(cuGraphLaunch(one.exec, stream));
+  MUST(cuStreamSynchronize(stream));
+  expect(Device::read(memory), 22, "another module's function");
+  MUST(one.set(device, memory, 30));
+  MUST(cuModuleUnload(module));
+  expect(one.set(Fill(fill, memory, 31)), CUDA_ERROR_INVALID_HANDLE, "a function that has ended");
+
+  // After an update from another graph the driver decides anew.
+  CUgraphExecUpdateResultInfo info;
+  const Fill updated(device.fill, memory, 40);
+  MUST(cuGraphKernelNodeSetParams(two.node, &updated.parameters));
+  MUST(cuGraphExecUpdate(one.exec, two.graph, &info));
+  MUST(cuGraphLaunch(one.exec, stream));
+  MUST(cuStreamSynchronize(stream));
+  expect(Device::read(memory), 40, "the update");
+  for (unsigned i = 0; i < 2; ++i) MUST(one.set(device, memory, 50 + i));
+  MUST(cuGraphLaunch(one.exec, stream));
+  MUST(cuStreamSynchronize(stream));
+  expect(Device::read(memory), 51, "a change after the update");
+
+  MUST(cuGraphExecDestroy(two.exec));
+  expect(two.set(device, memory, 61), CUDA_ERROR_INVALID_VALUE, "an executable that has ended");
+  MUST(cuCtxSynchronize());
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count < 2) return 2;
+  end_after(120);
+  const Device device(words[1]);
+  change_behind_function(device);
+  change_between_streams(device);
+  end_graph_behind_change(device);
+  change_children(device);
+  refuse_at_the_call(device, words[1]);
+  MUST(cuCtxSynchronize());
+  std::printf("PASSED\n");
+  return 0;
+}
