@@ -1,4 +1,5 @@
 """Cases: named cases of this folder's programs, each compared with the CPU, with a line for each."""
+import os
 import sys
 import time
 import traceback
@@ -34,6 +35,12 @@ def equal(got, right):
         raise AssertionError(f"{got.reshape(-1)[:8]}, not {right.reshape(-1)[:8]}")
 
 
+def processor_seconds():
+    """Of this process and of its children that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
 def main():
     """Runs all cases, or the named ones. The exit status is 1 if one of them failed."""
     failed = 0
@@ -45,7 +52,7 @@ def main():
         name = function.__name__
         if wanted and name not in wanted:
             continue
-        started = time.monotonic()
+        started, used = time.monotonic(), processor_seconds()
         try:
             function()
             verdict = "right"
@@ -53,6 +60,7 @@ def main():
             failed += 1
             verdict = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
             traceback.print_exc()
-        print(f"{name}: {verdict} ({time.monotonic() - started:.1f} s)", flush=True)
+        print(f"{name}: {verdict} ({time.monotonic() - started:.1f} s, "
+              f"{processor_seconds() - used:.1f} s of processors)", flush=True)
     print(f"{failed} failed" if failed else "PASSED")
     sys.exit(1 if failed else 0)

@@ -7,13 +7,15 @@ BEGIN, END = "<!-- begin of tools/programs -->", "<!-- end of tools/programs -->
 
 
 class Rows:
-    """One row for each program, kept in a file after each run."""
+    """One row for each program, kept in a file after each run. `published`: a file with the rows of
+    programs that have not run in this folder."""
 
-    def __init__(self, path):
+    def __init__(self, path, published=None):
         self.path, self.rows = path, {}
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as stream:
-                self.rows = json.load(stream)
+        for each in (published, path):
+            if each and os.path.exists(each):
+                with open(each, encoding="utf-8") as stream:
+                    self.rows.update(json.load(stream))
 
     def take(self, name, row):
         self.rows[name] = row
@@ -32,16 +34,25 @@ def verdict_of(case, way):
         return "-"
     if each["seconds"] is None:
         return each["verdict"]
-    return f"{each['verdict']}, {each['seconds']:.1f} s"
+    processors = each.get("processor_seconds")
+    return f"{each['verdict']}, {each['seconds']:.1f} s" + (f" ({processors:.1f})" if processors is not None else "")
+
+
+def cost_of(row):
+    """Processor's seconds and load of each run."""
+    return "; ".join(f"{way} {seconds:.0f} processor's seconds at load {row['load'][way]}"
+                     for way, seconds in row.get("processor_seconds", {}).items())
 
 
 def lines_of(name, row):
     """The row as text, a line for each case."""
     yield f"{name} ({' '.join(row['packages'])})"
     for case, ways in row["cases"].items():
-        yield f"  {case:28} {verdict_of(ways, 'native'):24} {verdict_of(ways, 'forwarded')}".rstrip()
+        yield f"  {case:28} {verdict_of(ways, 'native'):26} {verdict_of(ways, 'forwarded')}".rstrip()
     for way, text in row.get("failures", {}).items():
         yield f"  {way}: {text}"
+    if cost_of(row):
+        yield f"  {'cold' if row['cold'] else 'with caches'}: {cost_of(row)}"
     if row.get("trips"):
         yield f"  round trips: {trips_of(row)}"
 
@@ -76,7 +87,7 @@ def seconds(row, way):
 def table(rows):
     yield "| program | cases right natively | forwarded | seconds natively | forwarded | round trips (and the functions with most, beyond two for each result and 100) |"
     yield "|---|---|---|---|---|---|"
-    for name, row in rows.items():
+    for name, row in sorted(rows.items()):
         yield (f"| {name} ({row['packages'][0]}) | {counted(row, 'native')} | {counted(row, 'forwarded')} | "
                f"{seconds(row, 'native'):.0f} | {seconds(row, 'forwarded'):.0f} | {trips_of(row)} |")
 

@@ -7,8 +7,10 @@ into a virtual environment for each program, below the folder, once. Programs of
 machine. A program that lacks something is a skip with the reason.
 
 The folder keeps the results (rows.json), so that a run of one program leaves the rows of the others.
+Rows that the folder lacks come from the file of --json. A row has the processor's seconds of each run,
+with all processes, and the machine's load at its end.
 
-usage: programs.py --build DIR [--folder DIR] [--page FILE] [--json FILE] [--way WAY] [--large]
+usage: programs.py --build DIR [--folder DIR] [--page FILE] [--json FILE] [--way WAY] [--large] [--cold]
                    [--seconds N] [--cases A,B] [--list] [PROGRAM ...]
 Exit status 0: each case is right; 1: one is not; 2: wrong usage; 77: nothing could run.
 """
@@ -50,6 +52,7 @@ def parse(words, programs):
     parser.add_argument("--json", help="write the rows into this file")
     parser.add_argument("--way", choices=[*WAYS, "both"], default="both")
     parser.add_argument("--large", action="store_true", help="also programs with more than 1 GB to fetch")
+    parser.add_argument("--cold", action="store_true", help="begin each run without caches of compiled kernels")
     parser.add_argument("--seconds", type=int, default=2400, help="limit of each run; default: 2400")
     parser.add_argument("--cases", help="only these cases of the programs, with commas between")
     parser.add_argument("--list", action="store_true", help="print the programs with their packages")
@@ -93,6 +96,20 @@ def prepare(entry, folder, environment):
     return os.path.join(environment, "bin/python")
 
 
+def cold_home(folder, way):
+    """An empty home for a run: caches of gpurun, of the emulated device and of tool chains start there."""
+    home = os.path.join(folder, "home-" + way)
+    shutil.rmtree(home, ignore_errors=True)
+    os.makedirs(os.path.join(home, ".cache"))
+    return ["--env", f"HOME={home}", "--env", f"XDG_CACHE_HOME={home}/.cache"]
+
+
+def processor_seconds():
+    """Of the processes that have ended and were waited for, with their own."""
+    used = os.times()
+    return used.children_user + used.children_system
+
+
 def options(entry, folder, build):
     words = ["--env", "PYTHONDONTWRITEBYTECODE=1", "--unset", "PYTHONPATH"]
     for key, value in entry.get("environment", {}).items():
@@ -105,10 +122,12 @@ def options(entry, folder, build):
 
 
 def judged(output, wanted):
-    """The client's verdict on each case, with its seconds. A case that it does not name has none."""
+    """The client's verdict on each case, with its seconds, and those of processors in its processes.
+    A case that it does not name has none."""
     cases = {}
-    for name, verdict, seconds in re.findall(r"(?m)^(\w+): (.*) \((\d+\.\d) s\)$", output):
-        cases[name] = {"verdict": verdict, "seconds": float(seconds)}
+    pattern = r"(?m)^(\w+): (.*) \((\d+\.\d) s, (\d+\.\d) s of processors\)$"
+    for name, verdict, seconds, processors in re.findall(pattern, output):
+        cases[name] = {"verdict": verdict, "seconds": float(seconds), "processor_seconds": float(processors)}
     for name in wanted:
         cases.setdefault(name, {"verdict": "no verdict", "seconds": None})
     return cases
@@ -142,14 +161,18 @@ def run(name, entry, args):
     os.makedirs(folder, exist_ok=True)
     python = prepare(entry, folder, os.path.join(args.folder, entry.get("venv", name), "venv"))
     wanted = args.cases.split(",") if args.cases else cases_of(name)
-    row = {"packages": entry.get("packages", []) or entry["debian"], "cases": {}, "stand": both_ways.stand()}
+    row = {"packages": entry.get("packages", []) or entry["debian"], "cases": {}, "stand": both_ways.stand(),
+           "cold": args.cold, "processor_seconds": {}, "load": {}}
     command = [python, "-W", "ignore", os.path.join(HERE, name + "_client.py"), *(wanted if args.cases else [])]
     for way, option in WAYS.items():
         if args.way not in (way, "both"):
             continue
         record = "as_shipped_" + name
-        outcome = both_ways.judge(args.build, record, [*options(entry, folder, args.build), option], command,
-                                  args.seconds)
+        words = [*options(entry, folder, args.build), *(cold_home(folder, way) if args.cold else []), option]
+        before = processor_seconds()
+        outcome = both_ways.judge(args.build, record, words, command, args.seconds)
+        row["processor_seconds"][way] = round(processor_seconds() - before, 1)
+        row["load"][way] = round(os.getloadavg()[1], 1)
         with open(os.path.join(folder, way + ".log"), "w", encoding="utf-8") as stream:
             stream.write(outcome.output)
         for case, verdict in judged(outcome.output, wanted).items():
@@ -177,7 +200,7 @@ def main(words):
     if not os.path.exists(os.path.join(args.build, "bin/gpurun")):
         print(f"programs: there is no {args.build}/bin/gpurun: build it first (tools/quickstart)", file=sys.stderr)
         return 2
-    rows = page.Rows(os.path.join(args.folder, "rows.json"))
+    rows = page.Rows(os.path.join(args.folder, "rows.json"), args.json)
     ran, wrong = 0, 0
     for name in args.program:
         try:

@@ -32,9 +32,10 @@ class Programs(unittest.TestCase):
                               capture_output=True, text=True, timeout=60, check=False)
 
     def test_case_without_verdict_is_not_right(self):
-        said = programs.judged("first: right (0.5 s)\nsecond: AssertionError: 1 is 2 (1.0 s)\n",
+        said = programs.judged("first: right (0.5 s, 1.2 s of processors)\n"
+                               "second: AssertionError: 1 is 2 (1.0 s, 0.1 s of processors)\n",
                                ["first", "second", "third"])
-        self.assertEqual("right", said["first"]["verdict"])
+        self.assertEqual({"verdict": "right", "seconds": 0.5, "processor_seconds": 1.2}, said["first"])
         self.assertEqual("AssertionError: 1 is 2", said["second"]["verdict"])
         self.assertEqual("no verdict", said["third"]["verdict"])
         self.assertFalse(programs.right(ROW))
@@ -81,6 +82,31 @@ class Programs(unittest.TestCase):
         page.Rows(path).take("one", ROW)
         page.Rows(path).take("two", ROW)
         self.assertEqual(["one", "two"], sorted(page.Rows(path).all()))
+
+    def test_published_rows_stay_and_yield_to_new_ones(self):
+        published = os.path.join(self.folder, "published.json")
+        with open(published, "w", encoding="utf-8") as stream:
+            json.dump({"one": {"packages": ["old==1"]}, "three": ROW}, stream)
+        path = os.path.join(self.folder, "rows.json")
+        page.Rows(path, published).take("one", ROW)
+        rows = page.Rows(path, published).all()
+        self.assertEqual(["one", "three"], sorted(rows))
+        self.assertEqual(ROW["packages"], rows["one"]["packages"])
+
+    def test_cold_run_finds_no_cache_of_the_last_one(self):
+        words = programs.cold_home(self.folder, "native")
+        home = words[1].partition("=")[2]
+        self.assertTrue(home.startswith(self.folder), home)
+        with open(os.path.join(home, ".cache/kernel"), "w", encoding="utf-8"):
+            pass
+        self.assertEqual(words, programs.cold_home(self.folder, "native"))
+        self.assertEqual([], os.listdir(os.path.join(home, ".cache")))
+        self.assertNotEqual(words, programs.cold_home(self.folder, "forwarded"))
+
+    def test_processor_seconds_count_children(self):
+        before = programs.processor_seconds()
+        subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.2: pass"], check=True)
+        self.assertGreaterEqual(programs.processor_seconds() - before, 0.15)
 
     def test_what_a_program_lacks_is_a_skip_with_the_reason(self):
         with self.assertRaisesRegex(programs.Missing, "no-such-program is not installed"):
