@@ -16,6 +16,7 @@ Exit status 0: each case is right; 1: one is not; 2: wrong usage; 77: nothing co
 """
 import argparse
 import collections
+import contextlib
 import json
 import os
 import re
@@ -23,6 +24,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
@@ -96,12 +98,18 @@ def prepare(entry, folder, environment):
     return os.path.join(environment, "bin/python")
 
 
-def cold_home(folder, way):
-    """An empty home for a run: caches of gpurun, of the emulated device and of tool chains start there."""
-    home = os.path.join(folder, "home-" + way)
-    shutil.rmtree(home, ignore_errors=True)
-    os.makedirs(os.path.join(home, ".cache"))
-    return ["--env", f"HOME={home}", "--env", f"XDG_CACHE_HOME={home}/.cache"]
+@contextlib.contextmanager
+def home_of(cold):
+    """Options for a run's home. A cold one is empty: the caches of gpurun, of the emulated device and
+    of tool chains start there, or in its folder for temporary files."""
+    if not cold:
+        yield []
+        return
+    with tempfile.TemporaryDirectory(prefix="programs-", ignore_cleanup_errors=True) as home:
+        places = {"HOME": home, "XDG_CACHE_HOME": home + "/.cache", "TMPDIR": home + "/tmp"}
+        for place in places.values():
+            os.makedirs(place, exist_ok=True)
+        yield [word for key, place in places.items() for word in ("--env", f"{key}={place}")]
 
 
 def processor_seconds():
@@ -168,9 +176,10 @@ def run(name, entry, args):
         if args.way not in (way, "both"):
             continue
         record = "as_shipped_" + name
-        words = [*options(entry, folder, args.build), *(cold_home(folder, way) if args.cold else []), option]
         before = processor_seconds()
-        outcome = both_ways.judge(args.build, record, words, command, args.seconds)
+        with home_of(args.cold) as home:
+            outcome = both_ways.judge(args.build, record, [*options(entry, folder, args.build), *home, option],
+                                      command, args.seconds)
         row["processor_seconds"][way] = round(processor_seconds() - before, 1)
         row["load"][way] = round(os.getloadavg()[1], 1)
         with open(os.path.join(folder, way + ".log"), "w", encoding="utf-8") as stream:

@@ -72,6 +72,9 @@ class Programs(unittest.TestCase):
         self.assertTrue(text.startswith(f"before\n{page.BEGIN}\n") and text.endswith(f"{page.END}\nbehind\n"), text)
         self.assertIn("| one (one==1) |", text)
         self.assertNotIn("old", text)
+        page.write(path, {"one": dict(ROW, processor_seconds={"native": 8.2, "forwarded": 9.7})})
+        with open(path, encoding="utf-8") as stream:
+            self.assertRegex(stream.read(), r"\| one .* \| 2 \(8\) \| \d+ \(10\) \|")
         with open(path, "w", encoding="utf-8") as stream:
             stream.write("no marks\n")
         with self.assertRaises(SystemExit):
@@ -94,14 +97,17 @@ class Programs(unittest.TestCase):
         self.assertEqual(ROW["packages"], rows["one"]["packages"])
 
     def test_cold_run_finds_no_cache_of_the_last_one(self):
-        words = programs.cold_home(self.folder, "native")
-        home = words[1].partition("=")[2]
-        self.assertTrue(home.startswith(self.folder), home)
-        with open(os.path.join(home, ".cache/kernel"), "w", encoding="utf-8"):
-            pass
-        self.assertEqual(words, programs.cold_home(self.folder, "native"))
-        self.assertEqual([], os.listdir(os.path.join(home, ".cache")))
-        self.assertNotEqual(words, programs.cold_home(self.folder, "forwarded"))
+        for _ in range(2):
+            with programs.home_of(True) as words:
+                places = dict(word.split("=") for word in words[1::2])
+                self.assertEqual(["HOME", "TMPDIR", "XDG_CACHE_HOME"], sorted(places))
+                for place in places.values():
+                    self.assertNotIn("kernel", os.listdir(place))
+                    with open(os.path.join(place, "kernel"), "w", encoding="utf-8"):
+                        pass
+            self.assertFalse(os.path.exists(places["HOME"]))
+        with programs.home_of(False) as words:
+            self.assertEqual([], words)
 
     def test_processor_seconds_count_children(self):
         before = programs.processor_seconds()
