@@ -8,6 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../support"))
+import trials  # noqa: E402
 import world  # noqa: E402
 from world import descriptors, until  # noqa: E402
 
@@ -24,9 +25,7 @@ class HostileFabric(unittest.TestCase):
 
     def lie(self, *names):
         """Popen of the liars. They attach over TCP, to which their messages about RDMA belong."""
-        return subprocess.Popen([world.GPURUN, "-q", "--timeout", "20s", *self.server.options(), "--", LIARS, *names],
-                                env=world.environment(GPURUN_TRANSPORTS="tcp"), stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return trials.started(self.server, LIARS, names, GPURUN_TRANSPORTS="tcp")
 
     def assert_honest_client_is_served(self):
         done = world.measured(self.server, [COPIES, "2", "100000"], words=("--trust-fabric",), GPURUN_TRANSPORTS="rdma",
@@ -40,8 +39,8 @@ class HostileFabric(unittest.TestCase):
         until(lambda: not self.server.workers(), "the first liar's worker ends")
         open_before = descriptors(daemon.pid)
         output, errors = self.lie().communicate(timeout=(SILENT_WAYS * 10) + 4 * world.SECONDS)
-        ends = [line.split(": ", 2) for line in output.splitlines()]
-        self.assertEqual([each for each in ends if each[1] != "right"], [], errors + self.server.log()[-4000:])
+        ends = trials.ends(output)
+        self.assertEqual(trials.wrong(ends), [], errors + self.server.log()[-4000:])
         self.assertEqual(len(ends), WAYS)
         until(lambda: not self.server.workers(), "no worker is left")
         until(lambda: descriptors(daemon.pid) <= open_before, "the daemon's descriptors are closed")

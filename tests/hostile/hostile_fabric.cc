@@ -1,7 +1,6 @@
 // hostile_fabric: started by gpurun, attaches with a valid ticket, and lies where both ends agree
 // on RDMA. Prints a line "NAME: right: end" or "NAME: WRONG: how" for each way. Exit status: the
 // number of wrong ones.
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "protocol/control/control.h"
 #include "protocol/control/rows_agreement.h"
 #include "tests/hostile/stranger.h"
+#include "tests/hostile/trials.h"
 #include "transport/rdma/exchange.h"
 
 namespace gpurun::hostile {
@@ -222,29 +222,17 @@ const Way kWays[] = {
      [](Opened& of) { return offer(of, with([](rdma::Offer& each) { each.version = kHuge; })); }},
 };
 
-int run(std::span<char*> names) {
-  const Result<client::SessionData> data = client::session_data_from_environment();
-  int wrong = 0;
-  for (const Way& way : kWays) {
-    bool named = names.empty();
-    for (const char* name : names) named = named || std::strcmp(name, way.name) == 0;
-    if (!named) continue;
-    std::string how = data.status().to_string();
-    if (data.ok()) {
-      Result<Opened> opened = attach(*data);
-      how = opened.ok() ? way.act(*opened) : "no attach: " + opened.status().to_string();
-    }
-    const bool right = how == way.wanted;
-    std::printf("%s: %s: %s\n", way.name, right ? "right" : "WRONG", how.c_str());
-    std::fflush(stdout);
-    wrong += right ? 0 : 1;
-  }
-  return wrong;
+bool try_one(const Way& way, const client::SessionData& data, std::string* how) {
+  Result<Opened> opened = attach(data);
+  *how = opened.ok() ? way.act(*opened) : "no attach: " + opened.status().to_string();
+  return *how == way.wanted;
 }
 
 }  // namespace
 }  // namespace gpurun::hostile
 
 int main(int argc, char** argv) {
-  return gpurun::hostile::run({argv + 1, static_cast<std::size_t>(argc - 1)});
+  namespace hostile = gpurun::hostile;
+  return hostile::run_trials(std::span<const hostile::Way>(hostile::kWays),
+                             {argv + 1, static_cast<std::size_t>(argc - 1)}, &hostile::try_one);
 }

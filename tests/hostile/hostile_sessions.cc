@@ -1,14 +1,12 @@
 // hostile_sessions: started by gpurun, attaches once for each malicious session, lets it act, and
 // prints its end in a line "NAME: right: end" or "NAME: WRONG: how". Arguments: the names of
 // sessions, or nothing for all. Exit status: the number of wrong ones.
-#include <algorithm>
-#include <cstdio>
-#include <cstring>
+#include <chrono>
 #include <string>
-#include <vector>
+#include <string_view>
 
-#include "client/attach/session_data.h"
 #include "tests/hostile/sessions.h"
+#include "tests/hostile/trials.h"
 
 namespace gpurun::hostile {
 namespace {
@@ -45,29 +43,16 @@ bool try_one(const Session& session, const client::SessionData& data, std::strin
   return right;
 }
 
-int run(const std::vector<std::string>& names) {
-  const Result<client::SessionData> data = client::session_data_from_environment();
-  int wrong = 0;
-  for (const std::span<const Session> sessions :
-       {framing_sessions(), handle_sessions(), memory_sessions(), code_sessions(), flood_sessions(),
-        array_sessions(), link_sessions()}) {
-    for (const Session& session : sessions) {
-      if (!names.empty() && std::find(names.begin(), names.end(), session.name) == names.end()) {
-        continue;
-      }
-      std::string how = data.status().to_string();
-      const bool right = data.ok() && try_one(session, *data, &how);
-      std::printf("%s: %s: %s\n", session.name, right ? "right" : "WRONG", how.c_str());
-      std::fflush(stdout);
-      wrong += right ? 0 : 1;
-    }
-  }
-  return wrong;
-}
-
 }  // namespace
 }  // namespace gpurun::hostile
 
 int main(int argc, char** argv) {
-  return gpurun::hostile::run(std::vector<std::string>(argv + 1, argv + argc));
+  using namespace gpurun::hostile;
+  int wrong = 0;
+  for (const std::span<const Session> sessions :
+       {framing_sessions(), handle_sessions(), memory_sessions(), code_sessions(), flood_sessions(),
+        array_sessions(), link_sessions()}) {
+    wrong += run_trials(sessions, {argv + 1, static_cast<std::size_t>(argc - 1)}, &try_one);
+  }
+  return wrong;
 }

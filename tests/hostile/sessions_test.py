@@ -10,6 +10,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../support"))
+import trials  # noqa: E402
 import world  # noqa: E402
 from world import descriptors, environment, status_of, until  # noqa: E402
 
@@ -39,11 +40,9 @@ class HostileSessions(unittest.TestCase):
             self.neighbour.communicate(timeout=world.SECONDS)
 
     def attack(self, *names):
-        done = subprocess.run(
-            [world.GPURUN, "-q", "--timeout", "20s", *self.server.options(), "--", SESSIONS, *names],
-            env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=12 * world.SECONDS)
-        return done, [line.split(": ", 2) for line in done.stdout.splitlines()]
+        attacker = trials.started(self.server, SESSIONS, names)
+        output, _ = attacker.communicate(timeout=12 * world.SECONDS)
+        return attacker.returncode, trials.ends(output)
 
     def test_hostile_sessions_harm_only_themselves(self):
         daemon = self.server.process
@@ -51,9 +50,8 @@ class HostileSessions(unittest.TestCase):
         until(lambda: len(self.server.workers()) == 1, "the stranger's workers end")
         open_before, kib_before = descriptors(daemon.pid), resident_kib(daemon.pid)
         begin = time.monotonic()
-        done, sessions = self.attack()
-        wrong = [line for line in sessions if line[1] != "right"]
-        self.assertEqual((done.returncode, wrong), (0, []), self.server.log()[-4000:])
+        status, sessions = self.attack()
+        self.assertEqual((status, trials.wrong(sessions)), (0, []), self.server.log()[-4000:])
         self.assertGreaterEqual(len(sessions), SESSIONS_MIN)
         # The end of the lease ends all kernels, also one that never ends by itself.
         until(lambda: len(self.server.workers()) == 1, "nothing but the neighbour's worker is left")

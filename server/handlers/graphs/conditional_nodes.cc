@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "protocol/calls/graph_conditional.h"
+#include "server/handlers/graphs/driver_nodes.h"
 #include "server/handlers/graphs/graph_calls.h"
-#include "server/handlers/graphs/wanted_node.h"
 #include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {
@@ -36,22 +36,17 @@ int Wanted::read(Call& call) {
       rest.size() != (std::size_t{node.dependency_count} + node.body_count) * 8) {
     return kErrorInvalidValue;
   }
-  HandleTable::Found found = call.handles().find(node.graph, HandleKind::kGraph);
-  if (found.result != 0) return found.result;
-  graph = driver_object<CUgraph>(found.value);
+  int result = find_graph(call, node.graph, &graph);
+  if (result != 0) return result;
   if (node.context != 0) {
-    found = call.handles().find(node.context, HandleKind::kContext);
+    const HandleTable::Found found = call.handles().find(node.context, HandleKind::kContext);
     if (found.result != 0) return found.result;
     context = driver_object<CUcontext>(found.value);
   }
-  for (std::uint32_t i = 0; i < node.dependency_count; ++i) {
-    std::uint64_t handle = 0;
-    std::memcpy(&handle, rest.data(), sizeof handle);
-    rest = rest.subspan(sizeof handle);
-    found = call.handles().find(handle, HandleKind::kGraphNode);
-    if (found.result != 0) return found.result;
-    dependencies.push_back(driver_object<CUgraphNode>(found.value));
-  }
+  const std::size_t handle_bytes = std::size_t{node.dependency_count} * sizeof(std::uint64_t);
+  result = find_nodes(call, rest.first(handle_bytes), &dependencies);
+  if (result != 0) return result;
+  rest = rest.subspan(handle_bytes);
   bodies.resize(node.body_count);
   std::memcpy(bodies.data(), rest.data(), rest.size());
   return 0;

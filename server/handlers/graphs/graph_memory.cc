@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "server/handlers/graphs/driver_nodes.h"
 #include "server/handlers/graphs/graph_calls.h"
 #include "server/handlers/state/handler_state.h"
 
@@ -14,11 +15,6 @@ namespace {
 using protocol::GraphMemoryPayload;
 using protocol::GraphMemoryReply;
 using protocol::kGraphMemoryAccessesMax;
-
-template <typename T>
-T as(DriverValue value) {
-  return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
-}
 
 // The requested node in the driver's form.
 struct Wanted {
@@ -43,17 +39,12 @@ int Wanted::read(Call& call) {
     return kErrorInvalidValue;
   }
   node.properties.win32SecurityAttributes = nullptr;
-  HandleTable::Found found = call.handles().find(node.graph, HandleKind::kGraph);
-  if (found.result != 0) return found.result;
-  graph = as<CUgraph>(found.value);
-  for (std::uint32_t i = 0; i < node.dependency_count; ++i) {
-    std::uint64_t handle = 0;
-    std::memcpy(&handle, rest.data(), sizeof handle);
-    rest = rest.subspan(sizeof handle);
-    found = call.handles().find(handle, HandleKind::kGraphNode);
-    if (found.result != 0) return found.result;
-    dependencies.push_back(as<CUgraphNode>(found.value));
-  }
+  int result = find_graph(call, node.graph, &graph);
+  if (result != 0) return result;
+  const std::size_t handle_bytes = std::size_t{node.dependency_count} * sizeof(std::uint64_t);
+  result = find_nodes(call, rest.first(handle_bytes), &dependencies);
+  if (result != 0) return result;
+  rest = rest.subspan(handle_bytes);
   accesses.resize(node.access_count);
   if (!rest.empty()) std::memcpy(accesses.data(), rest.data(), rest.size());
   return 0;
@@ -99,7 +90,7 @@ CallOutcome run_get(Call& call) {
   if (found.result != 0) return CallOutcome::done(found.result);
   CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
   const int result = GPURUN_DRIVER(HandlerState::of(call).driver(), cuGraphMemAllocNodeGetParams,
-                                   as<CUgraphNode>(found.value), &parameters);
+                                   driver_object<CUgraphNode>(found.value), &parameters);
   if (result != 0) return CallOutcome::done(result);
   const std::size_t count = parameters.accessDescs == nullptr ? 0 : parameters.accessDescCount;
   if (count > kGraphMemoryAccessesMax) return CallOutcome::done(kErrorNotSupported);

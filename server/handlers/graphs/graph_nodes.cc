@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "protocol/calls/module_calls.h"
+#include "server/handlers/graphs/driver_nodes.h"
 #include "server/handlers/graphs/graph_calls.h"
 #include "server/handlers/modules/modules.h"
 #include "server/handlers/state/handler_state.h"
@@ -11,11 +12,6 @@ namespace gpurun::server {
 namespace {
 
 using protocol::KernelNode;
-
-template <typename T>
-T as(DriverValue value) {
-  return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
-}
 
 // A node in the driver's form. Not copied, because it points into itself.
 struct DriverNode {
@@ -29,14 +25,14 @@ struct DriverNode {
     DriverKernel kernel{HandleKind::kFunction, nullptr};
     HandleTable::Found found = call.handles().find(launch.function, kernel.kind);
     if (found.result == 0) {
-      parameters.func = as<CUfunction>(found.value);
+      parameters.func = driver_object<CUfunction>(found.value);
     } else if (found.result == kErrorInvalidHandle) {
       kernel.kind = HandleKind::kKernel;
       found = call.handles().find(launch.function, kernel.kind);
-      parameters.kern = as<CUkernel>(found.value);
+      parameters.kern = driver_object<CUkernel>(found.value);
     }
     if (found.result != 0) return found.result;
-    kernel.value = as<void*>(found.value);
+    kernel.value = driver_object<void*>(found.value);
     if (const int result = check_layout(call, launch, kernel); result != 0) return result;
     parameters.gridDimX = launch.grid[0];
     parameters.gridDimY = launch.grid[1];
@@ -48,7 +44,7 @@ struct DriverNode {
     if (node.context != 0) {
       found = call.handles().find(node.context, HandleKind::kContext);
       if (found.result != 0) return found.result;
-      parameters.ctx = as<CUcontext>(found.value);
+      parameters.ctx = driver_object<CUcontext>(found.value);
     }
     if (!node.block.empty()) {
       block_bytes = node.block.size();
@@ -59,24 +55,23 @@ struct DriverNode {
       extra[3] = &block_bytes;
       parameters.extra = extra;
     }
-    for (const std::uint64_t each : node.dependencies) {
-      found = call.handles().find(each, HandleKind::kGraphNode);
-      if (found.result != 0) return found.result;
-      dependencies.push_back(as<CUgraphNode>(found.value));
-    }
-    return 0;
+    const std::vector<std::uint64_t>& handles = node.dependencies;
+    return find_nodes(call, byte_view(handles.data(), handles.size() * sizeof handles[0]),
+                      &dependencies);
   }
 };
 
 int add_node(Call& call, KernelNode& node) {
-  const HandleTable::Found graph = call.handles().find(node.graph, HandleKind::kGraph);
-  if (graph.result != 0) return graph.result;
+  CUgraph graph = nullptr;
+  int result = find_graph(call, node.graph, &graph);
+  if (result != 0) return result;
   DriverNode driver_node;
-  if (const int result = driver_node.read(call, node); result != 0) return result;
+  result = driver_node.read(call, node);
+  if (result != 0) return result;
   CUgraphNode added = nullptr;
-  const int result = GPURUN_DRIVER(HandlerState::of(call).driver(), cuGraphAddKernelNode_v2, &added,
-                                   as<CUgraph>(graph.value), driver_node.dependencies.data(),
-                                   driver_node.dependencies.size(), &driver_node.parameters);
+  result = GPURUN_DRIVER(HandlerState::of(call).driver(), cuGraphAddKernelNode_v2, &added, graph,
+                         driver_node.dependencies.data(), driver_node.dependencies.size(),
+                         &driver_node.parameters);
   if (result != 0) return result;
   return call.handles().bind(node.node, HandleKind::kGraphNode,
                              reinterpret_cast<std::uintptr_t>(added));
@@ -89,13 +84,14 @@ int set_node(Call& call, KernelNode& node) {
   if (const int result = driver_node.read(call, node); result != 0) return result;
   const CudaDriver& driver = HandlerState::of(call).driver();
   if (node.graph == 0) {
-    return GPURUN_DRIVER(driver, cuGraphKernelNodeSetParams_v2, as<CUgraphNode>(found.value),
-                         &driver_node.parameters);
+    return GPURUN_DRIVER(driver, cuGraphKernelNodeSetParams_v2,
+                         driver_object<CUgraphNode>(found.value), &driver_node.parameters);
   }
   const HandleTable::Found exec = call.handles().find(node.graph, HandleKind::kGraphExec);
   if (exec.result != 0) return exec.result;
-  return GPURUN_DRIVER(driver, cuGraphExecKernelNodeSetParams_v2, as<CUgraphExec>(exec.value),
-                       as<CUgraphNode>(found.value), &driver_node.parameters);
+  return GPURUN_DRIVER(driver, cuGraphExecKernelNodeSetParams_v2,
+                       driver_object<CUgraphExec>(exec.value),
+                       driver_object<CUgraphNode>(found.value), &driver_node.parameters);
 }
 
 CallOutcome run_add(Call& call) {

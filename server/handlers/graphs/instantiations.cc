@@ -36,13 +36,13 @@ CallOutcome run_update(Call& call) {
   if (!read(call, &wanted)) return CallOutcome::done(kErrorInvalidValue);
   const HandleTable::Found exec = call.handles().find(wanted.exec, HandleKind::kGraphExec);
   if (exec.result != 0) return CallOutcome::done(exec.result);
-  const HandleTable::Found graph = call.handles().find(wanted.graph, HandleKind::kGraph);
-  if (graph.result != 0) return CallOutcome::done(graph.result);
+  CUgraph graph = nullptr;
+  const int wrong = find_graph(call, wanted.graph, &graph);
+  if (wrong != 0) return CallOutcome::done(wrong);
   HandlerState& state = HandlerState::of(call);
   CUgraphExecUpdateResultInfo info{};
-  const int result =
-      GPURUN_DRIVER(state.driver(), cuGraphExecUpdate_v2, driver_object<CUgraphExec>(exec.value),
-                    driver_object<CUgraph>(graph.value), &info);
+  const int result = GPURUN_DRIVER(state.driver(), cuGraphExecUpdate_v2,
+                                   driver_object<CUgraphExec>(exec.value), graph, &info);
   // All nodes have the graph's work now.
   if (result == 0) state.graph_topology().execs().forget(driver_object<CUgraphExec>(exec.value));
   protocol::GraphUpdateReply reply;
@@ -60,14 +60,14 @@ CallOutcome run_instantiate(Call& call) {
     return CallOutcome::done(kErrorInvalidValue);
   }
   call.set_created(wanted.exec);
-  const HandleTable::Found graph = call.handles().find(wanted.graph, HandleKind::kGraph);
-  if (graph.result != 0) return CallOutcome::done(graph.result);
+  CUgraph graph = nullptr;
+  int result = find_graph(call, wanted.graph, &graph);
+  if (result != 0) return CallOutcome::done(result);
   const CudaDriver& driver = HandlerState::of(call).driver();
   CUDA_GRAPH_INSTANTIATE_PARAMS parameters{};
   parameters.flags = wanted.flags;
   CUgraphExec made = nullptr;
-  int result = GPURUN_DRIVER(driver, cuGraphInstantiateWithParams, &made,
-                             driver_object<CUgraph>(graph.value), &parameters);
+  result = GPURUN_DRIVER(driver, cuGraphInstantiateWithParams, &made, graph, &parameters);
   if (result == 0) {
     result = call.handles().bind(wanted.exec, HandleKind::kGraphExec,
                                  reinterpret_cast<std::uintptr_t>(made));

@@ -71,15 +71,7 @@ int WantedNode::read() {
   }
   int result = find_array(call, node.source, &source_array);
   if (result == 0) result = find_array(call, node.destination, &destination_array);
-  if (result != 0) return result;
-  for (std::size_t i = 0; i < node.dependency_count; ++i) {
-    std::uint64_t handle = 0;
-    std::memcpy(&handle, payload.data() + sizeof node + i * sizeof handle, sizeof handle);
-    const HandleTable::Found found = call.handles().find(handle, HandleKind::kGraphNode);
-    if (found.result != 0) return found.result;
-    dependencies.push_back(driver_object<CUgraphNode>(found.value));
-  }
-  return 0;
+  return result != 0 ? result : find_nodes(call, payload.subspan(sizeof node), &dependencies);
 }
 
 bool WantedNode::is_host(const GraphCopySide& side) const {

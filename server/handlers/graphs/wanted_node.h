@@ -8,18 +8,13 @@
 #include <vector>
 
 #include "protocol/calls/graph_host.h"
+#include "server/handlers/graphs/driver_nodes.h"
 #include "server/handlers/graphs/graph_calls.h"
 #include "server/handlers/graphs/graph_hosts.h"
 #include "server/handlers/graphs/graph_topology.h"
 #include "server/handlers/state/handler_state.h"
 
 namespace gpurun::server {
-
-// The driver's object that a HandleTable knows by `value`.
-template <typename T>
-T driver_object(DriverValue value) {
-  return reinterpret_cast<T>(static_cast<std::uintptr_t>(value));
-}
 
 struct WantedNode {
   // `of` outlives this object.

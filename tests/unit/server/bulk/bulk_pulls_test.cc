@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/server/bulk/bulk_parts.h"
+
 namespace gpurun::server {
 namespace {
 
@@ -20,7 +22,6 @@ using protocol::FrameKind;
 using protocol::PulledSource;
 using transport::RemoteMemory;
 
-constexpr std::size_t kChunk = limits::kBulkChunkBytes;
 constexpr std::size_t kSlots = BulkPulls::kStagingBytes / kChunk;
 
 // Remote memory that the test plays: a read ends when the test says so.
@@ -119,15 +120,6 @@ class BulkPullsTest : public ::testing::Test {
     const std::lock_guard lock(mutex_);
     said_.push_back({kind, header});
     changed_.notify_all();
-  }
-  template <typename Condition>
-  bool eventually(Condition condition) {
-    const Deadline deadline = Deadline::in(std::chrono::seconds(20));
-    while (!condition()) {
-      if (deadline.passed()) return false;
-      std::this_thread::yield();
-    }
-    return true;
   }
   std::pair<FrameKind, BulkHeader> said() {
     std::unique_lock lock(mutex_);

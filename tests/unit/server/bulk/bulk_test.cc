@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "server/bulk/bulk_out.h"
+#include "tests/unit/server/bulk/bulk_parts.h"
 #include "tests/unit/server/worker/channels/raw_client.h"
 
 namespace gpurun::server {
@@ -15,7 +16,6 @@ namespace {
 using protocol::FrameKind;
 using protocol::ReplyKind;
 
-constexpr std::size_t kChunk = limits::kBulkChunkBytes;
 constexpr std::uint16_t kFence = protocol::kFlagFence;
 
 Bytes pattern(std::size_t byte_count) {
@@ -28,17 +28,6 @@ ByteView part(const Bytes& of, std::size_t offset) {
   return ByteView(of).subspan(offset, std::min(kChunk, of.size() - offset));
 }
 StepDevice& device() { return StepDevice::device(); }
-
-// Waits, with a bound, for another thread.
-template <typename Condition>
-bool eventually(Condition condition) {
-  const Deadline deadline = Deadline::in(std::chrono::seconds(20));
-  while (!condition()) {
-    if (deadline.passed()) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 // A device that works by itself during its lifetime.
 class Running {
