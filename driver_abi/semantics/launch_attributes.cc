@@ -37,4 +37,16 @@ LaunchAttributeRule launch_attribute(std::uint32_t id) noexcept {
   }
 }
 
+int check_node_attribute(std::uint32_t id) noexcept {
+  const LaunchAttributeRule rule = launch_attribute(id);
+  if (rule.use == LaunchAttributeUse::kDeviceHandle) return CUDA_ERROR_NOT_SUPPORTED;
+  return rule.crosses ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+int check_stream_attribute(std::uint32_t id) noexcept {
+  const LaunchAttributeRule rule = launch_attribute(id);
+  const bool of_stream = rule.stream != StreamAttributeUse::kNone && rule.crosses;
+  return of_stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 }  // namespace gpurun::driver_abi

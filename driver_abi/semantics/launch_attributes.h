@@ -37,4 +37,9 @@ struct LaunchAttributeRule {
 // `id`: any number.
 LaunchAttributeRule launch_attribute(std::uint32_t id) noexcept;
 
+// Whether the attribute of a kernel node, or of a stream, may be set and read. 0, or the CUresult.
+// A value that holds an event or a device's handle belongs to a launch alone.
+int check_node_attribute(std::uint32_t id) noexcept;
+int check_stream_attribute(std::uint32_t id) noexcept;
+
 }  // namespace gpurun::driver_abi

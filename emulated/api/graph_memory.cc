@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "driver_abi/semantics/launch_attributes.h"
 #include "emulated/api.h"
 #include "emulated/api/entry.h"
 #include "emulated/api/graph_nodes.h"
@@ -13,9 +14,15 @@
 namespace gpurun::emulated {
 namespace {
 
+CUresult check_attribute(CUlaunchAttributeID attribute) {
+  const auto id = static_cast<std::uint32_t>(attribute);
+  return static_cast<CUresult>(driver_abi::check_node_attribute(id));
+}
+
 // Attributes that a kernel node has and that can be set. The others are hints without effect.
 CUresult change_kernel(CUgraphNode handle, CUlaunchAttributeID attribute,
                        const CUlaunchAttributeValue& value) {
+  GPURUN_TRY(check_attribute(attribute));
   const auto node = handles().find<GraphNode>(handle);
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto before = std::dynamic_pointer_cast<LaunchOperation>(node->operation());
@@ -270,14 +277,13 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID at
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto operation = std::dynamic_pointer_cast<LaunchOperation>(node->operation());
   if (value == nullptr || operation == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(check_attribute(attribute));
   CUkernelNodeAttrValue filled{};
   const KernelLaunch& launch = operation->launch();
   if (attribute == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
     filled.cooperative = launch.cooperative;
   } else if (attribute == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
     filled.clusterDim = {launch.cluster.x, launch.cluster.y, launch.cluster.z};
-  } else if (attribute > CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
-    return CUDA_ERROR_INVALID_VALUE;
   }
   *value = filled;
   return CUDA_SUCCESS;

@@ -128,8 +128,7 @@ namespace gpurun::emulated::api {
 namespace {
 
 bool is_stream_attribute(CUstreamAttrID attribute) {
-  return driver_abi::launch_attribute(static_cast<std::uint32_t>(attribute)).stream !=
-         driver_abi::StreamAttributeUse::kNone;
+  return driver_abi::check_stream_attribute(static_cast<std::uint32_t>(attribute)) == CUDA_SUCCESS;
 }
 
 CUresult memory_operations(CUstream handle, const CUstreamBatchMemOpParams* list,

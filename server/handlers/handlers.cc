@@ -114,6 +114,7 @@ Handlers make_handlers() {
   add_module_name_handlers(handlers);
   add_link_handlers(handlers);
   add_launch_handlers(handlers);
+  add_attribute_handlers(handlers);
   add_graph_node_handlers(handlers);
   add_graph_host_handlers(handlers);
   add_graph_memory_handlers(handlers);

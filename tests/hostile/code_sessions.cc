@@ -202,6 +202,56 @@ bool launch_with_attributes_that_lie(Stranger& of) {
   return true;
 }
 
+constexpr std::uint64_t kGraph = handle(HandleKind::kGraph, 9);
+constexpr std::uint64_t kNode = handle(HandleKind::kGraphNode, 10);
+
+bool add_kernel_node(Stranger& of) {
+  std::uint64_t word = 0;
+  std::uint64_t* place = &word;
+  unsigned flags = 0;
+  if (!prepared(of, "poke") || refused(of.ask_row("cuGraphCreate", {&place, &flags}, {kGraph}))) {
+    return false;
+  }
+  protocol::KernelNode node;
+  node.graph = kGraph;
+  node.node = kNode;
+  node.launch.function = Stranger::kFunction;
+  for (int i = 0; i < 3; ++i) node.launch.grid[i] = node.launch.block[i] = 1;
+  node.block = Bytes(8);
+  node.launch.parameter_bytes = 8;
+  const auto header = Stranger::in_context("cuGraphAddKernelNode_v2", Form::kRaw, Order::kContext);
+  const auto added = of.ask(header, protocol::pack(node));
+  return added.has_value() && added->result == 0;
+}
+
+// Values that are pointers to the driver. A refusal by the driver would be another code: it would
+// have followed them.
+bool set_attributes_that_lie(Stranger& of) {
+  constexpr int kInvalidValue = 1, kNotSupported = 801;
+  constexpr std::uint32_t kDeviceUpdatable = 13;
+  if (!add_kernel_node(of)) return false;
+  std::uint64_t subjects[] = {kNode, 0};
+  const char* const rows[][2] = {{"cuGraphKernelNodeSetAttribute", "cuGraphKernelNodeGetAttribute"},
+                                 {"cuStreamSetAttribute", "cuStreamGetAttribute"}};
+  for (int kind = 0; kind < 2; ++kind) {
+    for (const char* const row : rows[kind]) {
+      for (std::uint32_t id : {0u, 7u, 12u, kDeviceUpdatable, 15u, 99u, 0xffff'ffffu}) {
+        protocol::LaunchAttribute one = attribute(id, 1, kAddresses[3]);
+        void* value = one.value;
+        const auto reply = of.ask_row(row, {&subjects[kind], &id, &value});
+        const int due = kind == 0 && id == kDeviceUpdatable ? kNotSupported : kInvalidValue;
+        if (!reply.has_value() || reply->result != due) return false;
+      }
+      std::uint32_t priority = 8;  // It has no handle.
+      protocol::LaunchAttribute one = attribute(priority, 0);
+      void* value = one.value;
+      const auto reply = of.ask_row(row, {&subjects[kind], &priority, &value});
+      if (!reply.has_value() || reply->result != 0) return false;
+    }
+  }
+  return true;
+}
+
 constexpr Session kSessions[] = {
     {"images_that_are_none", "served", load_what_is_no_image},
     {"fat_binaries_that_lie", "served", load_fat_binaries_that_lie},
@@ -218,6 +268,7 @@ constexpr Session kSessions[] = {
     {"kernel_that_never_ends_and_nobody_waits", "gone", leave_a_kernel_that_never_ends},
     {"clusters_that_no_device_has", "served", launch_clusters_that_no_device_has},
     {"launch_attributes_that_lie", "served", launch_with_attributes_that_lie},
+    {"set_attributes_that_lie", "served", set_attributes_that_lie},
     {"launch_attributes_that_do_not_come", "launch of another size",
      [](Stranger& of) { return prepared(of, "poke") && !launch(of, {.attribute_count = 9}); }},
 };

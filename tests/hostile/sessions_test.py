@@ -14,7 +14,7 @@ import trials  # noqa: E402
 import world  # noqa: E402
 from world import descriptors, environment, status_of, until  # noqa: E402
 
-SESSIONS, NEIGHBOUR = sys.argv.pop(1), sys.argv.pop(1)
+SESSIONS, NEIGHBOUR, NULL_DRIVER = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
 SESSIONS_MIN = 70
 DAEMON_GROWTH_KIB_MAX = 64 << 10
 
@@ -68,6 +68,16 @@ class HostileSessions(unittest.TestCase):
         print(f"{len(sessions)} sessions in {time.monotonic() - begin:.1f} s, meanwhile "
               f"{rounds.strip()} rounds of the neighbour's")
         self.assertGreater(int(rounds), 10)
+
+
+class HostileValues(unittest.TestCase):
+    """A driver that takes any value shows what the worker itself refuses."""
+
+    def test_attributes_with_pointers_do_not_reach_the_driver(self):
+        server = self.enterContext(world.Gpurund("--spare-workers", "0", driver=NULL_DRIVER))
+        attacker = trials.started(server, SESSIONS, ["set_attributes_that_lie"])
+        output, errors = attacker.communicate(timeout=4 * world.SECONDS)
+        self.assertEqual(output, "set_attributes_that_lie: right: served\n", errors + server.log())
 
 
 if __name__ == "__main__":

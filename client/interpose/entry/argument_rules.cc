@@ -116,10 +116,11 @@ Sound check_stream_attribute(void* const* arguments) {
                                                                      : Sound::kUnknown;
 }
 
-// Values that the worker's driver cannot read have no meaning there: events, and places for its
-// answers.
+// The worker refuses the others with the same code.
 Sound check_node_attribute(void* const* arguments) {
-  return sound_if(driver_abi::launch_attribute(argument<std::uint32_t>(arguments, 1)).crosses);
+  const int result = driver_abi::check_node_attribute(argument<std::uint32_t>(arguments, 1));
+  if (result == CUDA_ERROR_NOT_SUPPORTED) return Sound::kUnknown;
+  return sound_if(result == CUDA_SUCCESS);
 }
 
 // Manual, cuUserObjectRetain: "Must be nonzero and not larger than INT_MAX".

@@ -16,6 +16,8 @@ void add_module_load_handlers(Handlers& handlers);
 void add_module_name_handlers(Handlers& handlers);
 // Launches by the kernel's layout, and queries about clusters: launches.cc.
 void add_launch_handlers(Handlers& handlers);
+// Attributes of kernel nodes and of streams: set_attributes.cc.
+void add_attribute_handlers(Handlers& handlers);
 
 // 0, or the CUresult if the client packed the block by a layout that is not this function's.
 // `kernel` is the driver's value of the function.

@@ -205,6 +205,15 @@ void set_and_read(const Device& device) {
   MUST(cuGraphKernelNodeSetAttribute(kernel, CU_LAUNCH_ATTRIBUTE_PRIORITY, &priority));
   MUST(cuGraphKernelNodeGetAttribute(kernel, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &priority));
   std::printf("cooperative: %d\n", priority.cooperative);
+  // Events belong to launches alone, and a handle for kernels is not made here.
+  expect(cuGraphKernelNodeSetAttribute(kernel, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, &priority),
+         CUDA_ERROR_INVALID_VALUE, "an event of a kernel node");
+  expect(
+      cuGraphKernelNodeGetAttribute(kernel, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, &priority),
+      CUDA_ERROR_INVALID_VALUE, "the event of a kernel node");
+  expect(cuGraphKernelNodeSetAttribute(kernel, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE,
+                                       &priority),
+         CUDA_ERROR_NOT_SUPPORTED, "a node that kernels change");
   MUST(cuGraphExecDestroy(exec));
   MUST(cuGraphExecDestroy(before));
   MUST(cuStreamDestroy(stream));

@@ -49,5 +49,19 @@ TEST(LaunchAttributes, OnlyIdsWithoutHandlesCrossProcesses) {
             (std::set<unsigned>{1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 14, 16, 17, 18}));
 }
 
+// A worker passes what these let through to its driver as it came.
+TEST(LaunchAttributes, NodesAndStreamsTakeNoValueWithHandle) {
+  for (unsigned id = 0; id < 100; ++id) {
+    const bool crosses = launch_attribute(id).crosses;
+    EXPECT_EQ(check_node_attribute(id) == CUDA_SUCCESS, crosses) << id;
+    EXPECT_TRUE(crosses || check_stream_attribute(id) != CUDA_SUCCESS) << id;
+  }
+  EXPECT_EQ(check_node_attribute(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(check_node_attribute(CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE),
+            CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(check_stream_attribute(CU_LAUNCH_ATTRIBUTE_PRIORITY), CUDA_SUCCESS);
+  EXPECT_EQ(check_stream_attribute(CU_LAUNCH_ATTRIBUTE_COOPERATIVE), CUDA_ERROR_INVALID_VALUE);
+}
+
 }  // namespace
 }  // namespace gpurun::driver_abi
