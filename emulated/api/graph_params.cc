@@ -194,6 +194,8 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode handle, CUgraph* out) {
 
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child) {
   GPURUN_ENTER_DRIVER();
+  const auto graph = handles().find<Graph>(child);
+  if (graph != nullptr && !is_acyclic(*graph)) return CUDA_ERROR_INVALID_VALUE;
   OperationPtr operation;
   GPURUN_TRY(make_child(child, &operation));
   return replace_in(exec, node, std::move(operation));

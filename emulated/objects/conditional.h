@@ -44,17 +44,18 @@ class ConditionalOperation final : public Operation {
   ConditionalOperation(std::shared_ptr<Conditional> conditional, CUgraphConditionalNodeType type,
                        std::size_t count);
   ~ConditionalOperation() override;
-  // Runs the bodies as they are at that time.
+  // Runs the bodies as they are at that time. The watchdog counts the time of a loop.
   CUresult run(Context& context) override;
   CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_CONDITIONAL; }
   void begin_launch() const override;
 
   // The list lives as long as the node (cuda.h).
   CUgraph* body_handles() { return body_handles_.data(); }
-  const std::vector<GraphPtr>& bodies() const { return bodies_; }
+  std::vector<GraphPtr> inner_graphs() const override { return bodies_; }
 
  private:
   CUresult run_body(Context& context, std::size_t index) const;
+  CUresult repeat(Context& context) const;
 
   const std::shared_ptr<Conditional> conditional_;
   const CUgraphConditionalNodeType type_;

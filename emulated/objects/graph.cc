@@ -129,6 +129,17 @@ std::vector<GraphNodePtr> Graph::in_order() const {
 }
 
 GraphNodePtr Graph::in_cycle() const {
+  GraphNodePtr found = in_own_cycle();
+  const std::vector<GraphNodePtr> all = nodes();
+  for (std::size_t i = 0; i < all.size() && found == nullptr; ++i) {
+    for (const GraphPtr& inner : all[i]->operation()->inner_graphs()) {
+      if (found == nullptr) found = inner->in_cycle();
+    }
+  }
+  return found;
+}
+
+GraphNodePtr Graph::in_own_cycle() const {
   const std::lock_guard lock(mutex_);
   std::vector<GraphNodePtr> left = nodes_;
   const auto is_left = [&left](const GraphEdge& edge) {

@@ -82,7 +82,7 @@ class Graph final : public Object, public std::enable_shared_from_this<Graph> {
   // The nodes, dependencies before dependents. Empty when there is a cycle.
   std::vector<GraphNodePtr> in_order() const;
 
-  // A node of a cycle. nullptr: the graph has no cycle.
+  // A node of a cycle in the graph or in one inside its nodes. nullptr: there is no cycle.
   GraphNodePtr in_cycle() const;
 
   GraphPtr clone() const;
@@ -95,6 +95,7 @@ class Graph final : public Object, public std::enable_shared_from_this<Graph> {
   std::vector<std::shared_ptr<void>> kept() const;
 
  private:
+  GraphNodePtr in_own_cycle() const;
   bool holds(const GraphNode& node) const { return node.graph_.lock().get() == this; }
 
   mutable std::mutex mutex_;

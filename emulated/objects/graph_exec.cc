@@ -82,9 +82,19 @@ OperationPtr launch_of(const GraphPtr& graph) {
   return std::make_shared<GraphLaunch>(std::move(operations), graph, nullptr);
 }
 
-bool GraphExec::read(const Graph& graph, std::vector<Node>* nodes) {
-  const auto order = graph.in_order();
+bool is_acyclic(const Graph& graph) {
+  const std::vector<GraphNodePtr> order = graph.in_order();
   if (order.empty() && !graph.nodes().empty()) return false;
+  return std::all_of(order.begin(), order.end(), [](const GraphNodePtr& node) {
+    const auto inner = node->operation()->inner_graphs();
+    return std::all_of(inner.begin(), inner.end(),
+                       [](const GraphPtr& each) { return is_acyclic(*each); });
+  });
+}
+
+bool GraphExec::read(const Graph& graph, std::vector<Node>* nodes) {
+  if (!is_acyclic(graph)) return false;
+  const auto order = graph.in_order();
   std::unordered_map<const GraphNode*, std::size_t> at;
   for (const GraphNodePtr& node : order) {
     Node made;

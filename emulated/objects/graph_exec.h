@@ -46,10 +46,14 @@ class ChildGraphOperation final : public Operation {
   CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_GRAPH; }
   OperationPtr for_launch() const override;
   const GraphPtr& graph() const { return graph_; }
+  std::vector<GraphPtr> inner_graphs() const override { return {graph_}; }
 
  private:
   const GraphPtr graph_;
 };
+
+// Whether neither the graph nor one inside its nodes has a cycle.
+bool is_acyclic(const Graph& graph);
 
 // All nodes of the graph as they are now, as one operation.
 OperationPtr launch_of(const GraphPtr& graph);
@@ -58,7 +62,7 @@ OperationPtr launch_of(const GraphPtr& graph);
 class GraphExec final : public Object, public std::enable_shared_from_this<GraphExec> {
  public:
   static constexpr ObjectKind kKind = ObjectKind::kGraphExec;
-  // nullptr: the graph has a cycle.
+  // nullptr: the graph, or one inside its nodes, has a cycle.
   static std::shared_ptr<GraphExec> instantiate(const Graph& graph, std::uint64_t flags);
 
   std::uint64_t flags() const { return flags_; }

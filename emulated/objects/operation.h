@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "driver_abi/cuda_abi.h"
 
 namespace gpurun::emulated {
 
 class Context;
+class Graph;
 
 class Operation {
  public:
@@ -34,6 +36,8 @@ class Operation {
   virtual CUgraphNodeType graph_node_type() const { return CU_GRAPH_NODE_TYPE_EMPTY; }
   // The operation that one launch of a graph runs instead. nullptr: the operation itself.
   virtual std::shared_ptr<Operation> for_launch() const { return nullptr; }
+  // The graphs that it runs as a node of a graph.
+  virtual std::vector<std::shared_ptr<Graph>> inner_graphs() const { return {}; }
   // A launch of the graph begins to run.
   virtual void begin_launch() const {}
 };

@@ -175,14 +175,69 @@ void refuse() {
   (void)cudaGetLastError();
 }
 
+// What cudaGraphInstantiateWithParams says of a graph with edges in a circle inside `inner`.
+void instantiate_circle(const char* name, cudaGraph_t graph, cudaGraph_t inner) {
+  cudaGraphNode_t nodes[2];
+  for (cudaGraphNode_t& node : nodes) MUST(cudaGraphAddEmptyNode(&node, inner, nullptr, 0));
+  const cudaGraphNode_t ends[] = {nodes[1], nodes[0]};
+  MUST(cudaGraphAddDependencies(inner, nodes, ends, nullptr, 2));
+  cudaGraphInstantiateParams parameters = {};
+  cudaGraphExec_t exec;
+  const cudaError_t result = cudaGraphInstantiateWithParams(&exec, graph, &parameters);
+  if (result != cudaErrorInvalidValue) cuda_check::fail(__FILE__, __LINE__, name, "instantiated");
+  const cudaGraphNode_t failed = parameters.errNode_out;
+  std::printf("circle in %s: %d, %d, node %d\n", name, result, parameters.result_out,
+              failed == nodes[0] || failed == nodes[1]);
+  (void)cudaGetLastError();
+}
+
+void refuse_circles() {
+  Graph graph, child;
+  const auto outer = handle_in(graph.graph, 1, cudaGraphCondAssignDefault);
+  const auto inner = handle_in(graph.graph, 1, cudaGraphCondAssignDefault);
+  const auto loop = add_conditional(graph.graph, {}, outer, cudaGraphCondTypeWhile, 1)[0];
+  const auto body = add_conditional(loop, {}, inner, cudaGraphCondTypeIf, 1)[0];
+  cudaGraphNode_t node;
+  // A body cannot contain the graph that it is in.
+  if (cudaGraphAddChildGraphNode(&node, body, nullptr, 0, graph.graph) == cudaSuccess) {
+    cuda_check::fail(__FILE__, __LINE__, "parent in its body", "added");
+  }
+  (void)cudaGetLastError();
+  instantiate_circle("a body", graph.graph, body);
+  Graph parent;
+  MUST(cudaGraphAddChildGraphNode(&node, parent.graph, nullptr, 0, child.graph));
+  cudaGraph_t inside;
+  MUST(cudaGraphChildGraphNodeGetGraph(node, &inside));
+  instantiate_circle("a child", parent.graph, inside);
+}
+
+// With the emulated device's watchdog: neither loop ends by itself. The context is of no use then.
+void loop_for_ever(bool with_kernel) {
+  unsigned* const memory = words({0, 0});
+  cudaGraph_t graph;
+  MUST(cudaGraphCreate(&graph, 0));
+  const auto handle = handle_in(graph, 1, cudaGraphCondAssignDefault);
+  const auto body = add_conditional(graph, {}, handle, cudaGraphCondTypeWhile, 1)[0];
+  if (with_kernel) add_kernel(body, &count_down, handle, memory, memory + 1);
+  cudaGraphExec_t exec;
+  MUST(cudaGraphInstantiate(&exec, graph, 0));
+  MUST(cudaGraphLaunch(exec, nullptr));
+  std::printf("endless: %s\n", cudaGetErrorName(cudaStreamSynchronize(nullptr)));
+}
+
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
+  if (count > 1) {
+    loop_for_ever(arguments[1][0] == 'k');
+    return 0;
+  }
   choose_bodies("if", cudaGraphCondTypeIf, 1);
   choose_bodies("if and else", cudaGraphCondTypeIf, 2);
   choose_bodies("switch", cudaGraphCondTypeSwitch, 3);
   repeat();
   nest();
   refuse();
+  refuse_circles();
   std::printf("PASSED\n");
 }
