@@ -1,8 +1,10 @@
 // Cubin with PTX: appends the section, the table of names and the section headers to an ELF image.
 #include "driver_abi/cubin_with_ptx.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "driver_abi/elf_sections.h"
 #include "driver_abi/image_length.h"
@@ -32,6 +34,19 @@ std::uint64_t append(Bytes* out, ByteView bytes) {
   const std::uint64_t at = out->size();
   out->insert(out->end(), bytes.begin(), bytes.end());
   return at;
+}
+
+// ptxas's own name, or that of nvlink with a number.
+bool is_debug_section(std::string_view name) {
+  constexpr std::string_view kName = kDebugPtxSection;
+  return name.substr(0, kName.size()) == kName &&
+         (name.size() == kName.size() || name[kName.size()] == '.');
+}
+
+std::string text_of_lines(ByteView lines) {
+  std::string text(reinterpret_cast<const char*>(lines.data()), lines.size());
+  std::replace(text.begin(), text.end(), '\0', '\n');
+  return text;
 }
 
 }  // namespace
@@ -74,13 +89,18 @@ Result<Bytes> cubin_with_ptx(ByteView cubin, const std::vector<std::string>& tex
   return out;
 }
 
-Result<ByteView> ptx_section(ByteView elf) {
+Result<Bytes> carried_ptx(ByteView elf) {
   const Result<std::vector<ElfSection>> sections = elf_sections(elf);
   if (!sections.ok()) return sections.status();
+  std::vector<std::string> debug;
   for (const ElfSection& section : *sections) {
-    if (section.name == kPtxSection) return section.bytes;
+    if (section.name == kPtxSection) return Bytes(section.bytes.begin(), section.bytes.end());
+    if (!is_debug_section(section.name)) continue;
+    std::string text = text_of_lines(section.bytes);
+    if (text.find(".version") != std::string::npos) debug.push_back(std::move(text));
   }
-  return ByteView();
+  if (debug.empty()) return Bytes();
+  return linked_image(debug);
 }
 
 }  // namespace gpurun::driver_abi

@@ -66,8 +66,9 @@ Status PtxInputs::add(InputType type, ByteView bytes, std::string_view name) {
     case kCubin:
       if (is_linked_image(bytes)) return add_container(bytes, name);
       // Damaged or not, NVIDIA's linker has its own word about it.
-      if (const auto section = driver_abi::ptx_section(bytes); section.ok() && !section->empty()) {
-        return add_container(*section, name);
+      if (const auto ptx = driver_abi::carried_ptx(bytes); ptx.ok()) {
+        const ByteView image(ptx->data(), ptx->size());
+        if (is_linked_image(image)) return add_container(image, name);
       }
       return refused(name, "machine code");
     case kAny:

@@ -37,21 +37,22 @@ void CodeImage::take(const FatbinEntry& entry) {
 // The PTX that machine code of the newest architecture carries. fatbinary stores such code as it
 // is. Compressed code is a library's, which carries none, and is not unpacked here.
 Status CodeImage::take_from_machine_code(const std::vector<FatbinEntry>& entries) {
-  std::vector<FatbinEntry> best;
+  Bytes best;
   std::uint32_t best_arch = 0;
   for (const FatbinEntry& entry : entries) {
     if (entry.kind != FatbinKind::kElf ||
         entry.compression != driver_abi::FatbinCompression::kNone || entry.arch < best_arch) {
       continue;
     }
-    const auto section = driver_abi::ptx_section(entry.stored);
-    if (!section.ok() || section->empty()) continue;
-    auto carried = driver_abi::read_fatbin(*section);
-    if (!carried.ok()) return carried.status();
+    Result<Bytes> carried = driver_abi::carried_ptx(entry.stored);
+    if (!carried.ok() || carried->empty()) continue;
     best = *std::move(carried);
     best_arch = entry.arch;
   }
-  for (const FatbinEntry& entry : best) take(entry);
+  if (best.empty()) return {};
+  const auto parts = driver_abi::read_fatbin(ByteView(best.data(), best.size()));
+  if (!parts.ok()) return parts.status();
+  for (const FatbinEntry& entry : *parts) take(entry);
   return {};
 }
 
@@ -103,9 +104,9 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_image(const driver_abi:
     case driver_abi::ImageForm::kContainer:
       return from_pieces(found.pieces);
     case driver_abi::ImageForm::kElf: {
-      const auto section = driver_abi::ptx_section(found.pieces.front());
-      if (!section.ok()) return section.status();
-      if (!section->empty()) return from_pieces({*section});
+      const Result<Bytes> carried = driver_abi::carried_ptx(found.pieces.front());
+      if (!carried.ok()) return carried.status();
+      if (!carried->empty()) return from_pieces({ByteView(carried->data(), carried->size())});
       // The image is accepted. cuBLAS crashes otherwise, and tries its next candidate when a kernel
       // of it cannot be had (docs/cuda-gotchas.md).
       auto image = std::make_shared<CodeImage>();

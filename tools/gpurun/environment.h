@@ -28,6 +28,9 @@ struct Default {
 inline constexpr Default kEmulatedDefaults[] = {
     // CuPy compiles with NVRTC what it does not ship, to machine code unless this is 1.
     {"CUPY_COMPILE_WITH_PTX", "1"},
+    // CuTe DSL's machine code carries its PTX if it has line information
+    // (driver_abi/cubin_with_ptx.h).
+    {"CUTE_DSL_LINEINFO", "1"},
 };
 // "off" leaves nvJitLink unchanged. Our stand-in for it reads any other value
 // (client/nvjitlink/real_library.h).

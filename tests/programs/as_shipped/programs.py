@@ -89,8 +89,11 @@ def prepare(entry, folder, environment):
     if not os.path.exists(ready) or open(ready, encoding="utf-8").read() != wanted:
         shutil.rmtree(environment, ignore_errors=True)
         install = fetching.make_environment(environment)
+        # PyCUDA is compiled, for the CUDA of these variables.
+        variables = {key: filled(value, folder) for key, value in entry.get("environment", {}).items()}
         done = subprocess.run([*install, "--no-cache-dir", *packages], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace", stdin=subprocess.DEVNULL)
+                              stderr=subprocess.STDOUT, text=True, errors="replace", stdin=subprocess.DEVNULL,
+                              env={**os.environ, **variables})
         if done.returncode != 0:
             raise Missing("could not be fetched: " + fetching.reason(done.stdout))
         with open(ready, "w", encoding="utf-8") as stream:

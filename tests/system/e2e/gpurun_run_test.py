@@ -112,6 +112,7 @@ class Environment(unittest.TestCase):
             self.skipTest("no emulated device in this build")
         emulated = {"GPURUN_DRIVER": world.DRIVERS["emulated"]}
         self.assertEqual(self.variables(environment(**emulated))["CUPY_COMPILE_WITH_PTX"], "1")
+        self.assertEqual(self.variables(environment(**emulated))["CUTE_DSL_LINEINFO"], "1")
         seen = self.variables(environment(CUPY_COMPILE_WITH_PTX="0", **emulated))
         self.assertEqual(seen["CUPY_COMPILE_WITH_PTX"], "0")
         # This test's client folder has no stand-in library. It is found in the program's own

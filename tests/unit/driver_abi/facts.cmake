@@ -1,6 +1,7 @@
 # Tests of gpurun_driver_facts.
 gpurun_test(driver_facts_test unit TIMEOUT 120
-  SOURCES ${CMAKE_CURRENT_LIST_DIR}/error_codes_test.cc
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/cubin_with_ptx_test.cc
+          ${CMAKE_CURRENT_LIST_DIR}/error_codes_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/state/export_tables_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/fatbin_test.cc
           ${CMAKE_CURRENT_LIST_DIR}/host_object_test.cc

@@ -67,10 +67,10 @@ class PtxasOutput : public testing::Test {
   // The PTX texts in a file's section.
   static std::vector<std::string> texts_in(const std::string& path) {
     const std::string image = read(path);
-    const auto section = driver_abi::ptx_section(byte_view(image.data(), image.size()));
+    const auto ptx = driver_abi::carried_ptx(byte_view(image.data(), image.size()));
     std::vector<std::string> texts;
-    if (!section.ok() || section->empty()) return texts;
-    const auto entries = driver_abi::read_fatbin(*section);
+    if (!ptx.ok() || ptx->empty()) return texts;
+    const auto entries = driver_abi::read_fatbin(ByteView(ptx->data(), ptx->size()));
     if (!entries.ok()) return texts;
     for (const auto& entry : *entries) {
       EXPECT_TRUE(driver_abi::is_linked_entry(entry));

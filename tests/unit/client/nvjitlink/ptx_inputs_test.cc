@@ -51,6 +51,16 @@ TEST(PtxInputs, SelectsBestPtxOfFatbin) {
   }
 }
 
+TEST(PtxInputs, ReadsPtxOfLineInformationInMachineCode) {
+  const std::string code =
+      build_object({{".nv_debug_ptx_txt", std::string(".version 9.0\0.target sm_80\0", 27)}});
+  PtxInputs inputs(80);
+  EXPECT_TRUE(inputs.add(kCubin, view(code), "a").ok());
+  EXPECT_THAT(inputs.texts(), ElementsAre(".version 9.0\n.target sm_80\n"));
+  const std::string none = build_object({{".nv_debug_ptx_txt", "damaged"}});
+  EXPECT_THAT(inputs.add(kCubin, view(none), "b").message(), HasSubstr("b: machine code"));
+}
+
 TEST(PtxInputs, ReadsPtxFromObjectsAndLibraries) {
   const std::string object = build_object({{"__nv_relfatbin", two_architectures()}});
   const std::string library = build_archive({object, object});

@@ -86,12 +86,14 @@ TEST(ProgramEnvironment, ConfiguresToolChainsForEmulatedDevice) {
   const auto program = program_environment({"LD_PRELOAD=a.so"}, emulated, &said);
   ASSERT_TRUE(program.ok());
   EXPECT_EQ(value_of(*program, "CUPY_COMPILE_WITH_PTX"), "1");
+  EXPECT_EQ(value_of(*program, "CUTE_DSL_LINEINFO"), "1");
   EXPECT_EQ(value_of(*program, "LD_PRELOAD"),
             "/p/client/libcuda.so.1:/p/client/libnvidia-ml.so.1:"
             "/p/client/libgpurun-nvjitlink.so:/p/client/libgpurun-cuda-tools.so:a.so");
   EXPECT_EQ(said,
             "/p/client/libgpurun-nvjitlink.so in front of nvJitLink, "
-            "/p/client/libgpurun-cuda-tools.so for each ptxas, CUPY_COMPILE_WITH_PTX=1");
+            "/p/client/libgpurun-cuda-tools.so for each ptxas, CUPY_COMPILE_WITH_PTX=1, "
+            "CUTE_DSL_LINEINFO=1");
 }
 
 TEST(ProgramEnvironment, DoesNotConfigureToolChainsForRealDevice) {
@@ -114,11 +116,13 @@ TEST(ProgramEnvironment, KeepsUserSettingsForEmulatedDevice) {
   emulated.emulated = true;
   emulated.emulated_libraries = libraries();
   std::string said;
-  const auto program = program_environment(
-      {"CUPY_COMPILE_WITH_PTX=", "GPURUN_NVJITLINK=off", "GPURUN_CUDA_TOOLS=off"}, emulated, &said);
+  const auto program = program_environment({"CUPY_COMPILE_WITH_PTX=", "CUTE_DSL_LINEINFO=0",
+                                            "GPURUN_NVJITLINK=off", "GPURUN_CUDA_TOOLS=off"},
+                                           emulated, &said);
   ASSERT_TRUE(program.ok());
   EXPECT_THAT(*program, testing::Not(testing::Contains(testing::HasSubstr("cuda-tools.so"))));
   EXPECT_THAT(*program, testing::Contains("CUPY_COMPILE_WITH_PTX="));
+  EXPECT_THAT(*program, testing::Contains("CUTE_DSL_LINEINFO=0"));
   EXPECT_THAT(*program, testing::Not(testing::Contains(testing::HasSubstr("nvjitlink.so"))));
   EXPECT_EQ(said, "");
 }
