@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "driver_abi/elf_sections.h"
+#include "driver_abi/fatbin.h"
 #include "driver_abi/image_length.h"
 #include "driver_abi/linked_image.h"
 #include "driver_abi/little_endian.h"
@@ -20,6 +21,7 @@ constexpr std::size_t kAlignment = 8;
 // Places in an ELF header, and in a section header.
 constexpr std::size_t kTableAt = 40, kStrideAt = 58, kCountAt = 60, kNamesAt = 62;
 constexpr std::size_t kTypeAt = 4, kOffsetAt = 24, kBytesAt = 32, kAlignmentAt = 48;
+constexpr std::size_t kFatbinSizeAt = 8;
 constexpr std::uint32_t kProgramBits = 1;    // SHT_PROGBITS
 constexpr std::uint16_t kCountMax = 0xfeff;  // SHN_LORESERVE - 1
 
@@ -47,6 +49,24 @@ std::string text_of_lines(ByteView lines) {
   std::string text(reinterpret_cast<const char*>(lines.data()), lines.size());
   std::replace(text.begin(), text.end(), '\0', '\n');
   return text;
+}
+
+// nvlink joins the sections of its inputs, so that several linked images follow each other.
+Result<Bytes> one_image(ByteView images) {
+  Bytes all;
+  while (!images.empty()) {
+    const Result<std::uint64_t> length = fatbin_container_bytes(images);
+    if (!length.ok()) return length.status();
+    if (*length > images.size()) return Status::cuda(kInvalidImage, "PTX that is cut off");
+    const ByteView image = images.first(*length);
+    const ByteView added = all.empty() ? image : image.subspan(kFatbinContainerHeaderBytes);
+    all.insert(all.end(), added.begin(), added.end());
+    images = images.subspan(*length);
+  }
+  if (!all.empty()) {
+    put(&all, kFatbinSizeAt, static_cast<std::uint64_t>(all.size() - kFatbinContainerHeaderBytes));
+  }
+  return all;
 }
 
 }  // namespace
@@ -94,7 +114,7 @@ Result<Bytes> carried_ptx(ByteView elf) {
   if (!sections.ok()) return sections.status();
   std::vector<std::string> debug;
   for (const ElfSection& section : *sections) {
-    if (section.name == kPtxSection) return Bytes(section.bytes.begin(), section.bytes.end());
+    if (section.name == kPtxSection) return one_image(section.bytes);
     if (!is_debug_section(section.name)) continue;
     std::string text = text_of_lines(section.bytes);
     if (text.find(".version") != std::string::npos) debug.push_back(std::move(text));

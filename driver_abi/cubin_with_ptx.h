@@ -2,8 +2,8 @@
 //
 // gpurun's ptxas (client/cuda_tools) adds a section to the real ptxas's output. Its name is
 // kPtxSection, and it holds a linked image (linked_image.h) of the PTX. A GPU's driver, nvlink
-// and fatbinary do not look at a section of that name, so the output serves a GPU as
-// before. The emulated device runs the PTX in it.
+// and fatbinary do not look into a section of that name, so the output serves a GPU as
+// before. nvlink joins those of its inputs. The emulated device runs the PTX in it.
 //
 // ptxas itself stores its PTX with line information or debug information (-lineinfo, -G), in a
 // section kDebugPtxSection: each line ends with a NUL, without comments and .loc. nvlink keeps

@@ -82,6 +82,12 @@ Result<std::shared_ptr<const CodeImage>> CodeImage::from_pieces(
       GPURUN_RETURN_IF_ERROR(image->take_from_machine_code(*entries));
     }
   }
+  // Objects without PTX. nvlink keeps what machine code carries in the linked machine code.
+  if (image->parts_.empty() && pieces.size() > 1) {
+    const auto entries = driver_abi::read_fatbin(pieces.front());
+    if (!entries.ok()) return entries.status();
+    GPURUN_RETURN_IF_ERROR(image->take_from_machine_code(*entries));
+  }
   image->contents_ = all.empty() ? "nothing" : driver_abi::describe_entries(all);
   return std::shared_ptr<const CodeImage>(std::move(image));
 }

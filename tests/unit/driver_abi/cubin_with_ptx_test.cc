@@ -64,6 +64,20 @@ TEST(CarriedPtx, OwnSectionComesFirst) {
   EXPECT_THAT(texts_in(image), ElementsAre(kTwo));
 }
 
+std::string image_of(const std::vector<std::string>& texts) {
+  const Bytes image = linked_image(texts);
+  return {reinterpret_cast<const char*>(image.data()), image.size()};
+}
+
+// As nvlink joins the sections of its inputs.
+TEST(CarriedPtx, IsThatOfEachJoinedSection) {
+  const std::string joined = image_of({kOne}) + image_of({kTwo, kOne});
+  EXPECT_THAT(texts_in(build_object({{kPtxSection, joined}})), ElementsAre(kOne, kTwo, kOne));
+  const std::string cut = joined.substr(0, joined.size() - 8);
+  EXPECT_FALSE(carried_ptx(view(build_object({{kPtxSection, cut}}))).ok());
+  EXPECT_FALSE(carried_ptx(view(build_object({{kPtxSection, "no image of ours"}}))).ok());
+}
+
 TEST(CarriedPtx, IsEmptyWithoutPtx) {
   EXPECT_THAT(texts_in(build_object({{".text.one", "code"}})), IsEmpty());
   EXPECT_THAT(texts_in(build_object({{".nv_debug_ptx_txt", ""}})), IsEmpty());
