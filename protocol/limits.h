@@ -33,7 +33,8 @@ inline constexpr std::size_t kChunksPerReceipt = 4;
 inline constexpr std::uint64_t kBulkBytesMax = std::uint64_t{1} << 40;
 // Bytes that a bulk connection may have in flight or retained. Senders wait beyond.
 inline constexpr std::size_t kBulkWindowBytes = std::size_t{64} << 20;
-// A copy to the device that the worker reads out of the client's memory (kFlagPulled). A record
+// A copy to the device that the worker reads out of the client's memory (kFlagPulled), or a copy
+// from the device that it writes there (kFlagWritten). A record
 // that names less is a protocol error.
 inline constexpr std::uint64_t kPulledBytesMin = std::uint64_t{1} << 20;
 // The command log's ring, which also retains records until they are acknowledged. Appenders wait

@@ -180,6 +180,11 @@ class Bulk {
   unsigned expect(std::uint64_t transfer, const HostBox& destination, bool unattended) {
     return downloads_.expect(transfer, destination, unattended);
   }
+  // As expect(), for bytes that the worker's device writes into lent memory. `destination` has no
+  // gaps. What it cannot write comes over the first connection. Listener::end_writes comes before.
+  void expect_written(std::uint64_t transfer, const HostBox& destination, bool unattended) {
+    downloads_.expect_written(transfer, destination, unattended);
+  }
   // Takes all bytes of `transfer` from the log. `number` is the transfer's completion. The bytes
   // are written now, or kept until the completions before it have arrived on other threads. Returns
   // false if too many bytes are kept already. The caller then waits with await_completion(). One
@@ -200,6 +205,13 @@ class Bulk {
   bool outstanding() const noexcept { return downloads_.outstanding(); }
   // Returns whether an unattended transfer that has not arrived yet goes to some of `memory`.
   bool outstanding(ByteView memory) const noexcept { return downloads_.outstanding(memory); }
+  // Waits until the worker's device writes nothing to `memory` any more, or the session has ended,
+  // for `at_most`. Returns whether that is so.
+  bool await_written(ByteView memory, std::chrono::milliseconds at_most) noexcept {
+    return downloads_.await_written(memory, at_most);
+  }
+  // Returns whether threads of this process write bytes of a transfer to some of `memory`.
+  bool receives(ByteView memory) const noexcept { return downloads_.receives(memory); }
 
  private:
   BulkState state_;

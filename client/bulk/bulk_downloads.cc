@@ -20,6 +20,50 @@ unsigned BulkDownloads::expect(std::uint64_t transfer, const HostBox& destinatio
   return connections;
 }
 
+// ConnectionUse does not count it, because no connection is to carry its bytes.
+void BulkDownloads::expect_written(std::uint64_t transfer, const HostBox& destination,
+                                   bool unattended) {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  Incoming in;
+  in.destination = destination;
+  in.total = destination.bytes();
+  in.unattended = unattended;
+  in.written = true;
+  state_.incoming.add(transfer, in);
+}
+
+bool BulkDownloads::receives(ByteView memory) const noexcept {
+  const std::lock_guard<std::mutex> lock(state_.mutex);
+  return state_.incoming.receives(memory);
+}
+
+bool BulkDownloads::await_written(ByteView memory, std::chrono::milliseconds at_most) noexcept {
+  Lock lock(state_.mutex);
+  return state_.completed.wait_for(
+      lock, at_most, [&] { return state_.ended || !state_.incoming.is_written(memory); });
+}
+
+Status BulkDownloads::note_written(const protocol::BulkHeader& header) {
+  const bool whole = header.offset == header.total;
+  if (whole != (header.watermark != 0)) {
+    return Status(Code::kProtocol, "written bytes with a number that does not fit");
+  }
+  {
+    const std::lock_guard<std::mutex> lock(state_.mutex);
+    Incoming* const in = state_.incoming.find(header.transfer);
+    if (in != nullptr && (!in->written || header.total != in->total)) {
+      return Status(Code::kProtocol, "written bytes of a transfer that asked for none");
+    }
+    // A transfer that takes no bytes any more has failed or ends. A thread waits for it, perhaps.
+    if (in != nullptr && in->claimed == 0) {
+      if (state_.listener.writes != nullptr) state_.listener.writes(state_.listener.user);
+      in->claimed = in->received = header.offset;
+      if (whole) state_.incoming.remove(header.transfer);
+    }
+  }
+  return whole ? complete(header.watermark) : Status();
+}
+
 bool BulkDownloads::outstanding(ByteView memory) const noexcept {
   if (!outstanding()) return false;
   const std::lock_guard<std::mutex> lock(state_.mutex);

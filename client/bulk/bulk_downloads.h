@@ -37,16 +37,22 @@ class BulkDownloads {
 
   // See Bulk.
   unsigned expect(std::uint64_t transfer, const HostBox& destination, bool unattended);
+  void expect_written(std::uint64_t transfer, const HostBox& destination, bool unattended);
   Result<bool> take_whole(std::uint64_t transfer, std::uint64_t number, ByteView bytes);
   std::optional<std::uint64_t> await_completion(std::uint64_t behind,
                                                 std::chrono::milliseconds at_most);
   bool cancel(std::uint64_t transfer);
   bool outstanding() const noexcept { return state_.incoming.outstanding(); }
   bool outstanding(ByteView memory) const noexcept;
+  bool receives(ByteView memory) const noexcept;
+  bool await_written(ByteView memory, std::chrono::milliseconds at_most) noexcept;
 
   // For a chunk that may only be written once transfers 1 to `behind` have arrived: waits for them.
   // kProtocol: they were never begun. kPeerGone: the session has ended.
   Status await_turn(std::uint64_t behind);
+  // The worker's device has written the first `header.offset` bytes of a transfer. kProtocol: it
+  // was not to do that.
+  Status note_written(const protocol::BulkHeader& header);
   // The bytes of completion `watermark` are in their places. Reports all completions that have no
   // gap before them. kProtocol: it comes twice or far too early, or kept bytes do not fit.
   Status complete(std::uint64_t watermark);

@@ -11,6 +11,7 @@
 #include "client/process/thread_cpu_time.h"
 #include "protocol/bulk/bulk_head.h"
 #include "protocol/limits.h"
+#include "transport/carrier/connection.h"
 
 namespace gpurun::client {
 
@@ -65,6 +66,7 @@ Status BulkReceiver::receive_frame(protocol::BulkHeads& heads, Scratch& scratch)
     return retired;
   }
   if (kind == FrameKind::kChunkAbandoned) return abandoned(header);
+  if (kind == FrameKind::kChunkWritten) return written(header);
   if (kind == FrameKind::kChunkWanted) return uploads_.wanted(header.transfer, 0);
   const Result<protocol::ChunkOnWire> chunk =
       protocol::receive_chunk_head(connection_, kind, header, bytes);
@@ -86,6 +88,7 @@ Status BulkReceiver::receive_chunk(const BulkHeader& told, const protocol::Chunk
   }
   std::optional<HostBox> box;  // Empty: its call has failed, and the bytes are dropped.
   bool measures = false;
+  bool unwritten = false;
   {
     const std::lock_guard<std::mutex> lock(state_.mutex);
     Incoming* const in = state_.incoming.find(header.transfer);
@@ -95,11 +98,13 @@ Status BulkReceiver::receive_chunk(const BulkHeader& told, const protocol::Chunk
       }
       in->claimed += bytes;
       ++in->writers;
+      unwritten = in->written;
       measures = state_.use.measures_next_receive(*in);
       if (state_.listener.writes != nullptr) state_.listener.writes(state_.listener.user);
       box = in->destination;
     }
   }
+  if (unwritten) end_writes();
   const bool staged =
       box.has_value() && (!box->is_dense() || comes_through_cache(connection_, chunk));
   MutableBytes into;
@@ -155,16 +160,35 @@ void BulkReceiver::note_receipt(const BulkHeader& receipt) {
   if (state_.receipts.note(receipt, false)) state_.to_send.notify_one();
 }
 
+bool BulkReceiver::has_left_carrier() const noexcept {
+  const auto* const carried =
+      dynamic_cast<const transport::carrier::CarriedConnection*>(&connection_);
+  return carried == nullptr || carried->changes().left != 0;
+}
+
+void BulkReceiver::end_writes() const {
+  if (state_.listener.end_writes != nullptr) state_.listener.end_writes(state_.listener.user);
+}
+
+// While the connection uses the carrier, the frame came behind the bytes in the same queue pair.
+Status BulkReceiver::written(const BulkHeader& header) {
+  if (header.offset != header.total || has_left_carrier()) end_writes();
+  return downloads_.note_written(header);
+}
+
 Status BulkReceiver::abandoned(const BulkHeader& header) {
   uploads_.abandon(header.transfer);
   bool unattended = false;
+  bool written = false;
   {
     const std::lock_guard<std::mutex> lock(state_.mutex);
     if (Incoming* const in = state_.incoming.find(header.transfer); in != nullptr) {
       unattended = in->unattended;
+      written = in->written;
       in->close();
     }
   }
+  if (written && has_left_carrier()) end_writes();
   // An unattended transfer ends here. One that a thread waits for stays until its cancel().
   if (unattended) downloads_.cancel(header.transfer);
   return header.watermark == 0 ? Status() : downloads_.complete(header.watermark);

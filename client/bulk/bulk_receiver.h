@@ -15,6 +15,9 @@
 //   they are in place. cancel() waits for writers.
 // - Before anything acts on what the worker sent, it calls after_reads().
 // - A chunk costs no further lock, virtual call or allocation.
+// - The worker's right to write ends before a byte of such a transfer comes by a chunk. A late
+// write
+//   could otherwise come behind the completion.
 #pragma once
 
 #include "base/bytes.h"
@@ -60,6 +63,10 @@ class BulkReceiver {
   Status receive_chunk(const protocol::BulkHeader& header, const protocol::ChunkOnWire& chunk,
                        Scratch& scratch);
   Status abandoned(const protocol::BulkHeader& header);
+  Status written(const protocol::BulkHeader& header);
+  // Whether the connection has left its carrier, so that frames do not follow the writes any more.
+  bool has_left_carrier() const noexcept;
+  void end_writes() const;
   // Lets the session open more connections if the counts want them. It calls the listener.
   void ask_for_more();
   // With the lock held.

@@ -40,6 +40,9 @@ struct BulkState {
     void (*completed)(void* user, std::uint64_t through) = nullptr;
     // Bytes are about to be written into the program's memory.
     void (*writes)(void* user) = nullptr;
+    // The worker may write no byte of the program's memory by itself any more, and every byte that
+    // it has reported is in place when this returns. nullptr: it never may.
+    void (*end_writes)(void* user) = nullptr;
     // More connections should be opened: see Bulk::wanted().
     void (*wants_more)(void* user) = nullptr;
   };

@@ -30,4 +30,16 @@ bool IncomingTransfers::outstanding(ByteView memory) const noexcept {
   });
 }
 
+bool IncomingTransfers::is_written(ByteView memory) const noexcept {
+  return std::any_of(transfers_.begin(), transfers_.end(), [memory](const auto& each) {
+    return each.second.written && overlap(each.second.destination.reach(), memory);
+  });
+}
+
+bool IncomingTransfers::receives(ByteView memory) const noexcept {
+  return std::any_of(transfers_.begin(), transfers_.end(), [memory](const auto& each) {
+    return !each.second.written && overlap(each.second.destination.reach(), memory);
+  });
+}
+
 }  // namespace gpurun::client

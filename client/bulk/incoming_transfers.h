@@ -21,6 +21,7 @@ struct IncomingTransfer {
   HostBox destination;
   std::uint64_t total = 0;
   bool unattended = false;    // No thread waits for the bytes.
+  bool written = false;       // The worker's device writes them, unless it cannot.
   bool counted = false;       // Counted by ConnectionUse.
   std::uint64_t claimed = 0;  // Bytes that have come or are being received.
   std::uint64_t received = 0;
@@ -43,6 +44,10 @@ class IncomingTransfers {
   bool outstanding() const noexcept { return unattended_.load(std::memory_order_acquire) != 0; }
   // Returns whether such a transfer goes to some of `memory`.
   bool outstanding(ByteView memory) const noexcept;
+  // Returns whether the worker's device may still write to some of `memory`.
+  bool is_written(ByteView memory) const noexcept;
+  // Returns whether this process writes bytes of a transfer to some of `memory`.
+  bool receives(ByteView memory) const noexcept;
 
  private:
   std::map<std::uint64_t, IncomingTransfer> transfers_;

@@ -57,7 +57,9 @@ bool LentMemory::lend(ByteView allocation) {
   if (remote_ == nullptr || allocation.empty()) return false;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!works()) {
-    return refuse(stopped_ ? "the server could not read an earlier copy" : "RDMA has failed");
+    if (!stopped_) return refuse("RDMA has failed");
+    return refuse(right_ == Right::kRead ? "the server could not read an earlier copy"
+                                         : "the server could not write an earlier copy");
   }
   if (const auto known = range_at(address_of(allocation)); known != ranges_.end()) {
     const std::uint64_t end = address_of(allocation) + allocation.size();
@@ -69,7 +71,10 @@ bool LentMemory::lend(ByteView allocation) {
   if (allocation.size() > kBytesMax - bytes_) return refuse("too many bytes are lent");
   Range range;
   range.bytes = allocation.size();
-  const Result<std::uint32_t> key = remote_->lend(allocation);
+  auto* const start = const_cast<std::byte*>(allocation.data());
+  const Result<std::uint32_t> key = right_ == Right::kRead
+                                        ? remote_->lend(allocation)
+                                        : remote_->lend_for_writing({start, allocation.size()});
   if (key.ok()) {
     range.key = *key;
     bytes_ += range.bytes;

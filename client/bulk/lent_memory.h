@@ -1,8 +1,9 @@
-// LentMemory: the pinned memory of the program that the worker's device may read (docs/adr/0048).
+// LentMemory: the pinned memory of the program that the worker's device may read (docs/adr/0048),
+// or write (docs/adr/0054). Each right has an object of its own.
 //
-// An allocation is lent as a whole at the first copy that is to be pulled from it, and stays lent
+// An allocation is lent as a whole at the first copy that the device is to move, and stays lent
 // until the program frees or unregisters it. All of it is taken back once the carrier has failed,
-// at this end or at the worker's. The worker can then read it no more. Only memory that CUDA calls
+// at this end or at the worker's. The worker then reaches it no more. Only memory that CUDA calls
 // have made pinned is lent, because this process knows when it ends.
 //
 // Bounded: at most kRangesMax allocations and kBytesMax bytes. What a limit of locked memory or the
@@ -29,27 +30,31 @@ class LentMemory {
   static constexpr std::size_t kRangesMax = 1024;
   static constexpr std::uint64_t kBytesMax = std::uint64_t{64} << 30;
 
-  // Borrows `remote`. nullptr: the worker reads nothing.
-  explicit LentMemory(transport::RemoteMemory* remote) noexcept : remote_(remote) {}
+  enum class Right : std::uint8_t { kRead, kWrite };
+
+  // Borrows `remote`. nullptr: the worker reaches nothing.
+  explicit LentMemory(transport::RemoteMemory* remote, Right right = Right::kRead) noexcept
+      : remote_(remote), right_(right) {}
   LentMemory(const LentMemory&) = delete;
   LentMemory& operator=(const LentMemory&) = delete;
   // The end of the connection takes back the rest.
   ~LentMemory() = default;
 
-  // Whether the worker may read all of `allocation` from now on. May block while the kernel locks
-  // its pages. A refusal is counted.
+  // Whether the worker has the right to all of `allocation` from now on. May block while the kernel
+  // locks its pages. A refusal is counted.
   bool lend(ByteView allocation);
   // The key for `memory`, if all of it is lent in one piece. Empty: it is not, or not any more.
   std::optional<std::uint32_t> key_of(ByteView memory);
-  // The memory ends. Call it once no copy reads any of it (Bulk::await_read()).
+  // The memory ends. Call it once no copy reads any of it (Bulk::await_read()), or writes there.
   void take_back(ByteView memory);
 
-  // The worker could not read memory that was lent. Takes all of it back, and lends no more.
+  // The worker could not use memory that was lent. Takes all of it back, and lends no more. With
+  // Right::kWrite the device writes nothing there afterwards.
   void stop();
 
   // For statistics.
   struct Refused {
-    std::uint64_t copies = 0;  // That were not pulled, because lend() refused.
+    std::uint64_t copies = 0;  // That go another way, because lend() refused.
     std::string reason = {};   // Of the last one.
   };
   Refused refused() const;
@@ -70,6 +75,7 @@ class LentMemory {
   void take_back_all();
 
   transport::RemoteMemory* const remote_;
+  const Right right_;
   mutable std::mutex mutex_;  // Guards all below.
   Ranges ranges_;             // By their addresses. None overlaps another.
   std::uint64_t bytes_ = 0;   // Of those with a key.

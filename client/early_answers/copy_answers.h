@@ -33,6 +33,14 @@ constexpr bool is_pulled(CopyReading reading) noexcept {
   return reading == CopyReading::kPulledSoon || reading == CopyReading::kPulledInTurn;
 }
 
+// How the bytes of a copy from the device come.
+enum class CopyArrival : std::uint8_t {
+  kSent,  // As chunks, on the log, or in the reply.
+  // Written into lent memory by the worker's device, after Session::may_be_written()
+  // (docs/adr/0054). No thread of this process touches them, unless the worker cannot write.
+  kWritten
+};
+
 // A synchronous copy to the device returns early only if the sources of earlier copies have been
 // read within this time. Compared with it, a round trip to the device is cheap.
 inline constexpr std::chrono::milliseconds kSourcesReadWithin{20};

@@ -57,6 +57,11 @@ class HostMemoryUse {
   bool may_write_late(ByteView memory) const noexcept {
     return bulk_.outstanding(memory) || graphs_.may_write();
   }
+  // Whether threads of this process may still write to `memory` what the device has written. Writes
+  // of the worker's device to the same place could come before them.
+  bool may_receive(ByteView memory) const noexcept {
+    return graphs_.may_write() || bulk_.receives(memory);
+  }
   bool graphs_touch_memory() const noexcept { return graphs_.may_touch(); }
 
   std::size_t add_host_function() noexcept { return host_functions_.fetch_add(1); }

@@ -141,24 +141,29 @@ int Copies::post_with_offer(Lane& lane, CallSite site, ByteView payload,
 }
 
 int Copies::copy_out(Lane& lane, CallSite site, MutableBytes destination,
-                     std::uint64_t device_source, bool wait) {
+                     std::uint64_t device_source, bool wait, Arrival arrival) {
   wait = wait || uses_.options.every_call_is_a_fence;
   if (destination.empty() && !wait) return uses_.shutdown.refusal(site.context);
   CopyPayload copy;
   copy.source = device_source;
   copy.bytes = destination.size();
-  return copy_out_with(lane, site, HostBox::of(destination), bytes_of(copy), wait);
+  return copy_out_with(lane, site, HostBox::of(destination), bytes_of(copy), wait, arrival);
 }
 
 int Copies::copy_out(Lane& lane, CallSite site, const HostBox& destination,
-                     const protocol::BoxCopyPayload& box, bool wait) {
+                     const protocol::BoxCopyPayload& box, bool wait, Arrival arrival) {
   site.flags |= protocol::kFlagBox;
   wait = wait || uses_.options.every_call_is_a_fence;
-  return copy_out_with(lane, site, destination, bytes_of(box), wait);
+  return copy_out_with(lane, site, destination, bytes_of(box), wait, arrival);
+}
+
+std::optional<std::uint32_t> Copies::key_to_write(const HostBox& destination, Arrival arrival) {
+  if (arrival != Arrival::kWritten || !destination.is_dense()) return std::nullopt;
+  return uses_.lent_to_write.key_of(destination.reach());
 }
 
 int Copies::copy_out_with(Lane& lane, CallSite site, const HostBox& destination, ByteView head,
-                          bool wait) {
+                          bool wait, Arrival arrival) {
   const std::uint64_t bytes = destination.bytes();
   if (bytes > limits::kBulkBytesMax) return kResultInvalidValue;
   site.order = protocol::Order::kStream;
@@ -183,21 +188,31 @@ int Copies::copy_out_with(Lane& lane, CallSite site, const HostBox& destination,
   // Both payloads begin with these fields.
   CopyPayload copy;
   std::memcpy(&copy, head.data(), sizeof copy);
-  copy.destination = uses_.bulk.expect(site.bulk, destination, !wait);
-  const ByteView changed[] = {bytes_of(copy), head.subspan(sizeof copy)};
-  parts = changed;
+  const std::optional<std::uint32_t> key = key_to_write(destination, arrival);
+  if (key.has_value()) {
+    site.flags |= protocol::kFlagWritten;
+    uses_.bulk.expect_written(site.bulk, destination, !wait);
+  } else {
+    copy.destination = uses_.bulk.expect(site.bulk, destination, !wait);
+  }
+  const protocol::WrittenDestination to{destination.address, bytes, key.value_or(0), 0};
+  const ByteView changed[] = {bytes_of(copy), head.subspan(sizeof copy), bytes_of(to)};
+  parts = std::span(changed).first(key.has_value() ? 3 : 2);
   std::uint64_t number = 0;
   if (const int refused = uses_.calls.append(lane, site, parts, wait, &number); refused != 0) {
     uses_.bulk.cancel(site.bulk);
     return refused;
   }
   uses_.stats.count_received(site.opcode, bytes);
+  if (key.has_value()) uses_.stats.count_written(site.opcode, bytes);
   if (!wait) {
     uses_.calls.wake_sender();
     return 0;
   }
   const int result = uses_.fences.finish(lane, site, number, &reply);
   const bool missing = uses_.bulk.cancel(site.bulk);
+  // The worker gave no word of the writes, so they may still come.
+  if (missing && key.has_value() && !uses_.shutdown.alive()) uses_.lent_to_write.stop();
   if (missing && reply.result == 0) {
     uses_.shutdown.die(Status(Code::kProtocol, "a copy was answered before its bytes had come"));
     return kResultPeerGone;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "base/bytes.h"
@@ -29,12 +30,14 @@ namespace gpurun::client {
 class Copies {
  public:
   using Reading = CopyReading;
+  using Arrival = CopyArrival;
   struct Uses {
     CallPath& calls;
     Fences& fences;
     CommandLog& log;
     Bulk& bulk;
     LentMemory& lent;
+    LentMemory& lent_to_write;
     SessionShutdown& shutdown;
     Stats& stats;
     const SessionOptions& options;
@@ -48,9 +51,9 @@ class Copies {
   int copy_in(Lane& lane, CallSite site, const protocol::BoxCopyPayload& box, ByteView source,
               Reading reading);
   int copy_out(Lane& lane, CallSite site, MutableBytes destination, std::uint64_t device_source,
-               bool wait);
+               bool wait, Arrival arrival);
   int copy_out(Lane& lane, CallSite site, const HostBox& destination,
-               const protocol::BoxCopyPayload& box, bool wait);
+               const protocol::BoxCopyPayload& box, bool wait, Arrival arrival);
 
   // Appends a call and sends `source` (not empty) as its bulk. With `reply` the call is a fence.
   int send_with_bulk(Lane& lane, CallSite site, std::span<const ByteView> parts, ByteView source,
@@ -64,8 +67,10 @@ class Copies {
   int pull(Lane& lane, CallSite site, ByteView head, ByteView source, bool in_turn, Reply* reply);
   // `head`: CopyPayload, or BoxCopyPayload with its flag.
   int copy_in_with(Lane& lane, CallSite site, ByteView head, ByteView source, Reading reading);
-  int copy_out_with(Lane& lane, CallSite site, const HostBox& destination, ByteView head,
-                    bool wait);
+  int copy_out_with(Lane& lane, CallSite site, const HostBox& destination, ByteView head, bool wait,
+                    Arrival arrival);
+  // The key for a destination that the worker's device writes. Empty: the bytes are sent.
+  std::optional<std::uint32_t> key_to_write(const HostBox& destination, Arrival arrival);
 
   const Uses uses_;
   std::mutex order_;  // Held while a record that names our bulk is appended.

@@ -46,6 +46,15 @@ std::vector<transport::Connection*> bulk_connections(const Session::Channels& ch
   return connections;
 }
 
+// nullptr: the worker writes no results.
+transport::RemoteMemory* memory_to_write(const Session::Channels& channels,
+                                         const SessionOptions& options) {
+  if (!options.written_results || !options.spread_copies) return nullptr;
+  transport::RemoteMemory* const remote =
+      transport::carrier::remote_memory_of(*channels.bulk.front());
+  return remote != nullptr && remote->writes() ? remote : nullptr;
+}
+
 }  // namespace
 
 Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& handles)
@@ -62,6 +71,7 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
            Bulk::Known{options.packed_chunks, options.spread_copies}, bounds_of(channels)),
       lent(options.pulled_copies ? transport::carrier::remote_memory_of(*channels.bulk.front())
                                  : nullptr),
+      lent_to_write(memory_to_write(channels, options), LentMemory::Right::kWrite),
       graphs(graph_calls(handles)),
       memory(bulk, graphs.memory_use(), known.progress),
       early({known.events, known.progress, known.early_waits, memory, bulk,
@@ -76,7 +86,7 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
       receiver(*channels.log, handler, life_signs, shutdown, options),
       fences({log, sender, receiver, replies, known, mirror, shutdown, stats}),
       calls({log, room, sender, replies, fences, known, memory, mirror, shutdown, stats, options}),
-      copies({calls, fences, log, bulk, lent, shutdown, stats, options}),
+      copies({calls, fences, log, bulk, lent, lent_to_write, shutdown, stats, options}),
       waits({calls, fences, known, early, shutdown, options}) {
   if (channels.more != nullptr) opener.emplace(*channels.more, bulk);
 }
@@ -93,6 +103,7 @@ Bulk::Listener Session::Impl::bulk_listener() {
     static_cast<Impl*>(impl)->replies.completed_through(through);
   };
   listener.writes = [](void* impl) { static_cast<Impl*>(impl)->known.events.something_comes(); };
+  listener.end_writes = [](void* impl) { static_cast<Impl*>(impl)->lent_to_write.stop(); };
   listener.wants_more = [](void* impl) { static_cast<Impl*>(impl)->opener->look(); };
   return listener;
 }
@@ -165,9 +176,11 @@ void Session::Impl::join_threads() {
   fork_guard::forget(receiver.watch()->second_fd());
 }
 
-// In this order: the connections, because threads wait in them, then what waits beside them.
+// In this order: the connections, because threads wait in them, then the worker's writes, then what
+// waits beside them.
 void Session::Impl::stop_all() {
   for_each_connection(channels, [](transport::Connection& each) { each.shut_down(); });
+  lent_to_write.stop();  // No write comes behind the error of a call.
   bulk.end();
   sender.ring();
   room.wake_all();
@@ -248,13 +261,13 @@ int Session::copy_in(Lane& lane, CallSite site, const protocol::BoxCopyPayload& 
 }
 
 int Session::copy_out(Lane& lane, CallSite site, MutableBytes destination,
-                      std::uint64_t device_source, bool wait) {
-  return impl_->copies.copy_out(lane, site, destination, device_source, wait);
+                      std::uint64_t device_source, bool wait, Arrival arrival) {
+  return impl_->copies.copy_out(lane, site, destination, device_source, wait, arrival);
 }
 
 int Session::copy_out(Lane& lane, CallSite site, const HostBox& destination,
-                      const protocol::BoxCopyPayload& box, bool wait) {
-  return impl_->copies.copy_out(lane, site, destination, box, wait);
+                      const protocol::BoxCopyPayload& box, bool wait, Arrival arrival) {
+  return impl_->copies.copy_out(lane, site, destination, box, wait, arrival);
 }
 
 bool Session::reads(ByteView memory) const noexcept { return impl_->bulk.reads(memory); }
@@ -267,11 +280,24 @@ bool Session::may_pull(ByteView allocation, ByteView source) {
          impl_->lent.lend(allocation);
 }
 
-void Session::take_back(ByteView memory) { impl_->lent.take_back(memory); }
+bool Session::may_be_written(ByteView allocation, ByteView destination) {
+  return destination.size() >= limits::kPulledBytesMin && !impl_->memory.may_receive(destination) &&
+         impl_->lent_to_write.lend(allocation);
+}
+void Session::end_device_writes(ByteView memory) noexcept {
+  constexpr std::chrono::seconds kWritesWithin{1};
+  if (!impl_->bulk.await_written(memory, kWritesWithin)) impl_->lent_to_write.take_back(memory);
+}
+void Session::take_back(ByteView memory) {
+  impl_->lent.take_back(memory);
+  impl_->lent_to_write.take_back(memory);
+}
 
 Session::Pulls Session::pulls() const {
   const LentMemory::Refused refused = impl_->lent.refused();
-  return {refused.copies, refused.reason, impl_->bulk.pulls_sent()};
+  const LentMemory::Refused unwritten = impl_->lent_to_write.refused();
+  return {refused.copies, refused.reason, impl_->bulk.pulls_sent(), unwritten.copies,
+          unwritten.reason};
 }
 
 void Session::await_sources_read() noexcept {

@@ -144,12 +144,21 @@ class Session {
   // Reading::kPulledSoon or kPulledInTurn then. Blocks at the first copy of an allocation, while
   // the kernel locks its pages.
   bool may_pull(ByteView allocation, ByteView source);
-  // Call it before pinned memory ends, once none of it must be read any more.
+  // As may_pull(), for a copy from the device to `destination` with Arrival::kWritten
+  // (docs/adr/0054). The worker's device may then write all of `allocation` until take_back().
+  bool may_be_written(ByteView allocation, ByteView destination);
+  // Call it before the device reaches `memory` of which the worker has a copy. No write of the
+  // worker's device comes afterwards, because the kernel would not note it (docs/adr/0042). Waits a
+  // second at most. After that, the bytes of copies under way come as chunks.
+  void end_device_writes(ByteView memory) noexcept;
+  // Call it before pinned memory ends, once none of it must be read or written any more.
   void take_back(ByteView memory);
   struct Pulls {
-    std::uint64_t refused = 0;  // Copies that may_pull() refused because nothing could be lent.
-    std::string reason = {};    // Of the last one.
-    std::uint64_t sent = 0;     // Pulled copies that the worker could not read.
+    std::uint64_t refused = 0;    // Copies that may_pull() refused because nothing could be lent.
+    std::string reason = {};      // Of the last one.
+    std::uint64_t sent = 0;       // Pulled copies that the worker could not read.
+    std::uint64_t unwritten = 0;  // As `refused`, of may_be_written().
+    std::string why_unwritten = {};
   };
   Pulls pulls() const;
   // Waits until each copy in from before this call has read its source, or the session has ended.
@@ -160,11 +169,12 @@ class Session {
   // pageable memory). Without it, returns at once. The bytes then arrive before any completion that
   // a later call reports. That is for cuMemcpyDtoHAsync into pinned memory, which must stay alive
   // until then.
+  using Arrival = CopyArrival;
   int copy_out(Lane& lane, CallSite site, MutableBytes destination, std::uint64_t device_source,
-               bool wait);
+               bool wait, Arrival arrival = Arrival::kSent);
   // As above, from a device box (record.h) to a host box of as many bytes.
   int copy_out(Lane& lane, CallSite site, const HostBox& destination,
-               const protocol::BoxCopyPayload& box, bool wait);
+               const protocol::BoxCopyPayload& box, bool wait, Arrival arrival = Arrival::kSent);
 
   // Returns whether something may still write to the program's memory: a copy_out(wait = false)
   // that has not arrived, a host function, or a graph. Implicit synchronisation must not be

@@ -56,7 +56,8 @@ struct Session::Impl {
   SessionShutdown shutdown;
   LogRoom room;
   Bulk bulk;
-  LentMemory lent;                   // Ends before the channels.
+  LentMemory lent;  // Ends before the channels, as the next.
+  LentMemory lent_to_write;
   std::optional<BulkOpener> opener;  // Empty: no connection joins.
   GraphHost graphs;
   HostMemoryUse memory;

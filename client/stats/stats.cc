@@ -96,6 +96,10 @@ void Stats::count_pulled(std::uint16_t opcode, std::uint64_t bytes) noexcept {
   if (enabled()) add(of(opcode).pulled_bytes, bytes);
 }
 
+void Stats::count_written(std::uint16_t opcode, std::uint64_t bytes) noexcept {
+  if (enabled()) add(of(opcode).written_bytes, bytes);
+}
+
 void Stats::count_reached(std::uint16_t opcode, std::uint64_t bytes) noexcept {
   if (enabled()) add(of(opcode).reached_bytes, bytes);
 }
@@ -166,6 +170,7 @@ std::vector<Stats::Row> Stats::rows() const {
     row.received_bytes = read(from.received_bytes);
     row.reached_bytes = read(from.reached_bytes);
     row.pulled_bytes = read(from.pulled_bytes);
+    row.written_bytes = read(from.written_bytes);
     row.waited = time_of(from.waited_ns);
     row.longest = time_of(from.longest_ns);
     if (row.calls != 0 || row.entries != 0) result.push_back(row);

@@ -64,6 +64,9 @@ class Stats {
 
   // Of count_sent(), bytes that the worker reads out of this process's memory (docs/adr/0048).
   void count_pulled(std::uint16_t opcode, std::uint64_t bytes) noexcept;
+  // Of count_received(), bytes that the worker is to write into this process's memory
+  // (docs/adr/0054).
+  void count_written(std::uint16_t opcode, std::uint64_t bytes) noexcept;
 
   struct Row {
     std::uint16_t opcode = 0;
@@ -76,6 +79,7 @@ class Stats {
     std::uint64_t received_bytes = 0;  // Beside the replies.
     std::uint64_t reached_bytes = 0;   // Not sent: the device moves them.
     std::uint64_t pulled_bytes = 0;    // Of sent_bytes: the worker reads them by RDMA.
+    std::uint64_t written_bytes = 0;   // Of received_bytes: the worker writes them by RDMA.
     Nanoseconds waited{0};             // In fences and waits.
     Nanoseconds longest{0};            // The longest one.
 
@@ -113,6 +117,7 @@ class Stats {
     Counter received_bytes{0};
     Counter reached_bytes{0};
     Counter pulled_bytes{0};
+    Counter written_bytes{0};
     Counter waited_ns{0};
     Counter longest_ns{0};
   };

@@ -48,6 +48,7 @@ Stats::Row sum_of(const std::vector<Stats::Row>& rows) {
     sum.received_bytes += row.received_bytes;
     sum.reached_bytes += row.reached_bytes;
     sum.pulled_bytes += row.pulled_bytes;
+    sum.written_bytes += row.written_bytes;
     sum.waited += row.waited;
     sum.longest = std::max(sum.longest, row.longest);
   }
@@ -243,6 +244,17 @@ void append_pulls(std::string* text, const StatsSubject& subject, std::uint64_t 
   }
 }
 
+void append_writes(std::string* text, const StatsSubject& subject, std::uint64_t bytes) {
+  if (bytes != 0) {
+    append(text, "bytes of copies that the server wrote into this process's memory: %llu\n",
+           Number{bytes});
+  }
+  if (subject.not_written != 0) {
+    append(text, "large copies that the server could not write: %llu (%.300s)\n",
+           Number{subject.not_written}, subject.why_not_written.c_str());
+  }
+}
+
 }  // namespace
 
 std::string statistics_table(const StatsSubject& subject, const Statistics& statistics) {
@@ -279,6 +291,7 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
   append(&text, "bytes of copies that the device moved by itself, which did not travel: %llu\n",
          Number{sum.reached_bytes});
   append_pulls(&text, subject, sum.pulled_bytes);
+  append_writes(&text, subject, sum.written_bytes);
   append(&text, "connections for copies to the device: %u in the end, at most %u\n",
          subject.bulk_connections, subject.bulk_connections_most);
   append(&text, "connections for copies from the device: %u in the end, at most %u\n",
@@ -314,6 +327,9 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
   append(&text, ",\"pulled_bytes\":%llu,\"pulls_sent\":%llu,\"not_pulled\":{\"copies\":%llu",
          Number{sum.pulled_bytes}, Number{subject.pulls_sent}, Number{subject.not_pulled});
   text += ",\"reason\":" + json_string(subject.why_not_pulled) + "}";
+  append(&text, ",\"written_bytes\":%llu,\"not_written\":{\"copies\":%llu",
+         Number{sum.written_bytes}, Number{subject.not_written});
+  text += ",\"reason\":" + json_string(subject.why_not_written) + "}";
   append(&text, ",\"blocking_round_trips\":%llu", Number{round_trips(subject, statistics, sum)});
   append(&text, ",\"completion_waits\":%llu", Number{sum.waits});
   append(&text, ",\"calls\":%llu,\"bytes\":%llu,\"waited_us\":%.3f", Number{sum.calls},

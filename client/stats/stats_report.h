@@ -37,6 +37,9 @@ struct StatsSubject {
   std::uint64_t not_pulled = 0;
   std::string why_not_pulled = {};
   std::uint64_t pulls_sent = 0;
+  // Large results that the worker was not to write, and the last reason.
+  std::uint64_t not_written = 0;
+  std::string why_not_written = {};
 };
 
 // What is reported.
@@ -66,6 +69,7 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
 //    "attach_round_trips":3,"bulk_connections":1,
 //    "bulk_connections_most":2,"bulk_connections_out":1,"bulk_connections_out_most":1,
 //    "pulled_bytes":0,"pulls_sent":0,"not_pulled":{"copies":0,"reason":""},
+//    "written_bytes":0,"not_written":{"copies":0,"reason":""},
 //    "blocking_round_trips":5,
 //    "completion_waits":2,"calls":9,"bytes":1,"waited_us":1,
 //    "batches":{"count":..,"records":..,"bytes":..,"by_records":[..],"by_bytes":[..]},

@@ -38,10 +38,10 @@ class BulkHeads {
       std::memmove(head_.data(), head_.data() + kFrameHeaderBytes, have_);
       return std::optional<BulkFrameHead>();
     }
-    const bool known = frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkPacked ||
-                       frame->kind == FrameKind::kChunkReceipt ||
-                       frame->kind == FrameKind::kChunkAbandoned ||
-                       frame->kind == FrameKind::kChunkWanted;
+    const bool known =
+        frame->kind == FrameKind::kChunk || frame->kind == FrameKind::kChunkPacked ||
+        frame->kind == FrameKind::kChunkReceipt || frame->kind == FrameKind::kChunkAbandoned ||
+        frame->kind == FrameKind::kChunkWanted || frame->kind == FrameKind::kChunkWritten;
     if (!known || frame->payload_bytes < kBulkHeaderBytes) {
       return Status(Code::kProtocol, "a frame that does not belong on a bulk connection");
     }

@@ -53,6 +53,8 @@ std::string feature_name(unsigned bit) {
       return "connections over RDMA";
     case static_cast<unsigned>(Feature::kPulledCopies):
       return "large copies that the worker reads over RDMA";
+    case static_cast<unsigned>(Feature::kWrittenResults):
+      return "large results that the worker writes over RDMA";
     case static_cast<unsigned>(Feature::kPackedRecords):
       return "packed records of calls";
     case static_cast<unsigned>(Feature::kCounting):

@@ -26,6 +26,7 @@ std::size_t payload_bytes_max(FrameKind kind) {
     case FrameKind::kChunkReceipt:
     case FrameKind::kChunkAbandoned:
     case FrameKind::kChunkWanted:
+    case FrameKind::kChunkWritten:
       return kBulkHeaderBytes;
     case FrameKind::kAcknowledge:
     case FrameKind::kHeartbeat:

@@ -35,11 +35,15 @@ enum class FrameKind : std::uint8_t {
                  // transfer that was only offered (kFlagBulkOnDemand).
   kChunkPacked,  // Bulk, either way: BulkHeader, PackedHead, then a chunk in fewer bytes
                  // (packed_chunk.h). Only to a peer that offers Feature::kPackedChunks.
-  kPackedRecords  // Log, client to worker: PackedRecordsHead, then records as of kRecords in fewer
-                  // bytes (packed_records.h). Only to a peer that offers Feature::kPackedRecords.
+  kPackedRecords,  // Log, client to worker: PackedRecordsHead, then records as of kRecords in fewer
+                   // bytes (packed_records.h). Only to a peer that offers Feature::kPackedRecords.
+  // Bulk, worker to client: BulkHeader without bytes. The first `offset` bytes of the transfer were
+  // written by RDMA (kFlagWritten, record.h). With fewer than `total`, the others follow as chunks.
+  // With all of them it completes the transfer.
+  kChunkWritten
 };
 inline constexpr std::uint8_t kFrameKindMin = 1;
-inline constexpr std::uint8_t kFrameKindMax = 12;
+inline constexpr std::uint8_t kFrameKindMax = 13;
 
 inline constexpr std::uint16_t kFrameMagic = 0x7267;  // "gr"
 
@@ -66,6 +70,7 @@ Result<FrameHeader> parse_frame_header(ByteView bytes);
 struct BulkHeader {
   std::uint64_t transfer = 0;   // Minted by the client, for both directions. Never 0, never reused.
   std::uint64_t offset = 0;     // kChunk: where its bytes belong. kChunkReceipt: bytes retired.
+                                // kChunkWritten: bytes written.
   std::uint64_t total = 0;      // Bytes of the whole transfer, the same in each of its frames.
   std::uint64_t watermark = 0;  // Worker to client, in the chunk that completes a transfer: the
                                 // number of its completion, 1, 2, ... A reply with watermark n is

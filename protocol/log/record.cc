@@ -52,6 +52,18 @@ Status check_pulled(const RecordHeader& header, std::uint64_t bytes, ByteView re
   return {};
 }
 
+Status check_written(const RecordHeader& header, std::uint64_t bytes, ByteView rest) {
+  WrittenDestination destination;
+  if (rest.size() != sizeof destination) return malformed(header, "written copy of a wrong size");
+  std::memcpy(&destination, rest.data(), sizeof destination);
+  std::uint64_t end = 0;
+  if (destination.bytes != bytes || bytes < limits::kPulledBytesMin || destination.reserved != 0 ||
+      __builtin_add_overflow(destination.address, destination.bytes, &end)) {
+    return malformed(header, "written copy to impossible memory");
+  }
+  return {};
+}
+
 Status check_copy(const RecordHeader& header, ByteView payload) {
   CopyPayload copy;
   const bool box = (header.flags & kFlagBox) != 0;
@@ -76,6 +88,9 @@ Status check_copy(const RecordHeader& header, ByteView payload) {
       if (header.bulk == 0 &&
           ((header.flags & kFlagFence) == 0 || copy.bytes > limits::kInlineBytesMax)) {
         return malformed(header, "copy out without a transfer");
+      }
+      if ((header.flags & kFlagWritten) != 0) {
+        return check_written(header, copy.bytes, payload.subspan(copy_payload_bytes(header)));
       }
       break;
     default:
@@ -146,6 +161,8 @@ Result<RecordView> parse_record(ByteView bytes) {
   }
   const bool pulls = header.form == Form::kCopyIn && (header.flags & kFlagBulkOnDemand) != 0;
   if ((header.flags & kFlagPulled) != 0 && !pulls) return malformed(header, "nothing to pull");
+  const bool writes = header.form == Form::kCopyOut && header.bulk != 0;
+  if ((header.flags & kFlagWritten) != 0 && !writes) return malformed(header, "nothing to write");
   const bool copies = header.form == Form::kCopyInline || header.form == Form::kCopyIn ||
                       header.form == Form::kCopyOut || header.form == Form::kCopyDevice;
   if ((header.flags & kFlagBox) != 0 && !copies) return malformed(header, "no copy of a box");

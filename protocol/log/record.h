@@ -95,7 +95,11 @@ inline constexpr std::uint16_t kFlagBox = 64;
 // reads the bytes by RDMA, and then sends one kChunkReceipt for all of them. If it cannot, it asks
 // for them by kBytesWanted (Feature::kPulledCopies, docs/adr/0048).
 inline constexpr std::uint16_t kFlagPulled = 128;
-inline constexpr std::uint16_t kFlagsKnown = 255;
+// kCopyOut: a WrittenDestination follows the structure of the copy. The worker writes the bytes by
+// RDMA, and then sends kChunkWritten. What it cannot write comes as chunks over the first bulk
+// connection (Feature::kWrittenResults, docs/adr/0054).
+inline constexpr std::uint16_t kFlagWritten = 256;
+inline constexpr std::uint16_t kFlagsKnown = 511;
 
 // Stream values that are not handles (cuda.h: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD). NULL means
 // legacy for the plain entry points.
@@ -199,8 +203,18 @@ struct PulledSource {
 };
 static_assert(sizeof(PulledSource) == 24);
 
-// Size of the structure at the start of a copy's payload. The bytes of kCopyInline, or the
-// PulledSource, follow it.
+// Memory that the client lends to the worker's device for writing. A wrong value makes the write
+// fail, and nothing else.
+struct WrittenDestination {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;  // All bytes of the copy, at least limits::kPulledBytesMin.
+  std::uint32_t key = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(WrittenDestination) == 24);
+
+// Size of the structure at the start of a copy's payload. The bytes of kCopyInline, the
+// PulledSource, or the WrittenDestination follow it.
 constexpr std::size_t copy_payload_bytes(const RecordHeader& header) {
   return (header.flags & kFlagBox) != 0 ? sizeof(BoxCopyPayload) : sizeof(CopyPayload);
 }

@@ -21,6 +21,8 @@ constexpr std::size_t kSaidMax = 65'536;
 // Copies of at most this size are sent by the thread that has their bytes. Larger ones are sent by
 // the sender while the device works on the next.
 constexpr std::size_t kSentAtOnceMax = std::size_t{64} << 10;
+// The longest wait of an idle sender for a write, before it looks at its queue again.
+constexpr std::chrono::milliseconds kIdleLook{5};
 
 // Set on receivers, which look for receipts after each frame. No thread is woken for receipts that
 // become due while such a thread works.
@@ -36,7 +38,8 @@ thread_local Gathered gathered;
 }  // namespace
 
 BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, bool packs,
-                     bool spreads, transport::RemoteMemory* remote)
+                     bool spreads, transport::RemoteMemory* remote,
+                     transport::RemoteMemory* written)
     : packs_(packs),
       spreads_(spreads),
       staging_in_(limits::kBulkWindowBytes),
@@ -56,7 +59,8 @@ BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, boo
                       [](void* user) { static_cast<BulkLanes*>(user)->time(); },
                       [](void* user, FrameKind kind, const BulkHeader& header) {
                         static_cast<BulkLanes*>(user)->say({kind, header, {}});
-                      }}) {
+                      }}),
+      writes_(spreads ? written : nullptr, staging_out_) {
   for (transport::Connection* connection : connections) {
     lanes_.emplace_back(connection, lanes_.size(), packs);
   }
@@ -131,6 +135,7 @@ void BulkLanes::stop() {
   stopping_ = true;
   in_.stop();
   pulls_.stop();
+  writes_.stop();
   const std::lock_guard joining(joining_);
   for (Lane& lane : lanes_) lane.connection->shut_down();
   {
@@ -234,8 +239,9 @@ bool BulkLanes::has_to_say(const Lane& lane) const {
   return receipts_.due() || (said_.size() > kept_ && may_say_next(lane));
 }
 
-bool BulkLanes::next_is_word() const {
-  return !said_.empty() && said_.front().kind != FrameKind::kChunk;
+// A word, or a chunk that is written.
+bool BulkLanes::next_is_apart() const {
+  return !said_.empty() && (said_.front().kind != FrameKind::kChunk || said_.front().is_written());
 }
 
 bool BulkLanes::next_to_say(const Lane& lane, Said* said) {
@@ -254,8 +260,8 @@ bool BulkLanes::take_chunk(const Lane& lane, std::uint64_t total_max, Said* said
   const std::lock_guard lock(mutex_);
   if (said_.empty()) return false;
   const Said& next = said_.front();
-  const bool fits = next.kind == FrameKind::kChunk && next.header.total <= total_max &&
-                    lane.chunks.fits(next.bytes.size());
+  const bool fits = next.kind == FrameKind::kChunk && !next.is_written() &&
+                    next.header.total <= total_max && lane.chunks.fits(next.bytes.size());
   return fits && next_to_say(lane, said);
 }
 
@@ -310,6 +316,81 @@ void BulkLanes::send_small() {
   if (room) changed();
 }
 
+// The slots of `written` are free. Behind a failure, what was not written goes first, and then
+// `*before`.
+void BulkLanes::end_writes(const BulkWrites::Chunks& written, const Said* before) {
+  for (const BulkWrites::Chunk& chunk : written) {
+    auto* const slot = const_cast<std::byte*>(chunk.bytes.data());
+    room_ |= out_.gone(chunk.header.transfer, slot, chunk.bytes.size());
+  }
+  if (!writes_.has_failed()) return;
+  const BulkWrites::Chunks left = writes_.take_failed();
+  const std::lock_guard lock(mutex_);
+  if (before != nullptr) said_.push_front(*before);
+  for (auto at = left.rbegin(); at != left.rend(); ++at) {
+    said_.push_front({FrameKind::kChunk, at->header, at->bytes, BulkOut::kWritten});
+  }
+}
+
+void BulkLanes::await_writes() {
+  std::unique_lock sending(first_->sending);
+  BulkWrites::Chunks written;
+  writes_.await_some(kIdleLook, &written);
+  end_writes(written, nullptr);
+  const bool room = std::exchange(room_, false);
+  sending.unlock();
+  if (room && !stopping_) listener_.time(listener_.user);
+}
+
+// No write is under way when the client learns the end of a transfer.
+Status BulkLanes::send_word(const Said& said) {
+  BulkWrites::Chunks written;
+  writes_.await_all(&written);
+  const bool failed = writes_.has_failed() && writes_.under_way();
+  end_writes(written, failed ? &said : nullptr);
+  if (failed) return {};  // It is in the queue again.
+  if (said.kind == FrameKind::kChunkAbandoned) writes_.forget(said.header.transfer);
+  return protocol::send_bulk_word(*first_->connection, said.kind, said.header);
+}
+
+Status BulkLanes::write(const Said& said) {
+  const BulkHeader& header = said.header;
+  const bool last = header.offset + said.bytes.size() == header.total;
+  BulkWrites::Chunks written;
+  writes_.write({header, said.bytes}, &written);
+  if (last) {
+    writes_.await_all(&written);
+  } else {
+    writes_.await_some(std::chrono::milliseconds(0), &written);
+  }
+  // Writes end in their order.
+  const bool whole = last && !written.empty() &&
+                     written.back().header.transfer == header.transfer &&
+                     written.back().header.offset == header.offset;
+  end_writes(written, nullptr);
+  if (!whole) return {};
+  writes_.forget(header.transfer);
+  return protocol::send_bulk_word(*first_->connection, FrameKind::kChunkWritten,
+                                  {header.transfer, header.total, header.total, header.watermark});
+}
+
+// Sends a chunk that was to be written.
+Status BulkLanes::send_unwritten(const Said& said) {
+  Lane& lane = *first_;
+  if (const auto note = writes_.written_before(said.header); note.has_value()) {
+    GPURUN_RETURN_IF_ERROR(
+        protocol::send_bulk_word(*lane.connection, FrameKind::kChunkWritten, *note));
+  }
+  if (said.header.offset + said.bytes.size() == said.header.total) {
+    writes_.forget(said.header.transfer);
+  }
+  lane.chunks.add(lane.packer, said.header, said.bytes);
+  lane.begun.push_back(said);
+  const Status sent = lane.chunks.send_rest(lane.packer, *lane.connection);
+  room_ |= begun_has_gone(lane);
+  return sent;
+}
+
 // The sender locks the lane before it takes its items. So bytes leave in their order, whichever
 // thread sends them, and of two copies to one place the later one remains.
 Status BulkLanes::send_next(Lane& lane) {
@@ -317,14 +398,22 @@ Status BulkLanes::send_next(Lane& lane) {
   if (!lane.has_rest) {
     protocol::Receipts::Batch receipts;
     Said said;
-    bool word = false;
+    bool apart = false;
     {
       const std::lock_guard lock(mutex_);
       receipts = receipts_.take();  // First, because the client waits for room.
-      word = receipts.empty() && &lane == first_ && next_is_word() && next_to_say(lane, &said);
+      apart = receipts.empty() && &lane == first_ && next_is_apart() && next_to_say(lane, &said);
     }
     if (!receipts.empty()) return send_receipts(lane, receipts);
-    if (word) return protocol::send_bulk_word(*lane.connection, said.kind, said.header);
+    if (apart) {
+      const Status sent = !said.is_written()     ? send_word(said)
+                          : writes_.has_failed() ? send_unwritten(said)
+                                                 : write(said);
+      const bool room = std::exchange(room_, false);
+      sending.unlock();
+      if (room && !stopping_) listener_.time(listener_.user);
+      return sent;
+    }
     begin_chunks(lane, ~std::uint64_t{0});
     if (lane.begun.empty()) return {};
   }
@@ -342,10 +431,18 @@ Status BulkLanes::send_next(Lane& lane) {
 void BulkLanes::run_sender(Lane& lane) {
   name_this_thread("gpurun-bulk-out");
   for (;;) {
+    bool waits_for_writes = false;
     {
       std::unique_lock lock(mutex_);
-      due_.wait(lock, [&] { return stopping_ || lane.has_rest || has_to_say(lane); });
+      const auto ready = [&] { return stopping_ || lane.has_rest || has_to_say(lane); };
+      // The ends of writes make room for more. What comes meanwhile goes behind them anyway.
+      waits_for_writes = &lane == first_ && writes_.under_way() && !ready();
+      if (!waits_for_writes) due_.wait(lock, ready);
       if (stopping_) return;
+    }
+    if (waits_for_writes) {
+      await_writes();
+      continue;
     }
     if (const Status sent = send_next(lane); !sent.ok()) {
       if (!stopping_) listener_.failed(listener_.user, sent);
@@ -397,7 +494,7 @@ Status BulkLanes::receive_frame(transport::Connection& connection, protocol::Bul
   if (!head.ok()) return head.status();
   if (!head->has_value()) return {};
   const auto& [kind, header, bytes] = **head;
-  if (kind == FrameKind::kChunkWanted) {
+  if (kind == FrameKind::kChunkWanted || kind == FrameKind::kChunkWritten) {
     return Status(Code::kProtocol, "a frame that a client does not send on a bulk connection");
   }
   if (kind == FrameKind::kChunkReceipt) return out_.receipt(header);

@@ -3,8 +3,9 @@
 // it.
 //
 // Bytes to the device go to in(), and bytes from it come from out(). pulls() reads bytes to the
-// device by itself. A receiver with receipts to
-// send sends them itself if no other thread is sending. The thread that learns that the device has
+// device by itself, and writes() writes bytes from it. The first connection's sender does those
+// writes, in the order of what it sends. A receiver with receipts to send sends them itself if no
+// other thread is sending. The thread that learns that the device has
 // written a small copy sends its bytes. The executor sends the bytes of consecutive small copies
 // together (docs/adr/0026).
 #pragma once
@@ -26,6 +27,7 @@
 #include "server/bulk/bulk_in.h"
 #include "server/bulk/bulk_out.h"
 #include "server/bulk/bulk_pulls.h"
+#include "server/bulk/bulk_writes.h"
 #include "server/bulk/staging.h"
 #include "transport/transport.h"
 
@@ -54,9 +56,10 @@ class BulkLanes {
 
   // Borrows the connections. `packs`: the client supports packed chunks (Feature::kPackedChunks).
   // `spreads`: it takes the chunks of a copy over several connections (Feature::kSpreadCopies).
-  // `remote`: the client's memory, of the first connection. nullptr: nothing is pulled.
+  // `remote`: the client's memory, of the first connection. nullptr: nothing is pulled. `written`:
+  // the same for results. It needs `spreads`. nullptr: nothing is written.
   BulkLanes(const std::vector<transport::Connection*>& connections, bool packs, bool spreads,
-            transport::RemoteMemory* remote = nullptr);
+            transport::RemoteMemory* remote = nullptr, transport::RemoteMemory* written = nullptr);
   ~BulkLanes();  // After stop(), once the driver does not touch staging memory any more.
   BulkLanes(const BulkLanes&) = delete;
   BulkLanes& operator=(const BulkLanes&) = delete;
@@ -96,6 +99,7 @@ class BulkLanes {
   BulkIn& in() noexcept { return in_; }
   BulkOut& out() noexcept { return out_; }
   BulkPulls& pulls() noexcept { return pulls_; }
+  BulkWrites& writes() noexcept { return writes_; }
   Staging& staging_in() noexcept { return staging_in_; }
   Staging& staging_out() noexcept { return staging_out_; }
 
@@ -104,7 +108,10 @@ class BulkLanes {
     protocol::FrameKind kind = protocol::FrameKind::kHeartbeat;
     protocol::BulkHeader header;
     ByteView bytes;
-    unsigned lanes = 1;  // Any of the first `lanes` connections may send it.
+    unsigned lanes = 1;  // Any of the first `lanes` connections may send it. BulkOut::kWritten.
+    bool is_written() const noexcept {
+      return kind == protocol::FrameKind::kChunk && lanes == BulkOut::kWritten;
+    }
   };
   struct Lane {
     Lane(transport::Connection* over, std::size_t number, bool packs)
@@ -128,10 +135,15 @@ class BulkLanes {
   bool begun_has_gone(Lane& lane);
   void send_small();
   Status send_next(Lane& lane);
+  Status send_word(const Said& said);
+  Status write(const Said& said);
+  Status send_unwritten(const Said& said);
+  void await_writes();
+  void end_writes(const BulkWrites::Chunks& written, const Said* before);
   void note_receipt(const protocol::BulkHeader& receipt);
   bool may_say_next(const Lane& lane) const;
   bool has_to_say(const Lane& lane) const;
-  bool next_is_word() const;
+  bool next_is_apart() const;
   bool next_to_say(const Lane& lane, Said* said);
   void run_sender(Lane& lane);
   void run_receiver(Lane& lane);
@@ -151,6 +163,8 @@ class BulkLanes {
   BulkIn in_;
   BulkOut out_;
   BulkPulls pulls_;
+  BulkWrites writes_;  // For the first connection's sender, with its `sending`.
+  bool room_ = false;  // Guarded by the same: a copy that waits may continue.
   Listener listener_;
   std::atomic<bool> stopping_{false};
   std::atomic<unsigned> senders_{0};  // The number of lanes that have a sender, from the first on.

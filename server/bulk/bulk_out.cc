@@ -26,7 +26,8 @@ int BulkOut::open(std::uint64_t number, std::uint64_t sequence, std::uint64_t to
   if (!fresh) return transfer.call == sequence ? 0 : kErrorInvalidValue;
   transfer.call = sequence;
   transfer.total = total;
-  transfer.lanes = lanes;
+  transfer.written = lanes == kWritten;
+  transfer.lanes = std::max(lanes, 1U);
   return 0;
 }
 
@@ -110,10 +111,10 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
       } else if (spreads_) {
         header.watermark = numbered_;
       }
-      lanes = transfer.lanes;
+      lanes = transfer.written ? kWritten : transfer.lanes;
       transfer.said += chunk.size;
       ++transfer.unsent;
-      if (lanes > 1) ++spread_unsent_;
+      if (transfer.lanes > 1) ++spread_unsent_;
       unsent_ += counts(chunk.size);
     } else {
       staging_.give_back(chunk.bytes);
@@ -129,12 +130,13 @@ void BulkOut::copied(std::uint64_t number, const Chunk& chunk, int result) {
   if (room) listener_.room(listener_.user);
 }
 
-// Notifies the client once. If part of the transfer went over several connections, the notice has a
-// number. Later copies to the same place then also come after its end.
+// Notifies the client once. If part of the transfer went over several connections, or was written,
+// the notice has a number. Later copies to the same place then also come after its end, and so does
+// the reply of its call.
 void BulkOut::abandon(std::uint64_t number, Transfer& transfer) {
   if (std::exchange(transfer.abandoned, true)) return;
-  const bool spread = spreads_ && transfer.lanes > 1 && transfer.said != 0;
-  const BulkHeader header{number, 0, transfer.total, spread ? ++numbered_ : 0};
+  const bool apart = (transfer.lanes > 1 || transfer.written) && transfer.said != 0;
+  const BulkHeader header{number, 0, transfer.total, spreads_ && apart ? ++numbered_ : 0};
   listener_.say(listener_.user, FrameKind::kChunkAbandoned, header, {}, 1);
 }
 

@@ -45,13 +45,14 @@ inline constexpr std::size_t kChunksAskedMax = 8;
 
 class BulkOut {
  public:
+  static constexpr unsigned kWritten = 0;
   // The notices of BulkOut, sent without a lock held.
   struct Listener {
     void* user = nullptr;
     // A copy that waits for a slot may continue.
     void (*room)(void* user) = nullptr;
     // A kChunk, or without bytes a kChunkAbandoned, must be sent. The bytes stay until gone(). Any
-    // of the first `lanes` connections may send it.
+    // of the first `lanes` connections may send it. kWritten: BulkWrites writes it.
     void (*say)(void* user, protocol::FrameKind kind, const protocol::BulkHeader& header,
                 ByteView bytes, unsigned lanes) = nullptr;
   };
@@ -63,8 +64,8 @@ class BulkOut {
 
   // For the executor.
 
-  // The call `sequence` names `transfer`, which uses the first `lanes` connections. Returns 0, also
-  // for a repetition of the same call. INVALID_VALUE: it belongs to another call.
+  // The call `sequence` names `transfer`, which uses the first `lanes` connections, or is kWritten.
+  // Returns 0, also for a repetition of the same call. INVALID_VALUE: it belongs to another call.
   int open(std::uint64_t transfer, std::uint64_t sequence, std::uint64_t total, unsigned lanes = 1);
   struct Chunk {
     std::byte* bytes = nullptr;
@@ -108,6 +109,7 @@ class BulkOut {
     std::uint64_t call = 0;
     std::uint64_t total = 0;
     unsigned lanes = 1;
+    bool written = false;
     std::uint64_t given = 0;   // Bytes that ever had a slot.
     std::uint64_t copied = 0;  // Bytes that the driver has finished.
     std::uint64_t said = 0;    // The part of these that goes to the client.

@@ -1,6 +1,6 @@
-// Pulled copies: over RDMA the worker reads large pinned sources by itself. The bytes are right
-// whatever fails, the program's memory is free once it has been read, and a client that lies harms
-// its own copy only.
+// Pulled copies and written results: over RDMA the worker reads large pinned sources by itself, and
+// writes large results into pinned memory. The bytes are right whatever fails, the program's memory
+// is free once it has been read, and a client that lies harms its own copy only.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -48,6 +48,14 @@ class LyingMemory final : public RemoteMemory {
     if (!key.ok() || lie_ != Lie::kKey) return key;
     return *key + 1;
   }
+  Result<std::uint32_t> lend_for_writing(MutableBytes memory) override {
+    if (lie_ == Lie::kLength) memory = memory.first(memory.size() - 5000);
+    if (lie_ == Lie::kAddress) memory = memory.subspan(1);
+    const auto key = inner_.lend_for_writing(memory);
+    if (!key.ok() || lie_ != Lie::kKey) return key;
+    return *key + 1;
+  }
+  bool writes() const noexcept override { return inner_.writes(); }
   void take_back(std::uint32_t key) noexcept override { inner_.take_back(key); }
   Status enroll(MutableBytes memory) override { return inner_.enroll(memory); }
   void withdraw() noexcept override { inner_.withdraw(); }
@@ -85,7 +93,8 @@ struct Pulling {
   explicit Pulling(const std::string& devices = "rdma0", Lie lie = Lie::kNone, bool knows = true) {
     VerbsDouble::set(devices);
     WorldOptions options;
-    options.session.pulled_copies = knows;
+    options.session.pulled_copies = options.session.written_results = knows;
+    options.session.spread_copies = true;
     options.session.statistics = true;
     options.session.packing = false;
     options.connect = [&](int) {
@@ -128,6 +137,18 @@ struct Pulling {
     EXPECT_EQ(session().copy_out(world->lane(), world->site("cuMemcpyDtoH_v2"), got, device, true),
               0);
     return got;
+  }
+  bool may_be_written(ByteView destination) {
+    return session().may_be_written(destination, destination);
+  }
+  int copy_back(MutableBytes destination, std::uint64_t device, bool wait) {
+    return session().copy_out(world->lane(), world->site("cuMemcpyDtoHAsync_v2"), destination,
+                              device, wait, Session::Arrival::kWritten);
+  }
+  std::uint64_t written_bytes() {
+    std::uint64_t sum = 0;
+    for (const auto& row : session().stats().rows()) sum += row.written_bytes;
+    return sum;
   }
   std::uint64_t pulled_bytes() {
     std::uint64_t sum = 0;
@@ -325,6 +346,200 @@ TEST(PulledCopies, WorkerWithoutMemoryForReadsAsksForBytes) {
   EXPECT_EQ(pulling.world->synchronize(), 0);
   EXPECT_TRUE(pulling.back(device, source.size()) == source);
   EXPECT_EQ(pulling.session().pulls().sent, 1U);
+}
+
+// A device with other bytes than the destination, so that a byte that never comes shows.
+struct Results {
+  explicit Results(std::size_t bytes, Lie lie = Lie::kNone)
+      : pulling("rdma0", lie), source(random_bytes(bytes, 21)), destination(bytes) {
+    device = pulling.world->allocate(bytes);
+    EXPECT_EQ(pulling.copy(device, source, Session::Reading::kNow), 0);
+    EXPECT_EQ(pulling.world->synchronize(), 0);
+  }
+  Pulling pulling;
+  Bytes source;
+  Bytes destination;
+  std::uint64_t device = 0;
+};
+
+TEST(WrittenResults, NoThreadTouchesBytesOfLargeCopy) {
+  for (const bool wait : {false, true}) {
+    Results results(64 * kMiB);
+    Pulling& pulling = results.pulling;
+    ASSERT_TRUE(pulling.may_be_written(results.destination));
+    const verbs_double_counts before = VerbsDouble::counts();
+    ASSERT_EQ(pulling.copy_back(results.destination, results.device, wait), 0);
+    if (!wait) {
+      EXPECT_EQ(pulling.world->synchronize(), 0);
+    }
+    EXPECT_TRUE(results.destination == results.source) << "the completion came before the bytes";
+    const verbs_double_counts after = VerbsDouble::counts();
+    EXPECT_EQ(after.written_bytes - before.written_bytes, results.source.size());
+    EXPECT_LT(after.posted_bytes - before.posted_bytes - results.source.size(), 64U << 10)
+        << "bytes went in messages";
+    EXPECT_EQ(pulling.written_bytes(), results.source.size());
+    EXPECT_FALSE(pulling.session().may_still_write(results.destination));
+  }
+}
+
+// Of two copies to one place the later one stays, whichever way each of them takes.
+TEST(WrittenResults, LaterCopyToTheSamePlaceStays) {
+  Results results(2 * kMiB);
+  Pulling& pulling = results.pulling;
+  const Bytes other = random_bytes(2 * kMiB, 22);
+  const std::uint64_t second = pulling.world->allocate(other.size());
+  ASSERT_EQ(pulling.copy(second, other, Session::Reading::kNow), 0);
+  VerbsDouble::inject("delays us=500");
+  for (int round = 0; round < 6; ++round) {
+    ASSERT_TRUE(pulling.may_be_written(results.destination)) << "an earlier write is no reason";
+    ASSERT_EQ(pulling.copy_back(results.destination, results.device, false), 0);
+    MutableBytes part = results.destination;
+    if (round % 2 == 1) part = part.subspan(kMiB / 2, 1000);
+    ASSERT_EQ(pulling.session().copy_out(pulling.world->lane(),
+                                         pulling.world->site("cuMemcpyDtoHAsync_v2"), part, second,
+                                         false),
+              0);
+    EXPECT_FALSE(pulling.may_be_written(results.destination))
+        << "a thread of this process still writes there";
+    ASSERT_EQ(pulling.world->synchronize(), 0);
+    Bytes expected = round % 2 == 1 ? results.source : other;
+    if (round % 2 == 1) std::copy_n(other.begin(), 1000, expected.begin() + kMiB / 2);
+    EXPECT_TRUE(results.destination == expected) << round;
+  }
+}
+
+// As a program does that frees its memory behind an event.
+TEST(WrittenResults, MemoryEndsOnceTheCopyIsDone) {
+  Results results(4 * kMiB);
+  Pulling& pulling = results.pulling;
+  VerbsDouble::inject("delays us=2000");
+  for (int round = 0; round < 4; ++round) {
+    auto destination = std::make_unique<Bytes>(results.source.size());
+    ASSERT_TRUE(pulling.may_be_written(*destination));
+    ASSERT_EQ(pulling.copy_back(*destination, results.device, false), 0);
+    ASSERT_EQ(pulling.world->synchronize(), 0);
+    const verbs_double_counts before = VerbsDouble::counts();
+    pulling.session().take_back(*destination);
+    EXPECT_EQ(VerbsDouble::counts().deregistrations - before.deregistrations, 1U);
+    EXPECT_TRUE(*destination == results.source);
+    destination.reset();
+  }
+  EXPECT_EQ(pulling.session().connections_that_left().count, 0U) << "a write met memory that ended";
+}
+
+TEST(WrittenResults, CopyEndsRightWhenTheQueuePairFails) {
+  for (const char* fault :
+       {"completes_with at=1 kind=write status=10", "completes_with at=9 kind=write status=12",
+        "post_fails at=5 kind=write error=ENOMEM", "breaks_qp bytes=3000000",
+        "cuts_qp bytes=2000000", "port_down port=1 bytes=2000000", "stops_qp bytes=2000000"}) {
+    for (const bool wait : {false, true}) {
+      Results results(9 * kMiB);
+      Pulling& pulling = results.pulling;
+      ASSERT_TRUE(pulling.may_be_written(results.destination));
+      const std::uint64_t taken_back = VerbsDouble::counts().deregistrations;
+      VerbsDouble::inject(fault);
+      const auto before = std::chrono::steady_clock::now();
+      ASSERT_EQ(pulling.copy_back(results.destination, results.device, wait), 0);
+      if (!wait) {
+        EXPECT_EQ(pulling.world->synchronize(), 0) << fault;
+      }
+      EXPECT_TRUE(results.destination == results.source) << fault;
+      EXPECT_EQ(VerbsDouble::counts().deregistrations, taken_back + 1)
+          << fault << ": the worker may still write";
+      EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20)) << fault;
+      EXPECT_FALSE(pulling.may_be_written(results.destination)) << fault;
+      EXPECT_EQ(pulling.session().pulls().why_unwritten,
+                "the server could not write an earlier copy");
+      // What is not lent any more is sent.
+      std::memset(results.destination.data(), 0, results.destination.size());
+      ASSERT_EQ(pulling.copy_back(results.destination, results.device, wait), 0);
+      EXPECT_EQ(pulling.world->synchronize(), 0) << fault;
+      EXPECT_TRUE(results.destination == results.source) << fault;
+    }
+  }
+}
+
+// Several copies are under way, and some of them have not begun.
+TEST(WrittenResults, EveryCopyEndsRightWhenTheQueuePairFails) {
+  Results results(3 * kMiB);
+  Pulling& pulling = results.pulling;
+  std::vector<Bytes> destinations(5, Bytes(results.source.size()));
+  for (const Bytes& each : destinations) ASSERT_TRUE(pulling.may_be_written(each));
+  VerbsDouble::inject("breaks_qp bytes=7000000");
+  for (Bytes& each : destinations) {
+    client::CallSite site =
+        pulling.world->site("cuMemcpyDtoHAsync_v2", pulling.world->make_stream());
+    ASSERT_EQ(pulling.session().copy_out(pulling.world->lane(), site, each, results.device, false,
+                                         Session::Arrival::kWritten),
+              0);
+  }
+  ASSERT_EQ(pulling.world->synchronize(), 0);
+  for (const Bytes& each : destinations) EXPECT_TRUE(each == results.source);
+}
+
+TEST(WrittenResults, LostReportCostsTheCarrierAtMost) {
+  Results results(3 * kMiB);
+  ASSERT_TRUE(results.pulling.may_be_written(results.destination));
+  VerbsDouble::inject("loses_completion at=6 kind=write");  // The last one.
+  ASSERT_EQ(results.pulling.copy_back(results.destination, results.device, true), 0);
+  EXPECT_TRUE(results.destination == results.source);
+}
+
+// The worker writes where the client says, in the client's memory. A wrong name costs RDMA.
+TEST(WrittenResults, WrongKeyLengthOrAddressEndsInTheSocketsBytes) {
+  for (const Lie lie : {Lie::kKey, Lie::kLength, Lie::kAddress}) {
+    Results results(6 * kMiB, lie);
+    ASSERT_TRUE(results.pulling.may_be_written(results.destination));
+    ASSERT_EQ(results.pulling.copy_back(results.destination, results.device, true), 0);
+    EXPECT_TRUE(results.destination == results.source);
+    EXPECT_FALSE(results.pulling.may_be_written(results.destination));
+  }
+}
+
+TEST(WrittenResults, CopyThatFailsOnTheDeviceLeavesMemoryFree) {
+  Results results(2 * kMiB);
+  Pulling& pulling = results.pulling;
+  ASSERT_TRUE(pulling.may_be_written(results.destination));
+  client::CallSite site = pulling.world->site("cuMemcpyDtoHAsync_v2", std::uint64_t{12345} << 20);
+  EXPECT_NE(pulling.session().copy_out(pulling.world->lane(), site, results.destination,
+                                       results.device, true, Session::Arrival::kWritten),
+            0);  // No such stream.
+  EXPECT_FALSE(pulling.session().may_still_write(results.destination));
+  ASSERT_TRUE(pulling.may_be_written(results.destination));
+  ASSERT_EQ(pulling.copy_back(results.destination, results.device, true), 0);
+  EXPECT_TRUE(results.destination == results.source);
+}
+
+TEST(WrittenResults, WhatCannotBeWrittenIsSentAndCounted) {
+  {
+    Pulling pulling("rdma0 immediate=plain");
+    EXPECT_FALSE(pulling.may_be_written(Bytes(2 * kMiB)));
+    EXPECT_EQ(pulling.session().pulls().unwritten, 0U) << "such a session has nothing to lend to";
+  }
+  {
+    Pulling pulling("rdma0", Lie::kNone, false);
+    EXPECT_FALSE(pulling.may_be_written(Bytes(2 * kMiB)));
+  }
+  Results results(2 * kMiB);
+  Pulling& pulling = results.pulling;
+  EXPECT_FALSE(pulling.session().may_be_written(
+      results.destination, ByteView(results.destination).first(limits::kPulledBytesMin - 1)));
+  VerbsDouble::inject("memlock bytes=1000");
+  EXPECT_FALSE(pulling.may_be_written(results.destination));
+  EXPECT_EQ(pulling.session().pulls().unwritten, 1U);
+  EXPECT_NE(pulling.session().pulls().why_unwritten.find("does not register"), std::string::npos);
+  ASSERT_EQ(pulling.copy_back(results.destination, results.device, true), 0);
+  EXPECT_TRUE(results.destination == results.source);
+}
+
+// The worker's own staging memory is refused: it sends the bytes.
+TEST(WrittenResults, WorkerWithoutMemoryForWritesSendsBytes) {
+  Results results(2 * kMiB);
+  ASSERT_TRUE(results.pulling.may_be_written(results.destination));
+  VerbsDouble::inject("memlock bytes=1000");
+  ASSERT_EQ(results.pulling.copy_back(results.destination, results.device, true), 0);
+  EXPECT_TRUE(results.destination == results.source);
+  EXPECT_EQ(results.pulling.session().connections_that_left().count, 0U);
 }
 
 }  // namespace

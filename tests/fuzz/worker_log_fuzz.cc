@@ -70,9 +70,9 @@ std::uint64_t handle(std::uint8_t from) {
 constexpr std::size_t kMemoryBytes = std::size_t{64} << 10;
 constexpr std::size_t kPieceBytes = kMemoryBytes / 4;
 
-// Maps `address` into the memory, with room for kPieceBytes behind it.
+// Maps `address` into the memory, with room for kPieceBytes and a large copy behind it.
 std::uint64_t inside(std::uint64_t address) {
-  static std::byte memory[kMemoryBytes];
+  static std::byte memory[kMemoryBytes + limits::kPulledBytesMin];
   return reinterpret_cast<std::uintptr_t>(memory) + address % (kMemoryBytes - kPieceBytes);
 }
 
@@ -141,6 +141,25 @@ void pull(RecordHeader& header, Bytes& payload) {
   std::memcpy(payload.data() + head, &source, sizeof source);
 }
 
+// The bit of kFlagPulled asks for a WrittenDestination in a copy from the device.
+void write_by_device(RecordHeader& header, Bytes& payload) {
+  const std::size_t head = protocol::copy_payload_bytes(header);
+  const bool writes = header.form == protocol::Form::kCopyOut && header.bulk != 0 &&
+                      (header.flags & protocol::kFlagPulled) != 0 &&
+                      (header.flags & protocol::kFlagBox) == 0 && payload.size() >= head;
+  if (!writes) return;
+  header.flags |= protocol::kFlagWritten;
+  payload.resize(head + sizeof(protocol::WrittenDestination));
+  protocol::CopyPayload copy;
+  protocol::WrittenDestination destination;
+  std::memcpy(&copy, payload.data(), sizeof copy);
+  std::memcpy(&destination, payload.data() + head, sizeof destination);
+  copy.bytes = destination.bytes = limits::kPulledBytesMin + copy.bytes % kPieceBytes;
+  destination.reserved = 0;
+  std::memcpy(payload.data(), &copy, sizeof copy);
+  std::memcpy(payload.data() + head, &destination, sizeof destination);
+}
+
 bool brings_an_address(const driver_abi::Row& row) {
   const std::string_view symbol(row.symbol);
   return symbol.starts_with("cuMemcpy") || symbol.starts_with("cuMemset");
@@ -172,6 +191,7 @@ void append_record(Bytes& log, fuzz::Input& input, std::uint64_t sequence) {
       header.form >= protocol::Form::kCopyInline && header.form <= protocol::Form::kCopyDevice;
   if (!copies) header.flags &= static_cast<std::uint16_t>(~protocol::kFlagBox);
   stay_inside(header.form, (header.flags & protocol::kFlagBox) != 0, payload);
+  write_by_device(header, payload);
   pull(header, payload);
   header.sequence = sequence;
   header.payload_bytes = static_cast<std::uint32_t>(payload.size());

@@ -194,6 +194,11 @@ Bytes copies() {
   head.flags = protocol::kFlagBulkOnDemand | protocol::kFlagPulled;
   const protocol::PulledSource source{4096, limits::kPulledBytesMin, 5, 1};
   life.hot("cuMemcpyHtoDAsync_v2", Form::kCopyIn, joined(bytes_of(copy), bytes_of(source)), head);
+  head.bulk = 5;
+  head.flags = protocol::kFlagPulled;  // Means kFlagWritten there.
+  const protocol::WrittenDestination destination{4096, limits::kPulledBytesMin, 5, 0};
+  life.hot("cuMemcpyDtoHAsync_v2", Form::kCopyOut, joined(bytes_of(copy), bytes_of(destination)),
+           head);
   head.flags = 0;
   head.bulk = 3;
   life.hot("cuMemcpyDtoHAsync_v2", Form::kCopyOut, bytes_of(copy), head);

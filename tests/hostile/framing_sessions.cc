@@ -277,6 +277,10 @@ constexpr Session kSessions[] = {
      [](Stranger& of) {
        return changed_record(of, [](auto& header) { header.flags = protocol::kFlagPulled; });
      }},
+    {"written_bytes_of_no_copy", "nothing to write",
+     [](Stranger& of) {
+       return changed_record(of, [](auto& header) { header.flags = protocol::kFlagWritten; });
+     }},
     {"chunk_of_no_transfer", "no transfer",
      [](Stranger& of) {
        return send_bulk(of, FrameKind::kChunk, {0, 0, kChunk, 0}, kChunk);

@@ -53,6 +53,8 @@ void print_statistics(const Process& process) {
   subject.not_pulled = pulls.refused;
   subject.why_not_pulled = pulls.reason;
   subject.pulls_sent = pulls.sent;
+  subject.not_written = pulls.unwritten;
+  subject.why_not_written = pulls.why_unwritten;
   subject.bulk_connections = process.session->bulk().used().now;
   subject.bulk_connections_most = process.session->bulk().used().most;
   subject.bulk_connections_out = process.session->bulk().used_from_device().now;

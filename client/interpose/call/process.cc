@@ -120,6 +120,7 @@ int connect() {
   options.packed_records = knows(protocol::Feature::kPackedRecords);
   options.spread_copies = knows(protocol::Feature::kSpreadCopies);
   options.pulled_copies = knows(protocol::Feature::kPulledCopies);
+  options.written_results = knows(protocol::Feature::kWrittenResults);
   Result<std::unique_ptr<Session>> session = Session::start(std::move(attached->channels), options);
   if (!session.ok()) return failed(session.status(), kResultPeerGone);
   auto* process = new Process;

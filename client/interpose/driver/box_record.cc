@@ -133,12 +133,17 @@ class BoxRun {
   int in() {
     const CopySide& from = copy_.source;
     const bool sure = is_found(here_, copy_.destination, copy_);
-    const bool early = sure && may_return_early(here_, site_, copy_.destination, waiting_);
     const std::uint64_t reach = extent(from, copy_).value_or(0);
-    const bool stays = waiting_ != Waiting::kSynchronous && from.place == Place::kPinned &&
-                       place_of(from.address, reach) == Place::kPinned;
+    const bool pinned =
+        from.place == Place::kPinned && place_of(from.address, reach) == Place::kPinned;
+    const bool stays = pinned && waiting_ != Waiting::kSynchronous;
     const ByteView source = byte_view(reinterpret_cast<const void*>(from.address), reach);
     CopyReading reading = CopyReading::kNow;
+    // A synchronous copy that the worker reads waits for its stream.
+    const bool awaits_read = waiting_ == Waiting::kSynchronous && copy_.is_dense(from) &&
+                             is_pulled(pulled_reading(here_, waiting_, reading, pinned, source));
+    const bool early =
+        sure && !awaits_read && may_return_early(here_, site_, copy_.destination, waiting_);
     int result = prepare_reading(here_, site_, waiting_, stays, source, &reading);
     if (result != 0) return result;
     const auto send = [&](const Part& part, ByteView bytes, CopyReading when) {
@@ -147,7 +152,10 @@ class BoxRun {
       return here_.session().copy_in(*here_.lane, site, box(part), bytes, when);
     };
     if (copy_.is_dense(from)) {
-      result = send(whole(), source, pulled_reading(here_, reading, stays, source));
+      if (stays || awaits_read) {
+        reading = pulled_reading(here_, waiting_, reading, pinned, source);
+      }
+      result = send(whole(), source, reading);
     } else if (reading == CopyReading::kInTurn) {
       result = for_each_part(1, [&](const Part& part) {
         std::uint64_t address = 0;
@@ -164,14 +172,22 @@ class BoxRun {
     }
     if (result != 0 || (sure && (waiting_ != Waiting::kSynchronous || early))) return result;
     // Only the worker's driver can decide whether the box is inside an array that we do not know.
-    return synchronize_stream(here_, site_.stream);
+    result = synchronize_stream(here_, site_.stream);
+    // After a failure the worker's device may still read.
+    if (awaits_read) here_.session().await_read(source);
+    return result;
   }
 
   int out() {
     const bool wait =
         waiting_ == Waiting::kSynchronous || copy_.destination.place == Place::kPageable;
-    return here_.session().copy_out(*here_.lane, site_, host_box(copy_.destination), box(whole()),
-                                    wait);
+    const CopySide& to = copy_.destination;
+    const std::uint64_t reach = extent(to, copy_).value_or(0);
+    const bool pinned = copy_.is_dense(to) && to.place == Place::kPinned &&
+                        place_of(to.address, reach) == Place::kPinned;
+    const CopyArrival arrival =
+        written_arrival(here_, pinned, byte_view(reinterpret_cast<const void*>(to.address), reach));
+    return here_.session().copy_out(*here_.lane, site_, host_box(to), box(whole()), wait, arrival);
   }
 
   const EntryContext& here_;

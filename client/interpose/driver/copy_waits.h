@@ -18,8 +18,12 @@ int prepare_reading(const EntryContext& here, const CallSite& site, Waiting wait
                     ByteView source, CopyReading* reading);
 
 // Returns `reading`, or its pulled form if the worker may read `source` by itself. For a source in
-// one piece that prepare_reading() has been called for, with `stays`.
-CopyReading pulled_reading(const EntryContext& here, CopyReading reading, bool stays,
-                           ByteView source);
+// one piece that prepare_reading() has been called for. `pinned`: it is pinned memory. The caller
+// of a synchronous copy waits until the source has been read.
+CopyReading pulled_reading(const EntryContext& here, Waiting waiting, CopyReading reading,
+                           bool pinned, ByteView source);
+
+// Returns how the bytes of a copy from the device come to `destination`, which is in one piece.
+CopyArrival written_arrival(const EntryContext& here, bool pinned, ByteView destination);
 
 }  // namespace gpurun::client::interpose

@@ -25,7 +25,9 @@ class LineRun {
     const bool from_device = copy_.source.by_device();
     const bool to_device = copy_.destination.by_device();
     if (!from_device && !to_device) return on_host();
-    early_ = !from_device && may_return_early(here_, site_, copy_.destination, waiting_);
+    awaits_read_ = !from_device && pulls_and_waits();
+    early_ = !from_device && !awaits_read_ &&
+             may_return_early(here_, site_, copy_.destination, waiting_);
     int result = 0;
     for (std::uint64_t slice = 0; slice < copy_.slices && result == 0; ++slice) {
       for (std::uint64_t line = 0; line < copy_.lines && result == 0; ++line) {
@@ -83,10 +85,13 @@ class LineRun {
     const ByteView source = byte_view(reinterpret_cast<const void*>(from), copy_.width);
     CallSite site = site_;
     CopyReading reading = CopyReading::kNow;
-    const bool stays = stays_on_return(from);
+    const bool pinned = is_pinned(copy_.source, from);
+    const bool stays = pinned && waiting_ != Waiting::kSynchronous;
     const int result = prepare_reading(here_, site, waiting_, stays, source, &reading);
     if (result != 0) return result;
-    reading = pulled_reading(here_, reading, stays, source);
+    if (stays || awaits_read_) {
+      reading = pulled_reading(here_, waiting_, reading, pinned, source);
+    }
     // Only a copy that was answered early is a barrier. A copy that its thread waits for must not
     // hold up calls of other threads, because earlier work may wait for those calls.
     if (early_ && last) site.flags = protocol::kFlagBarrier;
@@ -100,18 +105,32 @@ class LineRun {
     return work_of_copy(copy_.width, end_of_memory(to, site_.context));
   }
 
-  // Whether the source stays unchanged until the copy is complete, except by work that is ordered
-  // before the copy.
-  bool stays_on_return(std::uint64_t from) const {
-    if (waiting_ == Waiting::kSynchronous || copy_.source.place != Place::kPinned) return false;
+  // Whether the line at `address` of `side` is in pinned memory. The source of an asynchronous copy
+  // then stays unchanged until the copy is complete, except by work that is ordered before the
+  // copy.
+  bool is_pinned(const CopySide& side, std::uint64_t address) const {
+    if (side.place != Place::kPinned) return false;
     // Only the first line of a box was checked.
-    return copy_.single_line() || place_of(from, copy_.width) == Place::kPinned;
+    return copy_.single_line() || place_of(address, copy_.width) == Place::kPinned;
+  }
+
+  // Whether the worker reads the source of a synchronous copy by itself. The call then waits for
+  // the copy's stream. It is no barrier, because earlier work may wait for calls of other threads.
+  bool pulls_and_waits() const {
+    if (waiting_ != Waiting::kSynchronous || !copy_.single_line()) return false;
+    return is_pulled(pulled_reading(here_, waiting_, CopyReading::kNow,
+                                    is_pinned(copy_.source, copy_.source.address), source()));
+  }
+  ByteView source() const {
+    return byte_view(reinterpret_cast<const void*>(copy_.source.address), copy_.width);
   }
 
   int out(std::uint64_t to, std::uint64_t from) {
-    return here_.session().copy_out(*here_.lane, site_,
-                                    mutable_bytes(reinterpret_cast<void*>(to), copy_.width), from,
-                                    copy_.single_line() && must_wait_out());
+    const MutableBytes destination = mutable_bytes(reinterpret_cast<void*>(to), copy_.width);
+    const CopyArrival arrival =
+        written_arrival(here_, is_pinned(copy_.destination, to), destination);
+    return here_.session().copy_out(*here_.lane, site_, destination, from,
+                                    copy_.single_line() && must_wait_out(), arrival);
   }
 
   int finish() {
@@ -125,14 +144,18 @@ class LineRun {
     // Only the worker's driver can decide whether an address that we do not know is valid.
     const bool asked = in && !is_found(here_, copy_.destination, copy_);
     if (!asked && (!in || waiting_ != Waiting::kSynchronous || early_)) return 0;
-    return synchronize_stream(here_, site_.stream);
+    const int result = synchronize_stream(here_, site_.stream);
+    // After a failure the worker's device may still read.
+    if (awaits_read_) here_.session().await_read(source());
+    return result;
   }
 
   const EntryContext& here_;
   const Copy& copy_;
   const Waiting waiting_;
   CallSite site_;
-  bool early_ = false;  // A synchronous copy to the device that the call does not wait for.
+  bool awaits_read_ = false;  // See pulls_and_waits().
+  bool early_ = false;        // A synchronous copy to the device that the call does not wait for.
 };
 
 }  // namespace

@@ -174,6 +174,7 @@ int copy_block_of(const EntryContext& here, std::uint16_t code, Arena& all,
 // The device reaches an allocation of a mirrored arena from now on, unless it does already.
 int begin_copy(const EntryContext& here, std::uint16_t code, std::uint64_t address,
                std::uint64_t bytes, int* earlier) {
+  here.session().end_device_writes(byte_view(reinterpret_cast<const void*>(address), bytes));
   Arena& all = arena();
   std::unique_lock<std::mutex> lock(all.mutex);
   const Growing growing(all, lock);
@@ -237,6 +238,8 @@ int release(const EntryContext& here, std::uint64_t address) {
 // The device reaches registered memory at other addresses from now on. Returns 0 or the CUresult.
 int begin_view(const EntryContext& here, const MemoryRange& range, int* earlier) {
   const PagesOf pages(range);
+  here.session().end_device_writes(
+      byte_view(reinterpret_cast<const void*>(range.base), range.bytes));
   Arena& all = arena();
   std::unique_lock<std::mutex> lock(all.mutex);
   const Growing growing(all, lock);

@@ -131,7 +131,8 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
                                               ? transport::carrier::remote_memory_of(*bulk.front())
                                               : nullptr;
   BulkLanes lanes(bulk, knows(protocol::Feature::kPackedChunks),
-                  knows(protocol::Feature::kSpreadCopies), remote);
+                  knows(protocol::Feature::kSpreadCopies), remote,
+                  knows(protocol::Feature::kWrittenResults) ? remote : nullptr);
   SessionEnd end(*channels.log, outbox, knows(protocol::Feature::kBytesInItems));
   std::unique_ptr<OutputCapture> output;
   if (options.capture_stdout) {

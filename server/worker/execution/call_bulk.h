@@ -19,6 +19,14 @@ enum PullState : std::uint64_t {
   kAsks        // The client sends them, because they could not be read.
 };
 
+// Call::scratch of a copy with kFlagWritten: how its bytes go.
+inline constexpr std::size_t kWriteScratch = 2;
+enum WriteState : std::uint64_t {
+  kUndecided,  // The call has not been issued.
+  kWrites,     // BulkWrites writes them.
+  kSends       // They go as chunks.
+};
+
 class CallBulk {
  public:
   // nullptr: calls with bulk are not supported. Borrows the lanes.

@@ -118,6 +118,27 @@ bool next_may_be_used(Call& call, std::uint64_t bytes) {
   return next == nullptr || call.executor().may_use(call, staging, next, bytes);
 }
 
+// Opens the transfer of a copy from the device, once. Returns 0 or the CUresult.
+int open_out(Call& call, const CopyParts& parts) {
+  BulkLanes& bulk = *call.executor().bulk();
+  const RecordHeader& header = call.header();
+  std::uint64_t& state = call.scratch[kWriteScratch];
+  const bool first = state == kUndecided;
+  if (first) {
+    state = kSends;
+    if ((header.flags & protocol::kFlagWritten) != 0) {
+      protocol::WrittenDestination destination;
+      std::memcpy(&destination, call.payload().data() + protocol::copy_payload_bytes(header),
+                  sizeof destination);
+      if (bulk.writes().open(header.bulk, destination)) state = kWrites;
+    }
+  }
+  const unsigned lanes = state == kWrites ? BulkOut::kWritten : bulk.lanes_for(parts.connections());
+  const int result = bulk.out().open(header.bulk, header.sequence, parts.copy().bytes, lanes);
+  if (result != 0 && first && state == kWrites) bulk.writes().forget(header.bulk);
+  return result;
+}
+
 CallOutcome copy_to_reply(Call& call, const CopyParts& parts) {
   BulkLanes& bulk = *call.executor().bulk();
   const std::size_t bytes = parts.copy().bytes;
@@ -179,10 +200,7 @@ CallOutcome run_copy_out(Call& call) {
   Executor& executor = call.executor();
   BulkOut& out = executor.bulk()->out();
   if (bytes == 0) return CallOutcome::done(kErrorInvalidValue);
-  const unsigned lanes = executor.bulk()->lanes_for(parts.connections());
-  if (const int result = out.open(header.bulk, header.sequence, bytes, lanes); result != 0) {
-    return CallOutcome::done(result);
-  }
+  if (const int result = open_out(call, parts); result != 0) return CallOutcome::done(result);
   while (next_may_be_used(call, bytes)) {
     const BulkOut::Chunk chunk = out.next(header.bulk);
     if (chunk.bytes == nullptr) break;

@@ -9,7 +9,8 @@ namespace gpurun::server {
 // is here. With kFlagBulkOnDemand the worker requests the bytes once the stream has reached the
 // copy. With kFlagPulled it reads them itself, and requests them only if that fails.
 CallOutcome run_copy_in(Call& call);
-// Form::kCopyOut.
+// Form::kCopyOut. With kFlagWritten the worker writes the bytes into the client's memory itself,
+// and sends those that it cannot write.
 CallOutcome run_copy_out(Call& call);
 
 }  // namespace gpurun::server

@@ -86,6 +86,7 @@ Result<bool> Decoder::handle(const Frame& frame) {
     case FrameKind::kChunkReceipt:
     case FrameKind::kChunkAbandoned:
     case FrameKind::kChunkWanted:
+    case FrameKind::kChunkWritten:
     case FrameKind::kChunkPacked:
       break;
   }

@@ -1,9 +1,11 @@
-// pulled_client: a CUDA program that copies pinned memory to the device, in the ways in which such
-// memory is used. It knows nothing of gpurun. usage: pulled_client BYTES. Prints "right", or the
-// first wrong place.
+// pulled_client: a CUDA program that copies pinned memory to the device and back, in the ways in
+// which such memory is used. It knows nothing of gpurun. usage: pulled_client BYTES [WAY]. WAY is
+// "pinned" (every copy has pinned memory) or "results" (copies from the device). Prints "right", or
+// the first wrong place.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
@@ -130,10 +132,96 @@ bool written_by_copy(const Ends& ends) {
   return right;
 }
 
+bool holds(const void* memory, const Ends& ends, unsigned seed, const char* what) {
+  std::vector<unsigned char> wanted(ends.bytes);
+  fill(wanted.data(), ends.bytes, seed);
+  const auto* const got = static_cast<const unsigned char*>(memory);
+  for (std::size_t i = 0; i < ends.bytes; ++i) {
+    if (got[i] == wanted[i]) continue;
+    std::printf("%s: byte %zu is wrong\n", what, i);
+    return false;
+  }
+  return true;
+}
+
+// One asynchronous and one synchronous copy in each direction, and no other copy.
+bool pinned_both_ways(const Ends& ends) {
+  void* source = nullptr;
+  void* result = nullptr;
+  MUST(cuMemAllocHost_v2(&source, ends.bytes));
+  MUST(cuMemAllocHost_v2(&result, ends.bytes));
+  fill(source, ends.bytes, 7);
+  copy(ends, source);
+  MUST(cuMemcpyDtoHAsync_v2(result, ends.device, ends.bytes, ends.stream));
+  MUST(cuStreamSynchronize(ends.stream));
+  bool right = holds(result, ends, 7, "asynchronous");
+  fill(source, ends.bytes, 8);
+  MUST(cuMemcpyHtoD_v2(ends.device, source, ends.bytes));
+  std::memset(source, 0, ends.bytes);
+  MUST(cuMemcpyDtoH_v2(result, ends.device, ends.bytes));
+  right = right && holds(result, ends, 8, "synchronous");
+  MUST(cuMemFreeHost(source));
+  MUST(cuMemFreeHost(result));
+  return right;
+}
+
+// The program frees the destination as soon as an event behind the copy is complete.
+bool result_freed_behind_event(const Ends& ends) {
+  CUevent event = nullptr;
+  bool right = true;
+  MUST(cuEventCreate(&event, 0));
+  for (unsigned round = 0; round < 3 && right; ++round) {
+    void* result = nullptr;
+    MUST(cuMemAllocHost_v2(&result, ends.bytes));
+    MUST(cuMemcpyDtoHAsync_v2(result, ends.device, ends.bytes, ends.stream));
+    MUST(cuEventRecord(event, ends.stream));
+    MUST(cuEventSynchronize(event));
+    right = holds(result, ends, 9, "freed behind an event");
+    MUST(cuMemFreeHost(result));
+  }
+  MUST(cuEventDestroy_v2(event));
+  return right;
+}
+
+// Into a part of registered memory, by the form of cuMemcpy without directions.
+bool result_registered(const Ends& ends) {
+  std::vector<unsigned char> memory(ends.bytes + 6, 0xee);
+  MUST(cuMemHostRegister_v2(memory.data(), memory.size(), 0));
+  MUST(cuMemcpy(reinterpret_cast<CUdeviceptr>(memory.data() + 3), ends.device, ends.bytes));
+  MUST(cuMemHostUnregister(memory.data()));
+  if (memory[2] != 0xee || memory[ends.bytes + 3] != 0xee) {
+    std::puts("registered: bytes beside the result are written");
+    return false;
+  }
+  return holds(memory.data() + 3, ends, 9, "result in registered memory");
+}
+
+// The destination is freed while its copy is under way.
+bool result_freed_at_once(const Ends& ends) {
+  void* result = nullptr;
+  MUST(cuMemAllocHost_v2(&result, ends.bytes));
+  MUST(cuMemcpyDtoHAsync_v2(result, ends.device, ends.bytes, ends.stream));
+  MUST(cuMemFreeHost(result));
+  MUST(cuStreamSynchronize(ends.stream));
+  return true;
+}
+
+bool results(const Ends& ends) {
+  void* source = nullptr;
+  MUST(cuMemAllocHost_v2(&source, ends.bytes));
+  fill(source, ends.bytes, 9);
+  MUST(cuMemcpyHtoD_v2(ends.device, source, ends.bytes));
+  const bool right = result_freed_behind_event(ends) && result_registered(ends) &&
+                     result_freed_at_once(ends) && result_freed_behind_event(ends);
+  MUST(cuMemFreeHost(source));
+  return right;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc < 2 || argc > 3) return 2;
+  const std::string way = argc == 3 ? argv[2] : "";
   Ends ends;
   ends.bytes = std::strtoul(argv[1], nullptr, 10);
   CUcontext context = nullptr;
@@ -141,8 +229,11 @@ int main(int argc, char** argv) {
   MUST(cuCtxCreate_v4(&context, nullptr, 0, 0));
   MUST(cuStreamCreate(&ends.stream, CU_STREAM_NON_BLOCKING));
   MUST(cuMemAlloc_v2(&ends.device, ends.bytes));
-  const bool right = allocated(ends) && written_behind_event(ends) && freed_at_once(ends) &&
-                     registered(ends) && written_by_function(ends) && written_by_copy(ends);
+  const bool right = way == "pinned"    ? pinned_both_ways(ends)
+                     : way == "results" ? results(ends)
+                                        : allocated(ends) && written_behind_event(ends) &&
+                                              freed_at_once(ends) && registered(ends) &&
+                                              written_by_function(ends) && written_by_copy(ends);
   MUST(cuMemFree_v2(ends.device));
   MUST(cuCtxDestroy_v2(context));
   if (right) std::puts("right");

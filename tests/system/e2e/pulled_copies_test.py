@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Pulled copies: a server reads large pinned memory of the program over RDMA, on the verbs double.
-The program and the server copy no byte of it, and it goes over TCP right when the fabric fails.
+"""Pulled copies and written results: a server reads and writes large pinned memory of the program over
+RDMA, on the verbs double. The program and its library copy no byte of it, and it goes over TCP right when
+the fabric fails.
 """
 import os
 import sys
@@ -16,24 +17,28 @@ PROGRAM = sys.argv.pop()
 # The double's NICs find each other within one network namespace, so the worker keeps that of the test.
 SERVER = ("--confinement", "none", "--fabric", "rdma0:1")
 MIB = 1 << 20
-# Of the eight copies of the program, one reads what a copy from the device writes. It goes in turn.
-COPIES, PULLED = 8, 7
+# Of the program's nine copies to the device, one reads what a copy from the device writes. It goes in turn.
+PULLED = 8
 # Fields of verbs_double_counts.
-POSTED_READ, POSTED_BYTES, FAILED, READ_BYTES = 4, 8, 17, 21
+POSTED_BYTES, READ_BYTES, WRITTEN_BYTES = 8, 21, 23
+
+
+def counts_in(path):
+    with open(path, "rb") as file:
+        whole = file.read()
+    return [int.from_bytes(whole[at:at + 8], "little") for at in range(0, len(whole), 8)]
 
 
 class PulledCopies(unittest.TestCase):
-    def run_over(self, server, size, address=None, **changes):
-        """The statistics of a run that copies right, which `counter()` then shares."""
+    def run_over(self, server, size, address=None, way="", **changes):
+        """The statistics of a run that copies right. `counts` has what the client's device did."""
         with tempfile.TemporaryDirectory() as folder:
             counters = os.path.join(folder, "counters")
-            done = world.measured(server, [PROGRAM, str(size)], address=address, words=("--trust-fabric",),
+            done = world.measured(server, [PROGRAM, str(size)] + [way] * (way != ""), address=address, words=("--trust-fabric",),
                                   **{"GPURUN_TRANSPORTS": "rdma,tcp", "GPURUN_PACKING": "off", "LD_LIBRARY_PATH": VERBS_FOLDER,
                                      "VERBS_DOUBLE_COUNTERS": counters, **changes})
             self.assertEqual((done.status, done.stdout, world.without_meeting(done.stderr)), (0, "right\n", ""))
-            with open(counters, "rb") as file:
-                whole = file.read()
-        self.counts = [int.from_bytes(whole[at:at + 8], "little") for at in range(0, len(whole), 8)]
+            self.counts = counts_in(counters)
         self.seconds = done.seconds
         (statistics,) = done.statistics
         return statistics
@@ -46,10 +51,52 @@ class PulledCopies(unittest.TestCase):
             self.assertEqual(statistics["pulled_bytes"], PULLED * size)
             self.assertEqual((statistics["pulls_sent"], statistics["not_pulled"]), (0, {"copies": 0, "reason": ""}))
             self.assertEqual(statistics["connections_that_left"], 0)
-            # The client posts the bytes of the copy in turn, and of the one from pinned memory that the program waits for.
-            self.assertLess(self.counts[POSTED_BYTES], 2 * size + 2 * MIB)
+            self.assertEqual(statistics["written_bytes"], size)
+            # The client posts the bytes of the copy in turn.
+            self.assertLess(self.counts[POSTED_BYTES], size + 2 * MIB)
             world.until(relay.quiet, "the client has ended its connections")
             self.assertLess(sum(map(len, relay.heard + relay.told)), 64 << 10)
+
+    def test_no_byte_of_pinned_copies_goes_another_way(self):
+        size = 64 * MIB
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            counters = os.path.join(folder, "verbs_counters")
+            with open(counters, "wb"):
+                os.chmod(counters, 0o666)  # The worker may have a user of its own.
+            with world.Gpurund(*SERVER, env=world.environment(TMPDIR=folder)) as server, Relay(server.port()) as relay:
+                statistics = self.run_over(server, size, relay.address, way="pinned")
+                world.until(relay.quiet, "the client has ended its connections")
+            workers = counts_in(counters)
+        self.assertEqual((statistics["pulled_bytes"], statistics["written_bytes"]), (2 * size, 2 * size))
+        self.assertEqual(statistics["connections_that_left"], 0)
+        # Each end has probed its device with a few bytes.
+        self.assertLess(workers[READ_BYTES] - 2 * size, 1 << 10)
+        self.assertEqual(workers[WRITTEN_BYTES], 2 * size)
+        self.assertLess(workers[POSTED_BYTES] - 4 * size, 64 << 10)
+        self.assertLess(self.counts[POSTED_BYTES], 64 << 10)
+        self.assertLess(sum(map(len, relay.heard + relay.told)), 64 << 10)
+
+    def test_results_are_written_until_their_memory_ends(self):
+        size = 4 * MIB
+        with world.Gpurund(*SERVER) as server:
+            statistics = self.run_over(server, size, way="results")
+            self.assertEqual((statistics["written_bytes"], statistics["not_written"]["copies"]), (8 * size, 0))
+            self.assertEqual(statistics["connections_that_left"], 0, "a write met memory that had ended")
+
+    # The worker's device fails in mid-copy, and the rest of the bytes comes over TCP.
+    def test_results_end_right_over_tcp_when_a_write_fails(self):
+        size = 16 * MIB
+        for fault in ("completes_with at=20 kind=write status=10", "post_fails at=20 kind=write error=ENOMEM",
+                      "breaks_qp bytes=21000000", "cuts_qp bytes=21000000"):
+            with tempfile.TemporaryDirectory() as folder:
+                os.chmod(folder, 0o755)
+                with open(os.path.join(folder, "verbs_faults"), "w", encoding="utf-8") as file:
+                    file.write(fault)
+                with world.Gpurund(*SERVER, env=world.environment(TMPDIR=folder)) as server:
+                    statistics = self.run_over(server, size, way="results")
+                self.assertEqual(statistics["not_written"]["reason"], "the server could not write an earlier copy", fault)
+                self.assertGreater(statistics["connections_that_left"], 0, fault)
 
     def test_small_copies_are_not_pulled(self):
         with world.Gpurund(*SERVER) as server:

@@ -23,6 +23,7 @@ gpurun_test(client_bulk_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_t
                     "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_receive_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/bulk/spread_copies_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/bulk/whole_copies_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/bulk/written_results_test.cc"
             LIBRARIES gpurun_client_session gpurun_transport_testing)
 gpurun_test(client_host_memory_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/host_memory/access_check_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/host_memory/arena_blocks_test.cc"

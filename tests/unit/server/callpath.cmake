@@ -10,6 +10,7 @@ gpurun_test(server_callpath_test unit
                     "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_lanes_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_out_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_pulls_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/bulk/bulk_writes_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/worker/execution/carried_copies_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/worker/execution/gathered_copies_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/worker/stats/recorder_test.cc"

@@ -18,6 +18,11 @@ class CountedMemory final : public transport::RemoteMemory {
     lent_.insert(++last_);
     return last_;
   }
+  Result<std::uint32_t> lend_for_writing(MutableBytes) override {
+    lent_.insert(++last_);
+    ++asked_to_write_;
+    return last_;
+  }
   void take_back(std::uint32_t key) noexcept override { EXPECT_EQ(lent_.erase(key), 1U); }
   Status enroll(MutableBytes) override { return {}; }
   void withdraw() noexcept override {}
@@ -29,6 +34,7 @@ class CountedMemory final : public transport::RemoteMemory {
   bool works_ = true;
   bool refuses_ = false;
   unsigned asked_ = 0;
+  unsigned asked_to_write_ = 0;
   std::uint32_t last_ = 100;
   std::set<std::uint32_t> lent_;
 };
@@ -53,6 +59,20 @@ TEST_F(LentMemoryTest, AllocationIsLentOnce) {
   EXPECT_FALSE(lent_.key_of(at(0xffff, 2)).has_value());
   EXPECT_FALSE(lent_.key_of(at(0x14000, 1)).has_value());
   EXPECT_EQ(lent_.refused().copies, 0U);
+}
+
+TEST_F(LentMemoryTest, EachRightIsLentByItself) {
+  LentMemory to_write(&remote_, LentMemory::Right::kWrite);
+  ASSERT_TRUE(to_write.lend(at(0x10000, 0x1000)));
+  EXPECT_EQ(remote_.asked_, 0U) << "memory for writes may be read";
+  EXPECT_FALSE(lent_.key_of(at(0x10000, 1)).has_value());
+  ASSERT_TRUE(lent_.lend(at(0x10000, 0x1000)));
+  EXPECT_EQ(remote_.asked_to_write_, 1U) << "memory for reads may be written";
+  to_write.stop();
+  EXPECT_EQ(remote_.lent_.size(), 1U);
+  EXPECT_FALSE(to_write.lend(at(0x10000, 0x1000)));
+  EXPECT_EQ(to_write.refused().reason, "the server could not write an earlier copy");
+  EXPECT_TRUE(lent_.lend(at(0x10000, 0x1000)));
 }
 
 TEST_F(LentMemoryTest, EndOfMemoryTakesItBack) {

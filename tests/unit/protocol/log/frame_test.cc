@@ -258,6 +258,48 @@ TEST(Record, RefusesPulledCopyFromImpossibleMemory) {
   EXPECT_FALSE(parses(good));
 }
 
+TEST(Record, RefusesWrittenCopyToImpossibleMemory) {
+  struct Body {
+    CopyPayload copy;
+    WrittenDestination destination;
+  };
+  Body good{};
+  good.copy.bytes = good.destination.bytes = limits::kPulledBytesMin;
+  RecordHeader header = stream_record(Form::kCopyOut);
+  header.bulk = 3;
+  header.flags = kFlagWritten;
+  const auto parses = [&header](const Body& body, std::size_t bytes = sizeof(Body)) {
+    return parse_record(record_with(header, &body, bytes)).ok();
+  };
+  EXPECT_TRUE(parses(good));
+  header.flags = kFlagWritten | kFlagFence;
+  EXPECT_TRUE(parses(good));
+  EXPECT_FALSE(parses(good, sizeof(Body) - 8));
+  EXPECT_FALSE(parses(good, sizeof(CopyPayload)));
+  Body bad = good;
+  bad.copy.bytes = bad.destination.bytes = limits::kPulledBytesMin - 1;
+  EXPECT_FALSE(parses(bad));
+  bad = good;
+  ++bad.destination.bytes;
+  EXPECT_FALSE(parses(bad)) << "other bytes than are copied";
+  bad = good;
+  bad.destination.address = ~std::uint64_t{0} - limits::kPulledBytesMin;
+  EXPECT_TRUE(parses(bad));
+  ++bad.destination.address;
+  EXPECT_FALSE(parses(bad)) << "beyond the last address";
+  bad = good;
+  bad.destination.reserved = 1;
+  EXPECT_FALSE(parses(bad));
+  header.bulk = 0;
+  EXPECT_FALSE(parses(good)) << "bytes in the reply";
+  header.bulk = 3;
+  header.flags = 0;
+  EXPECT_FALSE(parses(good)) << "a destination without its flag";
+  header.flags = kFlagWritten;
+  header.form = Form::kCopyIn;
+  EXPECT_FALSE(parses(good));
+}
+
 TEST(Record, RefusesBoxOfWrongSize) {
   struct {
     BoxCopyPayload box;
