@@ -8,6 +8,8 @@ namespace {
 // because it lacks helpers (kHelperThreadsMax). After this time a poll asks the worker.
 constexpr std::chrono::milliseconds kPollsUnasked{100};
 
+constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY (cuda.h).
+
 }  // namespace
 
 bool EarlyAnswers::idle(const Caller& caller, Waits waits, Handle context,
@@ -32,6 +34,44 @@ bool EarlyAnswers::still_not_ready(const Caller& caller, Handle event,
   const Clock::time_point now = Clock::now();
   if (!lane.polls_since_.has_value()) lane.polls_since_ = now;
   return now - *lane.polls_since_ < kPollsUnasked;
+}
+
+std::uint64_t EarlyAnswers::last_issued(const Lane& lane, Handle context,
+                                        Handle stream) const noexcept {
+  if (stream > protocol::kStreamPerThread) return uses_.progress.last_issued_in(stream);
+  // Only its own thread uses a per-thread stream.
+  if (stream == protocol::kStreamPerThread) return lane.last_work_;
+  return uses_.progress.last_issued(context);
+}
+
+std::optional<int> EarlyAnswers::poll(const Caller& caller, Handle context, Handle stream,
+                                      std::uint64_t bulk_completions) const noexcept {
+  const Lane& lane = caller.lane;
+  if (uses_.every_call_is_a_fence || !caller.adopted) return {};
+  const StreamPolls::Poll* const known = lane.stream_polls_.find(context, stream);
+  if (known == nullptr) return {};
+  const std::uint64_t through = lane.stream_polls_.complete_through(*known, bulk_completions);
+  const bool news = known->came != uses_.events.came();
+  const bool shown = known->complete || news;
+  if (shown && through != 0 && last_issued(lane, context, stream) <= through) {
+    // A call since the last fence may have failed.
+    return lane.posted_ ? std::nullopt : std::optional<int>(0);
+  }
+  const bool created = stream > protocol::kStreamPerThread;
+  if (known->complete || news || lane.early_ > known->asked ||
+      uses_.progress.last_early_copy() > known->asked || uses_.events.any_shared() ||
+      uses_.memory.is_shared() || uses_.memory.device_may_use_beside(created ? stream : 0)) {
+    return {};
+  }
+  if (!known->may_go_on(known->promise != 0, Clock::now())) return {};
+  return kNotReady;
+}
+
+bool EarlyAnswers::wants_report(const Lane& lane, Handle context, Handle stream) const noexcept {
+  if (stream < protocol::kStreamPerThread) return false;
+  const StreamPolls::Poll* const known = lane.stream_polls_.find(context, stream);
+  return known == nullptr || !lane.stream_polls_.report_comes(*known) ||
+         last_issued(lane, context, stream) > known->promise;
 }
 
 bool EarlyAnswers::device_may_use_memory() const noexcept { return uses_.memory.device_may_use(); }

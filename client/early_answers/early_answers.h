@@ -19,6 +19,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "client/bulk/bulk.h"
 #include "client/early_answers/early_wait_limiter.h"
@@ -67,6 +68,15 @@ class EarlyAnswers {
   // complete.
   bool still_not_ready(const Caller& caller, Handle event, std::uint64_t record) const noexcept;
 
+  // The program queries `stream` of `context`, as in CallSite. Returns the answer if the client
+  // knows it: 0, or kResultNotReady while nothing can have shown the program that the stream is
+  // complete (docs/adr/0009). `bulk_completions` have arrived.
+  std::optional<int> poll(const Caller& caller, Handle context, Handle stream,
+                          std::uint64_t bulk_completions) const noexcept;
+  // Returns whether such a query is to ask the worker for a report (kFlagTell). Not for a legacy
+  // stream: the worker's event would order other streams. Nor if a report of all its work comes.
+  bool wants_report(const Lane& lane, Handle context, Handle stream) const noexcept;
+
   // Answers before the work is complete. The worker then keeps the order (protocol::kFlagBarrier).
 
   // Returns whether a call that CUDA completes before it returns may return earlier. Nothing but
@@ -87,6 +97,9 @@ class EarlyAnswers {
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  // Returns the last call that may have added work to the stream.
+  std::uint64_t last_issued(const Lane& lane, Handle context, Handle stream) const noexcept;
 
   const Uses uses_;
 };

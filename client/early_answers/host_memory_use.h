@@ -110,10 +110,14 @@ class HostMemoryUse {
   using Contexts = HandleSet<4>::All;
   Contexts working_contexts() const noexcept { return working_.all(); }
   // Returns whether the device reaches memory of the program, and such work may be under way.
-  bool device_may_use() const noexcept {
+  bool device_may_use() const noexcept { return device_may_use_beside(0); }
+  // As device_may_use(), for work outside the created stream `beside`. 0: for all work.
+  bool device_may_use_beside(Handle beside) const noexcept {
     if (reached_.load(std::memory_order_acquire) == 0) return false;
-    return many_work_.load(std::memory_order_acquire) ||
-           streams_.any([&](Handle each) { return !progress_.complete_in_stream(each); }) ||
+    const auto works = [&](Handle each) {
+      return each != beside && !progress_.complete_in_stream(each);
+    };
+    return many_work_.load(std::memory_order_acquire) || streams_.any(works) ||
            legacies_.any([&](Handle each) { return !progress_.complete_in_legacy_stream(each); }) ||
            wholes_.any([&](Handle each) { return !progress_.complete(each); });
   }

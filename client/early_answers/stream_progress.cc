@@ -126,6 +126,16 @@ std::uint64_t StreamProgress::last_issued(Handle context) const noexcept {
              : std::max({value_of(slot->issued), value_of(slot->others_issued), anywhere});
 }
 
+std::uint64_t StreamProgress::last_issued_in(Handle stream) const noexcept {
+  if (forgetful_.load(std::memory_order_acquire)) return ~std::uint64_t{0};
+  const Slot* const own = slots_.find(stream);
+  return own == nullptr ? 0 : std::max(value_of(own->issued), last_of(*own));
+}
+
+std::uint64_t StreamProgress::last_early_copy() const noexcept {
+  return value_of(early_copy_) >> kLaneBits;
+}
+
 bool StreamProgress::idle(Waits waits, Handle context, Handle stream) const noexcept {
   const Slot* const of_context = slots_.find(context);
   if (of_context == nullptr || forgetful_.load(std::memory_order_acquire)) return false;

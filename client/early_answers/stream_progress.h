@@ -69,6 +69,10 @@ class StreamProgress {
   // Returns the number of the last call that may have added work to `context`. Two equal results
   // mean that none came between them. ~0: this is not known.
   std::uint64_t last_issued(Handle context) const noexcept;
+  // As last_issued(), for a created stream.
+  std::uint64_t last_issued_in(Handle stream) const noexcept;
+  // Returns the number of the last synchronous copy or free that was answered early, or 0.
+  std::uint64_t last_early_copy() const noexcept;
   // Returns whether nothing was issued there since it was complete.
   bool idle(Waits waits, Handle context, Handle stream) const noexcept;
   // Returns whether a wait for the created `stream` of `context` may be answered early. Since the

@@ -19,6 +19,7 @@
 
 #include "base/bytes.h"
 #include "client/log/handles.h"
+#include "client/log/stream_polls.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client {
@@ -64,6 +65,7 @@ class Lane {
   void forget_polls() noexcept {
     early_ = not_ready_ = not_ready_event_ = 0;
     polls_since_.reset();
+    stream_polls_.forget();
   }
 
   std::uint32_t id_ = 0;
@@ -81,6 +83,7 @@ class Lane {
   std::uint32_t abandoned_ = 0;
   int result_ = 0;  // Guarded by mutex_ until answered_.
   std::uint64_t watermark_ = 0;
+  std::uint8_t flags_ = 0;         // As result_.
   std::uint64_t came_ = 0;         // EventCompletions::came() at the call.
   Bytes reply_;                    // Keeps its capacity from call to call.
   bool posted_ = false;            // A call was made since the last one that was answered.
@@ -95,6 +98,8 @@ class Lane {
   Handle not_ready_event_ = 0;
   // The client has answered polls since this time, without any call between. Empty: it does not.
   std::optional<std::chrono::steady_clock::time_point> polls_since_;
+  StreamPolls stream_polls_;
+  std::uint64_t last_work_ = 0;  // This thread's last call that adds work to a stream.
 
   // The number of non-sticky errors of the session at this lane's last check (DeferredErrors).
   struct Seen {

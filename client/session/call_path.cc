@@ -113,6 +113,7 @@ int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView>
   // Queries of all lanes wait for a free.
   if (ends && barrier) known.events.something_comes();
   lane.posted_ = true;
+  if (site.work != Work::kNone) lane.last_work_ = slot.sequence;
   if (uses_.stats.enabled()) {
     uses_.stats.count(header, slot.bytes, parts.empty() ? ByteView() : parts[0]);
   }

@@ -58,6 +58,13 @@ int Fences::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Rep
       lane.not_ready_event_ = site.subject;
       lane.not_ready_ = sequence;
     }
+    if (site.opcode == driver_abi::opcode::cuStreamQuery &&
+        (reply->result == 0 || reply->result == kResultNotReady)) {
+      lane.stream_polls_.answered(
+          {site.context, site.stream, sequence, reply->result == 0,
+           (lane.flags_ & protocol::kReplyFlagTells) != 0, lane.came_, lane.last_work_},
+          Clock::now());
+    }
     if (reply->result == 0) {
       uses_.known.progress.complete(site.waits, site.context, site.stream, sequence);
       if (site.opcode == driver_abi::opcode::cuStreamQuery) {

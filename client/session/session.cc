@@ -423,6 +423,13 @@ bool Session::known_complete(Handle context) const noexcept {
   return impl_->early.known_complete(context);
 }
 
+bool Session::poll_answered(Lane& lane, CallSite* site, int* result) {
+  if (!impl_->waits.poll(lane, site, result)) return false;
+  const bool seen = *result == kResultNotReady || impl_->mirror.take(lane);
+  if (!seen) *result = kResultPeerGone;
+  return true;
+}
+
 std::uint64_t Session::last_work(Handle context) const noexcept {
   return impl_->known.progress.last_issued(context);
 }

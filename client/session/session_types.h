@@ -65,6 +65,7 @@ struct SessionOptions {
   bool spread_copies = false;          // The worker supports them (Feature::kSpreadCopies).
   bool pulled_copies = false;          // The worker supports them (Feature::kPulledCopies).
   bool written_results = false;        // The worker supports them (Feature::kWrittenResults).
+  bool stream_reports = false;         // The worker supports them (Feature::kStreamReports).
   // GPURUN_SPIN_US, 0 to kSpinUsMax: how long a thread that sends or waits for a reply polls before
   // it sleeps.
   std::chrono::microseconds spin = BriefSpin::kSpan;

@@ -43,6 +43,23 @@ bool WaitAnswers::idle(Lane& lane, const CallSite& site, int* result) {
   return true;
 }
 
+bool WaitAnswers::poll(Lane& lane, CallSite* site, int* result) {
+  *result = uses_.shutdown.refusal(site->context);
+  if (*result != 0) return true;
+  const std::optional<int> known =
+      uses_.early.poll(caller(lane), site->context, site->stream, uses_.fences.bulk_completions());
+  if (!known.has_value()) {
+    if (uses_.options.stream_reports &&
+        uses_.early.wants_report(lane, site->context, site->stream)) {
+      site->flags |= protocol::kFlagTell;
+    }
+    return false;
+  }
+  *result = deliver(lane, site->context);
+  if (*result == 0) *result = *known;
+  return true;
+}
+
 int WaitAnswers::post_wait(Lane& lane, CallSite site, Work work, ByteView payload) {
   site.order = protocol::Order::kStream;
   site.flags = protocol::kFlagBarrier;

@@ -81,8 +81,11 @@ enum class Feature : std::uint8_t {
   // The worker writes the bytes of large copies from the device into the client's memory
   // (kFlagWritten, record.h). Only over RDMA.
   kWrittenResults = 23,
+  // The worker reports the end of a stream's work to a query that asks for it (kFlagTell of
+  // Form::kCall, record.h).
+  kStreamReports = 24,
 };
-inline constexpr unsigned kFeatureCount = 24;
+inline constexpr unsigned kFeatureCount = 25;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);
@@ -114,7 +117,8 @@ constexpr Features features_of_sources(Sender who) {
       feature_bit(Feature::kBytesInItems) | feature_bit(Feature::kFreesInOrder) |
       feature_bit(Feature::kHostArena) | feature_bit(Feature::kHostMirror) |
       feature_bit(Feature::kShareableHandles) | feature_bit(Feature::kCarrierChanges) |
-      feature_bit(Feature::kPulledCopies) | feature_bit(Feature::kWrittenResults);
+      feature_bit(Feature::kPulledCopies) | feature_bit(Feature::kWrittenResults) |
+      feature_bit(Feature::kStreamReports);
   constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
   if (who == Sender::kServer) return {kOffered | kServersToo, 0};
   return {kOffered, kNeeded};

@@ -107,9 +107,11 @@ CUresult cuStreamQuery(CUstream given) {
   Handle stream = 0;
   if (const int result = enter_stream(here, given, &stream); result != 0) return cuda(result);
   // A query proves nothing for a later wait, because only a wait brings the output of kernels.
-  const CallSite site = here.stream_site(stream);
+  CallSite site = here.stream_site(stream);
   int result = 0;
   if (known_idle(here, site, Waits::kForStream, &result)) return cuda(result);
+  if (here.session().poll_answered(*here.lane, &site, &result)) return cuda(result);
+  site.work = Work::kNone;
   return cuda(call_row(here, opcode::cuStreamQuery, site, {}, as<CUstream>(stream)));
 }
 

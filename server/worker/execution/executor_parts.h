@@ -32,6 +32,7 @@
 #include "server/worker/execution/staging_registration.h"
 #include "server/worker/execution/stall_warning.h"
 #include "server/worker/execution/stream_bound.h"
+#include "server/worker/execution/stream_reports.h"
 #include "server/worker/execution/thread_pool.h"
 
 namespace gpurun::server {
@@ -108,8 +109,9 @@ struct ExecutorParts {
                      skipped_waits, outbox, id, forms}};
   BriefPoll poll{replies, options.spin};
   ParkedCalls parked{{runner, replies, completions, poll, *pool, tasks, inbox}};
+  StreamReports reports{{options.driver, completions, bound, replies, poll}};
   CompletionQueries queries{{options.handlers, kinds, order, queued, stall, runner, parked, replies,
-                             tasks, *pool, inbox}};
+                             reports, tasks, *pool, inbox}};
   Issuer issuer{{executor, options, bulk, kinds, inbox, order, queued, stall, call_bulk, replies,
                  completions, runner, parked, queries, outbox}};
 };

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Polls: a program that polls an event does not wait for the server. Completions arrive
-unrequested, and until then no poll is sent, except one every 100 ms (client/early_answers/early_answers.cc). With
-GPURUN_SYNC=1 each poll asks the worker.
+"""Polls: a program that polls an event or a stream does not wait for the server. Completions arrive
+unrequested, and until then no poll is sent, except one every 100 ms (client/early_answers/early_answers.cc,
+client/log/stream_polls.h). A stream's end is asked for once. With GPURUN_SYNC=1 each poll asks the worker.
 
-Counts the entries of cuEventQuery in --stats. Measures no time.
+Counts the entries of cuEventQuery and cuStreamQuery in --stats. Measures no time.
 """
 import os
 import sys
@@ -14,15 +14,16 @@ import world  # noqa: E402
 ROUNDS = 5
 
 
-def queries(server, program, image, **environment):
-    """Returns the entry of cuEventQuery in --stats."""
-    done = world.measured(server, [program, image, "count", str(ROUNDS)], **environment)
+def queries(server, program, image, subject="count", **environment):
+    """Returns the entry of cuEventQuery in --stats, or that of cuStreamQuery."""
+    done = world.measured(server, [program, image, subject, str(ROUNDS)], **environment)
     if done.status != 0 or len(done.statistics) != 1:
         sys.exit(f"WRONG: status {done.status}\n{done.stdout}{done.stderr}{server.log()}")
+    name = "cuEventQuery" if subject == "count" else "cuStreamQuery"
     for function in done.statistics[0]["functions"]:
-        if function["name"] == "cuEventQuery":
+        if function["name"] == name:
             return function
-    sys.exit("WRONG: cuEventQuery was not counted")
+    sys.exit(f"WRONG: {name} was not counted")
 
 
 def main():
@@ -30,6 +31,8 @@ def main():
     with world.Gpurund() as server:
         told = queries(server, program, image)
         asked = queries(server, program, image, GPURUN_SYNC="1")
+        streams = {kind: queries(server, program, image, kind) for kind in ("stream", "own", "legacy")}
+        each = queries(server, program, image, "stream", GPURUN_SYNC="1")
     print(f"{told['entries']} polls, {told['calls']} calls; with GPURUN_SYNC=1 {asked['entries']} and "
           f"{asked['calls']}")
     if told["entries"] < 1000:
@@ -38,6 +41,18 @@ def main():
         sys.exit("WRONG: polls were sent")
     if asked["calls"] != asked["entries"]:
         sys.exit("WRONG: with GPURUN_SYNC=1 a poll was not sent")
+    for kind, counted in streams.items():
+        print(f"{kind} stream: {counted['entries']} polls, {counted['calls']} calls")
+        if counted["entries"] < 1000:
+            sys.exit("WRONG: the kernels were too short for what is to be shown")
+    # The question, one after other news of the server, and one for each 100 ms.
+    for kind in ("stream", "own"):
+        if streams[kind]["calls"] > 4 * ROUNDS and streams[kind]["calls"] * 1000 > streams[kind]["entries"]:
+            sys.exit(f"WRONG: polls of the {kind} stream were sent")
+    if streams["legacy"]["calls"] * 10 > streams["legacy"]["entries"]:
+        sys.exit("WRONG: polls of the legacy stream were sent without a bound")
+    if each["calls"] != each["entries"]:
+        sys.exit("WRONG: with GPURUN_SYNC=1 a poll of a stream was not sent")
 
 
 main()

@@ -2,6 +2,7 @@ gpurun_test(client_session_test unit
             SOURCES "${CMAKE_CURRENT_LIST_DIR}/session/session_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/session/session_options_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/session/session_events_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/session/stream_polls_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/session/receiving_role_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/early_answers/stream_progress_test.cc"
                     "${CMAKE_CURRENT_LIST_DIR}/early_answers/early_wait_limiter_test.cc"

@@ -1,0 +1,246 @@
+// Polls of streams: the client answers a query of a busy stream itself until a message arrives that
+// could show the program that the stream is complete, or until it is time to ask. The worker's
+// report ends the polls without a further query.
+#include "client/log/stream_polls.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "driver_abi/opcodes.h"
+#include "tests/unit/client/session/session_under_test.h"
+
+namespace gpurun::client {
+namespace {
+
+constexpr Handle kStream = 77, kOther = 78;
+
+class SessionStreamPolls : public ::testing::Test {
+ protected:
+  static SessionOptions options() {
+    SessionOptions options = quiet();
+    options.stream_reports = true;
+    return options;
+  }
+  CallSite about(Handle stream) {
+    CallSite query = site(driver_abi::opcode::cuStreamQuery);
+    query.order = protocol::Order::kStream;
+    query.stream = stream;
+    query.work = Work::kNone;
+    return query;
+  }
+  // The client's own answer: 0 or kResultNotReady. -1: the worker must be asked.
+  int poll(Handle stream = kStream) {
+    CallSite query = about(stream);
+    int result = -1;
+    return session_->poll_answered(*Lane::current(), &query, &result) ? result : -1;
+  }
+  // Asks the worker from this thread. Returns the query's number.
+  std::uint64_t ask(int answer, bool promised, Handle stream = kStream) {
+    CallSite query = about(stream);
+    int result = -1;
+    EXPECT_FALSE(session_->poll_answered(*Lane::current(), &query, &result));
+    std::uint64_t sequence = 0;
+    auto worker = std::async(std::launch::async, [&] {
+      const FakeWorker::Record asked = worker_.next();
+      sequence = asked.header.sequence;
+      told_ = (asked.header.flags & protocol::kFlagTell) != 0;
+      protocol::ReplyHeader reply;
+      reply.kind = protocol::ReplyKind::kReply;
+      reply.lane = asked.header.lane;
+      reply.result = answer;
+      reply.call_sequence = sequence;
+      reply.flags = promised ? protocol::kReplyFlagTells : std::uint8_t{0};
+      worker_.send_item(reply);
+    });
+    Reply reply;
+    EXPECT_EQ(session_->call(*Lane::current(), query, ByteView(), &reply), answer);
+    worker.get();
+    return sequence;
+  }
+  void tell(std::uint64_t query, std::uint64_t watermark = 0, int result = 0) {
+    protocol::ReplyHeader header;
+    header.kind = protocol::ReplyKind::kEventDone;
+    header.opcode = driver_abi::opcode::cuStreamQuery;
+    header.lane = Lane::current()->id();
+    header.subject = kStream;
+    header.result = result;
+    header.call_sequence = query;
+    header.watermark = watermark;
+    worker_.send_item(header);
+  }
+  // Returns after all items so far were handled.
+  void settle() {
+    auto fence = call_elsewhere(*session_, site(3));
+    worker_.reply(worker_.next());
+    EXPECT_EQ(fence.get().returned, 0);
+  }
+  int post(CallSite what) {
+    const int result = session_->post(*Lane::current(), what, ByteView());
+    worker_.next();
+    return result;
+  }
+  int launch(Handle stream) {
+    CallSite what = site(2);
+    what.order = protocol::Order::kStream;
+    what.stream = stream;
+    return post(what);
+  }
+
+  FakeWorker worker_;
+  std::unique_ptr<Session> session_ = start(worker_, options());
+  bool told_ = false;  // The last query asked for a report.
+};
+
+TEST_F(SessionStreamPolls, PollsSendNothingUntilReport) {
+  ASSERT_EQ(launch(kStream), 0);
+  EXPECT_EQ(poll(), -1);
+  const std::uint64_t query = ask(kResultNotReady, true);
+  EXPECT_TRUE(told_);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(poll(), kResultNotReady);
+  tell(query);
+  settle();
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(poll(), 0);
+}
+
+TEST_F(SessionStreamPolls, WorkSinceReportIsAskedAbout) {
+  ASSERT_EQ(launch(kStream), 0);
+  const std::uint64_t query = ask(kResultNotReady, true);
+  ASSERT_EQ(launch(kStream), 0);
+  EXPECT_EQ(poll(), kResultNotReady);
+  tell(query);
+  settle();
+  EXPECT_EQ(poll(), -1);
+  ask(0, false);
+  EXPECT_TRUE(told_);  // The report that came is of less work.
+  EXPECT_EQ(poll(), 0);
+  ASSERT_EQ(launch(kStream), 0);
+  EXPECT_EQ(poll(), -1);
+}
+
+TEST_F(SessionStreamPolls, CompleteAnswerEndsWithOtherThreadsWork) {
+  ask(0, false);
+  EXPECT_EQ(poll(), 0);
+  CallSite work = site(2);
+  work.order = protocol::Order::kStream;
+  work.stream = kStream;
+  auto other = std::async(std::launch::async,
+                          [&] { return session_->post(*Lane::current(), work, ByteView()); });
+  EXPECT_EQ(other.get(), 0);
+  EXPECT_EQ(poll(), -1);
+}
+
+TEST_F(SessionStreamPolls, AnyNewsIsAskedAboutWithoutSecondReport) {
+  ASSERT_EQ(launch(kStream), 0);
+  ask(kResultNotReady, true);
+  settle();  // What it waited for may have come after the stream's work.
+  EXPECT_EQ(poll(), -1);
+  ask(kResultNotReady, false);
+  EXPECT_FALSE(told_);  // The report is still to come.
+  EXPECT_EQ(poll(), kResultNotReady);
+}
+
+TEST_F(SessionStreamPolls, FailedReportIsAskedAbout) {
+  ASSERT_EQ(launch(kStream), 0);
+  tell(ask(kResultNotReady, true), 0, kIllegalAddress);
+  settle();
+  EXPECT_EQ(poll(), -1);
+}
+
+TEST_F(SessionStreamPolls, ReportWithPendingBytesIsAskedAbout) {
+  ASSERT_EQ(launch(kStream), 0);
+  tell(ask(kResultNotReady, true), /*watermark=*/1);
+  settle();
+  EXPECT_EQ(poll(), -1);
+}
+
+TEST_F(SessionStreamPolls, EarlyAnswersOfAnyThreadAreAskedAbout) {
+  CallSite copy = site(2);
+  copy.order = protocol::Order::kStream;
+  copy.flags = protocol::kFlagBarrier;
+  ASSERT_EQ(launch(kStream), 0);
+  ask(kResultNotReady, true);
+  ASSERT_EQ(post(copy), 0);
+  EXPECT_EQ(poll(), -1);
+  ask(kResultNotReady, false);
+  EXPECT_EQ(poll(), kResultNotReady);
+  auto other = std::async(std::launch::async,
+                          [&] { return session_->post(*Lane::current(), copy, ByteView()); });
+  EXPECT_EQ(other.get(), 0);
+  EXPECT_EQ(poll(), -1);
+}
+
+TEST_F(SessionStreamPolls, LegacyStreamAsksForNoReport) {
+  ask(kResultNotReady, false, 0);
+  EXPECT_FALSE(told_);
+  ask(kResultNotReady, false, protocol::kStreamPerThread);
+  EXPECT_TRUE(told_);
+}
+
+TEST_F(SessionStreamPolls, HostMemoryOfOtherStreamsIsAskedAbout) {
+  session_->begin_device_reach();
+  CallSite work = site(2);
+  work.order = protocol::Order::kStream;
+  work.stream = kStream;
+  ASSERT_EQ(post(work), 0);
+  ask(kResultNotReady, true);
+  EXPECT_EQ(poll(), kResultNotReady);  // What its own work writes does not show its end.
+  work.stream = kOther;
+  ASSERT_EQ(post(work), 0);
+  EXPECT_EQ(poll(), -1);
+}
+
+TEST_F(SessionStreamPolls, CompleteAnswerReturnsEarlierError) {
+  const std::uint64_t query = ask(kResultNotReady, true);
+  ASSERT_EQ(session_->post(*Lane::current(), site(2), ByteView()), 0);
+  worker_.call_error(worker_.next(), kInvalidImage);
+  settle();
+  EXPECT_EQ(poll(), -1);
+  tell(query);
+  settle();
+  EXPECT_EQ(poll(), -1);  // The call since may have failed.
+}
+
+// Without a report, a poll asks again at a bounded rate, so that polls cost few round trips.
+TEST(StreamPollsTest, IntervalGrowsWithTheWait) {
+  using Clock = StreamPolls::Clock;
+  StreamPolls polls;
+  StreamPolls::Answer answer;
+  answer.context = kContext;
+  answer.stream = kStream;
+  answer.sequence = 1;
+  Clock::time_point now{};
+  const Clock::time_point begin = now;
+  polls.answered(answer, now);
+  unsigned asked = 1;
+  for (; now - begin < std::chrono::seconds(1); now += std::chrono::microseconds(5)) {
+    if (polls.find(kContext, kStream)->may_go_on(false, now)) continue;
+    ++answer.sequence;
+    ++asked;
+    polls.answered(answer, now);
+  }
+  EXPECT_GT(asked, 900u);  // At least once a millisecond.
+  EXPECT_LT(asked, 1100u);
+  const StreamPolls::Poll& last = *polls.find(kContext, kStream);
+  EXPECT_TRUE(last.may_go_on(true, last.answered + StreamPolls::kPromised / 2));
+  EXPECT_FALSE(last.may_go_on(true, last.answered + StreamPolls::kPromised));
+}
+
+TEST(StreamPollsTest, KeepsFewStreams) {
+  StreamPolls polls;
+  StreamPolls::Answer answer;
+  answer.context = kContext;
+  for (std::uint64_t i = 1; i <= StreamPolls::kStreamsMax + 1; ++i) {
+    answer.stream = 100 + i;
+    answer.sequence = i;
+    polls.answered(answer, {});
+  }
+  EXPECT_EQ(polls.find(kContext, 101), nullptr);
+  EXPECT_NE(polls.find(kContext, 102), nullptr);
+  EXPECT_EQ(polls.find(kContext + 1, 102), nullptr);
+  polls.forget();
+  EXPECT_EQ(polls.find(kContext, 102), nullptr);
+}
+
+}  // namespace
+}  // namespace gpurun::client
