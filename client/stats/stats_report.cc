@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "driver_abi/opcodes.h"
 #include "driver_abi/row.h"
 
 namespace gpurun::client {
@@ -55,9 +56,19 @@ Stats::Row sum_of(const std::vector<Stats::Row>& rows) {
   return sum;
 }
 
+// Waits of our own threads, until a stream reaches a function of the program. No thread of the
+// program waits.
+std::uint64_t host_functions(const Statistics& statistics) {
+  const auto found = std::find_if(
+      statistics.rows.begin(), statistics.rows.end(),
+      [](const Stats::Row& row) { return row.opcode == driver_abi::opcode::cuLaunchHostFunc; });
+  return found == statistics.rows.end() ? 0 : found->fences;
+}
+
 std::uint64_t round_trips(const StatsSubject& subject, const Statistics& statistics,
                           const Stats::Row& sum) {
-  return sum.fences + subject.attach_round_trips + (statistics.worker_asked ? 1 : 0);
+  return sum.fences - host_functions(statistics) + subject.attach_round_trips +
+         (statistics.worker_asked ? 1 : 0);
 }
 
 double microseconds(Nanoseconds time) { return static_cast<double>(time.count()) / 1000.0; }
@@ -285,6 +296,10 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
   append(&text, "blocking round trips: %llu, of them %u to attach%s\n",
          Number{round_trips(subject, statistics, sum)}, subject.attach_round_trips,
          statistics.worker_asked ? ", and 1 to ask for the worker's numbers" : "");
+  if (const std::uint64_t turns = host_functions(statistics); turns != 0) {
+    append(&text, "functions of the program that ran between a stream's work: %llu\n",
+           Number{turns});
+  }
   append(&text,
          "waits for an event's completion, each up to a round trip, but nothing sent: %llu\n",
          Number{sum.waits});
@@ -331,7 +346,8 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
          Number{sum.written_bytes}, Number{subject.not_written});
   text += ",\"reason\":" + json_string(subject.why_not_written) + "}";
   append(&text, ",\"blocking_round_trips\":%llu", Number{round_trips(subject, statistics, sum)});
-  append(&text, ",\"completion_waits\":%llu", Number{sum.waits});
+  append(&text, ",\"completion_waits\":%llu,\"host_functions\":%llu", Number{sum.waits},
+         Number{host_functions(statistics)});
   append(&text, ",\"calls\":%llu,\"bytes\":%llu,\"waited_us\":%.3f", Number{sum.calls},
          Number{sum.bytes()}, microseconds(sum.waited));
   append(&text, ",\"batches\":{\"count\":%llu,\"records\":%llu,\"bytes\":%llu,\"wire_bytes\":%llu",

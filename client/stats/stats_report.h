@@ -71,7 +71,7 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
 //    "pulled_bytes":0,"pulls_sent":0,"not_pulled":{"copies":0,"reason":""},
 //    "written_bytes":0,"not_written":{"copies":0,"reason":""},
 //    "blocking_round_trips":5,
-//    "completion_waits":2,"calls":9,"bytes":1,"waited_us":1,
+//    "completion_waits":2,"host_functions":0,"calls":9,"bytes":1,"waited_us":1,
 //    "batches":{"count":..,"records":..,"bytes":..,"by_records":[..],"by_bytes":[..]},
 //    "full_log_waits":..,"full_log_waited_us":..,"sender_sleeps":..,"sender_wakes":..,
 //    "functions":[{"name":"cuMemFree","entries":..,"calls":..,"fences":..,"waits":..,"bytes":..,
@@ -81,7 +81,9 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
 //    "driver_longest_us":..,"queue_us":..,"queue_longest_us":..}, ...]}}`
 // `entries`: how often the program called it. `calls`: how often something was sent for it.
 // `blocking_round_trips` is the fences of all functions, those of the attach, and the one for the
-// worker's numbers. `report_round_trips` is that last one, and "worker" is missing if no answer
+// worker's numbers. `host_functions` are not among them, although they are the fences of
+// cuLaunchHostFunc: our own thread waits until a stream reaches a function of the program.
+// `report_round_trips` is that last one, and "worker" is missing if no answer
 // came. `waits` sent nothing: the thread waited for news that an event is complete, which were
 // under way unasked. Beyond the device's own time, such a wait is at most a round trip.
 // `by_records`, `by_bytes`: batches of 1, of 2 to 3, of 4 to 7, ... records or bytes, without the

@@ -50,13 +50,20 @@ class Programs(unittest.TestCase):
     def test_trips_of_all_processes_count(self):
         os.makedirs(os.path.join(self.folder, "exercised"))
 
-        def process(trips, name, fences, received):
+        def process(trips, name, fences, received, entries=7):
             return json.dumps({"blocking_round_trips": trips, "functions": [
-                {"name": name, "calls": 7, "fences": fences, "received_bytes": received}]}) + "\n"
+                {"name": name, "entries": entries, "calls": 7, "fences": fences, "received_bytes": received}]}) + "\n"
         with open(os.path.join(self.folder, "exercised/x.json"), "w", encoding="utf-8") as stream:
             stream.write(process(300, "cuMemcpyDtoH_v2", 5, 100) + process(4, "cuMemAllocAsync", 3, 0))
         said = programs.trips(self.folder, "x")
         self.assertEqual({"all": 304, "read": 7, "most": [["cuMemcpyDtoH_v2", 5], ["cuMemAllocAsync", 3]]}, said)
+        # The device itself moves bytes to memory that it reaches. No thread waits for a host function.
+        with open(os.path.join(self.folder, "exercised/x.json"), "a", encoding="utf-8") as stream:
+            stream.write(process(0, "cuMemcpyDtoHAsync_v2", 0, 0, 9) + process(0, "cuLaunchHostFunc", 50, 0))
+            stream.write(process(0, "cuMemcpyAsync", 1, 30, 2))
+        more = programs.trips(self.folder, "x")
+        self.assertEqual((304, 7 + 9 + 7), (more["all"], more["read"]))
+        self.assertNotIn("cuLaunchHostFunc", dict(more["most"]))
         self.assertFalse(page.few_trips(said))
         self.assertIn("cuMemAllocAsync 3", page.trips_of({"trips": said}))
         self.assertTrue(page.few_trips(dict(said, all=114)))

@@ -49,6 +49,22 @@ TEST(StatsReport, JsonListsLocalCallsAndTableOmitsThem) {
                                                                 // use the wire.
 }
 
+// No thread of the program waits when our own thread waits for a stream's turn.
+TEST(StatsReport, HostFunctionsAreNoRoundTripsOfTheProgram) {
+  Stats stats(true);
+  for (const char* name : {"cuLaunchHostFunc", "cuLaunchHostFunc", "cuStreamSynchronize"}) {
+    stats.count_entry(driver_abi::find_row(name)->opcode);
+    stats.count_fence({driver_abi::find_row(name)->opcode, 0, 1, microseconds(1)});
+  }
+  const Statistics counted = statistics_of(stats);
+  const auto json = nlohmann::json::parse(statistics_json({"x", 1, "h:1", 2}, counted));
+  EXPECT_EQ(json["host_functions"], 2);
+  EXPECT_EQ(json["blocking_round_trips"], 2 + 1);  // Two of the attach.
+  const std::string table = statistics_table({"x", 1, "h:1", 2}, counted);
+  EXPECT_NE(table.find("functions of the program that ran between a stream's work: 2"),
+            std::string::npos);
+}
+
 TEST(StatsReport, JsonListsFunctionsWithSums) {
   const StatsSubject subject{"a \"quoted\"\n\xff name", 17, "gpu1:4790", 3};
   const std::string text = statistics_json(subject, counted());
