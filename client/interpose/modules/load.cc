@@ -351,6 +351,18 @@ std::vector<Loaded*> batch_of(Registry& all, Loaded* wanted) {
   return batch;
 }
 
+// The end of a module prints the output of its kernels (Programming Guide, "Formatted Output"). If
+// a wait has shown that all work of its context is complete, their output has come, and the end has
+// nothing to wait for.
+int unload_module(const EntryContext& here, CallSite site, Handle module) {
+  site.work = Work::kNone;
+  if (!here.session().known_complete(site.context)) {
+    return call_row(here, opcode::cuModuleUnload, site, {}, module);
+  }
+  memory_returns.fetch_add(1, std::memory_order_relaxed);
+  return post_row(here, opcode::cuModuleUnload, site, {}, module);
+}
+
 }  // namespace
 
 int load(EntryContext& here, HandleKind kind, const driver_abi::Image& image, JitRequest& jit,
@@ -432,10 +444,9 @@ int unload(EntryContext& here, Loaded* loaded) {
     CallSite site;
     site.order = Order::kOrderedHost;
     site.context = loaded->context;  // 0, for a library: after the calls of all contexts.
-    // The end of a module prints the output of its kernels (Programming Guide, "Formatted Output").
     result = loaded->kind == HandleKind::kLibrary
                  ? post_row(here, opcode::cuLibraryUnload, site, {}, loaded->handle)
-                 : call_row(here, opcode::cuModuleUnload, site, {}, loaded->handle);
+                 : unload_module(here, site, loaded->handle);
   }
   forget(here, loaded);
   return result;
