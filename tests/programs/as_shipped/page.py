@@ -12,12 +12,16 @@ class Rows:
 
     def __init__(self, path, published=None):
         self.path, self.rows = path, {}
-        for each in (published, path):
-            if each and os.path.exists(each):
-                with open(each, encoding="utf-8") as stream:
-                    self.rows.update(json.load(stream))
+        self.read(published)
+        self.read(path)
+
+    def read(self, path):
+        if path and os.path.exists(path):
+            with open(path, encoding="utf-8") as stream:
+                self.rows.update(json.load(stream))
 
     def take(self, name, row):
+        self.read(self.path)  # Another run may have added its rows meanwhile.
         self.rows[name] = row
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         with open(self.path + ".new", "w", encoding="utf-8") as stream:

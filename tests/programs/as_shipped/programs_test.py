@@ -89,9 +89,11 @@ class Programs(unittest.TestCase):
 
     def test_rows_of_other_programs_stay(self):
         path = os.path.join(self.folder, "rows.json")
-        page.Rows(path).take("one", ROW)
-        page.Rows(path).take("two", ROW)
+        runs = [page.Rows(path), page.Rows(path)]  # Beside each other.
+        runs[0].take("one", ROW)
+        runs[1].take("two", ROW)
         self.assertEqual(["one", "two"], sorted(page.Rows(path).all()))
+        self.assertEqual(["one", "two"], sorted(runs[1].all()))
 
     def test_published_rows_stay_and_yield_to_new_ones(self):
         published = os.path.join(self.folder, "published.json")
