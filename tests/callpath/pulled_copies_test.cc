@@ -430,8 +430,10 @@ TEST(WrittenResults, MemoryEndsOnceTheCopyIsDone) {
 TEST(WrittenResults, CopyEndsRightWhenTheQueuePairFails) {
   for (const char* fault :
        {"completes_with at=1 kind=write status=10", "completes_with at=9 kind=write status=12",
-        "post_fails at=5 kind=write error=ENOMEM", "breaks_qp bytes=3000000",
-        "cuts_qp bytes=2000000", "port_down port=1 bytes=2000000", "stops_qp bytes=2000000"}) {
+        "completes_with at=18 kind=write status=12",  // The last one.
+        "post_fails at=5 kind=write error=ENOMEM", "post_fails at=18 kind=write error=ENOMEM",
+        "breaks_qp bytes=3000000", "cuts_qp bytes=2000000", "port_down port=1 bytes=2000000",
+        "stops_qp bytes=2000000"}) {
     for (const bool wait : {false, true}) {
       Results results(9 * kMiB);
       Pulling& pulling = results.pulling;
