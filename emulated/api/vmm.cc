@@ -12,6 +12,7 @@
 #include "base/memory_file.h"
 #include "base/unique_fd.h"
 #include "emulated/api/entry.h"
+#include "emulated/api/mapped_file.h"
 #include "emulated/objects/memory_registry.h"
 
 namespace gpurun::emulated {
@@ -150,6 +151,14 @@ bool map_nothing(std::uint64_t address, std::uint64_t bytes) {
 }
 
 }  // namespace
+
+int mapped_file(const MemoryRange& range) {
+  AddressSpace& space = address_space();
+  const std::lock_guard lock(space.mutex);
+  const auto mapping = space.mappings.find(range.base);
+  return mapping == space.mappings.end() ? -1 : mapping->second.allocation->file.get();
+}
+
 }  // namespace gpurun::emulated
 
 namespace gpurun::emulated::api {

@@ -155,6 +155,12 @@ int DeviceArena::shared_file() const {
   return file_.valid() ? file_.fd() : -1;
 }
 
+int DeviceArena::file_of(std::uint64_t address, std::uint64_t* offset) const {
+  const std::lock_guard lock(mutex_);
+  *offset = address - window_;
+  return file_.valid() ? file_.fd() : -1;
+}
+
 bool DeviceArena::charge(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   return ledger_.take(bytes);

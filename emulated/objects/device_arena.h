@@ -33,6 +33,10 @@ class DeviceArena {
   // The descriptor of the memory that share() names. -1: the memory is not in a file.
   int shared_file() const;
 
+  // The file behind memory from allocate(), and where in the file it begins. -1: the memory is not
+  // in a file.
+  int file_of(std::uint64_t address, std::uint64_t* offset) const;
+
   // Accounts for memory outside of the window (VMM, managed). False: the device's memory is used
   // up.
   bool charge(std::uint64_t bytes);

@@ -79,7 +79,7 @@ std::uint32_t number(const TextRule& rule, const char* key, std::uint32_t fallba
 
 DeviceSettings parse_device(const TextRule& rule) {
   rule.only({"profile", "link", "ports", "mtu", "lid", "gids", "inline", "sge", "message", "wr",
-             "cqe", "reads", "atomics", "odp", "grh", "immediate", "rdma"});
+             "cqe", "reads", "atomics", "odp", "dmabuf", "grh", "immediate", "rdma"});
   DeviceSettings device = profile_of(rule);
   device.name = rule.word();
   if (device.name.size() >= IBV_SYSFS_NAME_MAX) rule.wrong("the name is too long");
@@ -100,6 +100,7 @@ DeviceSettings parse_device(const TextRule& rule) {
   device.atomics = rule.number("atomics", device.atomics ? 1 : 0, 0, 1) != 0;
   device.needs_global = rule.number("grh", 0, 0, 1) != 0;
   device.odp = rule.number("odp", 0, 0, 1) != 0;
+  device.dma_buf = rule.number("dmabuf", 1, 0, 1) != 0;
   device.plain_immediate = choice(rule, "immediate", "with", "plain", device.plain_immediate);
   device.rdma = choice(rule, "rdma", "no", "yes", device.rdma);
   return device;

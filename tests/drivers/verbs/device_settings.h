@@ -31,6 +31,7 @@ struct DeviceSettings {
   bool atomics = false;          // The reported capability only.
   bool odp = false;
   bool needs_global = false;     // InfiniBand: an address needs a GID.
+  bool dma_buf = true;           // False: ibv_reg_dmabuf_mr fails with EOPNOTSUPP.
   bool rdma = true;              // False: RDMA requests fail at the post.
   bool plain_immediate = false;  // WRITE WITH IMMEDIATE arrives without its immediate data.
 };

@@ -1,6 +1,8 @@
 // Devices of the verbs double: what the settings give them, profiles, and wrong settings.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -104,11 +106,49 @@ TEST(VerbsDevices, MayBeAbsent) {
   library().free_device_list(list);
 }
 
-TEST(VerbsDevices, DmabufRegistrationIsNotSupported) {
+// The memory of a device, which the process itself need not map.
+TEST(VerbsDevices, ReadsIntoDmaBufFillItsFileFromThePositionOn) {
   const Settings settings;
   Endpoint a;
+  Endpoint b;
+  connect(a, b);
+  const int file = memfd_create("dma-buf", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(file, 3 * 4096), 0);
+  ASSERT_EQ(lseek(file, 4096, SEEK_SET), 4096);
+  constexpr std::uint64_t kFirst = 0x700000000000;
+  ibv_mr* region = library().reg_dmabuf_mr(a.pd, 0, 8192, kFirst, file, IBV_ACCESS_LOCAL_WRITE);
+  ASSERT_NE(region, nullptr);
+  b.memory[5] = 9;
+  ibv_sge into = {kFirst + 4096 + 7, 1, region->lkey};
+  ibv_send_wr read{};
+  read.opcode = IBV_WR_RDMA_READ;
+  read.send_flags = IBV_SEND_SIGNALED;
+  read.sg_list = &into;
+  read.num_sge = 1;
+  const Numbers peer = b.numbers();
+  read.wr.rdma.remote_addr = peer.address + 5;
+  read.wr.rdma.rkey = peer.key;
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(a.qp, &read, &bad), 0);
+  EXPECT_EQ(a.next().status, IBV_WC_SUCCESS);
+  unsigned char got = 0;
+  ASSERT_EQ(pread(file, &got, 1, 8192 + 7), 1);
+  EXPECT_EQ(got, 9);
+  EXPECT_EQ(library().dereg_mr(region), 0);
+  close(file);
+}
+
+TEST(VerbsDevices, DmaBufsAreRefusedAsSettingsSay) {
+  {
+    const Settings settings("rdma0 dmabuf=0");
+    Endpoint a;
+    EXPECT_EQ(library().reg_dmabuf_mr(a.pd, 0, 4096, 0, 0, 0), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+  }
+  const Settings settings("rdma0", "dmabuf_fails error=EFAULT");
+  Endpoint a;
   EXPECT_EQ(library().reg_dmabuf_mr(a.pd, 0, 4096, 0, 0, 0), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(errno, EFAULT);
 }
 
 TEST(VerbsDevices, RegionsMayHaveAnotherFirstAddress) {

@@ -23,6 +23,8 @@ constexpr std::pair<const char*, FaultAction> kActions[] = {
     {"port_down", FaultAction::kPortDown},
     {"port_up", FaultAction::kPortUp},
     {"memlock", FaultAction::kMemlock},
+    {"mr_fails", FaultAction::kMrFails},
+    {"dmabuf_fails", FaultAction::kDmaBufFails},
     {"open_fails", FaultAction::kOpenFails},
     {"delays", FaultAction::kDelays}};
 
@@ -33,8 +35,9 @@ constexpr std::pair<const char*, RequestKind> kKinds[] = {
     {"any", RequestKind::kAny}};
 
 constexpr std::pair<const char*, int> kErrors[] = {
-    {"EPERM", EPERM},   {"EACCES", EACCES}, {"ENOMEM", ENOMEM}, {"EINVAL", EINVAL},
-    {"ENODEV", ENODEV}, {"EIO", EIO},       {"EAGAIN", EAGAIN}, {"EOPNOTSUPP", EOPNOTSUPP}};
+    {"EPERM", EPERM},   {"EACCES", EACCES},         {"ENOMEM", ENOMEM},
+    {"EINVAL", EINVAL}, {"ENODEV", ENODEV},         {"EIO", EIO},
+    {"EAGAIN", EAGAIN}, {"EOPNOTSUPP", EOPNOTSUPP}, {"EFAULT", EFAULT}};
 
 template <typename Value, std::size_t n>
 Value named(const TextRule& rule, const std::pair<const char*, Value> (&table)[n],
@@ -103,6 +106,12 @@ Fault parse_fault(const TextRule& rule) {
       need(rule, "bytes");
       fault.amount = rule.number("bytes", 0, 0, kMost);
       break;
+    case FaultAction::kMrFails:
+    case FaultAction::kDmaBufFails:
+      rule.only({"at", "error"});
+      fault.at = rule.number("at", 0, 1, kMost);
+      fault.amount = static_cast<std::uint64_t>(named(rule, kErrors, rule.text("error", "ENOMEM")));
+      break;
     case FaultAction::kOpenFails:
       rule.only({"error"});
       fault.amount = static_cast<std::uint64_t>(named(rule, kErrors, rule.text("error", "EACCES")));
@@ -131,6 +140,16 @@ const Fault* Faults::count(FaultAction action, RequestKind kind) {
     if (fault.action == action && matches && ++fault.seen == fault.at) met = &fault;
   }
   return met;
+}
+
+int Faults::registration_error(FaultAction which) {
+  int error = 0;
+  for (Fault& fault : faults_) {
+    if (fault.action != which) continue;
+    ++fault.seen;
+    if (fault.at == 0 || fault.at == fault.seen) error = static_cast<int>(fault.amount);
+  }
+  return error;
 }
 
 int Faults::post_error(RequestKind kind) {

@@ -23,6 +23,8 @@ enum class FaultAction : std::uint8_t {
   kPortDown,
   kPortUp,
   kMemlock,
+  kMrFails,
+  kDmaBufFails,
   kOpenFails,
   kDelays
 };
@@ -53,6 +55,8 @@ class Faults {
   std::optional<ibv_wc_status> status(RequestKind kind);
   bool loses(RequestKind kind);
   std::uint32_t late(RequestKind kind);
+  // Counts a registration, kMrFails or kDmaBufFails. Returns the errno that it fails with, or 0.
+  int registration_error(FaultAction which);
   // Counts a post of so many bytes, or none (`posts` 0). Returns the faults that it triggers.
   std::vector<Fault> triggered(std::uint64_t posts, std::uint64_t bytes);
 

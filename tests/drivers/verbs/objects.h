@@ -48,6 +48,7 @@ struct Pd : ibv_pd {
 struct Mr : ibv_mr {
   std::uint64_t first = 0;  // The address that keys refer to (iova).
   unsigned access = 0;
+  bool is_dma_buf = false;  // `addr` is our own mapping.
 };
 
 struct Channel : ibv_comp_channel {

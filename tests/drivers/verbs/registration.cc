@@ -1,6 +1,9 @@
 // Protection domains and memory regions of the verbs double.
 #include "tests/drivers/verbs/registration.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -34,6 +37,11 @@ std::byte* own_memory(const ibv_sge& piece) {
 ibv_mr* refuse(int error) {
   errno = error;
   return nullptr;
+}
+
+int fault(FaultAction action) {
+  const Lock lock(nic().mutex);
+  return nic().faults.registration_error(action);
 }
 
 ibv_mr* add_region(ibv_pd* visible, void* address, std::size_t length, std::uint64_t first,
@@ -152,12 +160,15 @@ int ibv_dealloc_pd(ibv_pd* visible) {
 
 #undef ibv_reg_mr
 ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
+  if (const int error = fault(FaultAction::kMrFails); error != 0) return refuse(error);
   return add_region(pd, address, length, reinterpret_cast<std::uint64_t>(address),
                     static_cast<unsigned>(access));
 }
 
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t length, std::uint64_t first,
                          unsigned access) {
+  // <infiniband/verbs.h> calls this one for ibv_reg_mr, too.
+  if (const int error = fault(FaultAction::kMrFails); error != 0) return refuse(error);
   // A device ignores the optional flags that it does not know (ibv_reg_mr(3),
   // IBV_ACCESS_RELAXED_ORDERING).
   return add_region(pd, address, length, first,
@@ -170,8 +181,30 @@ ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint
   return add_region(pd, address, length, first, static_cast<unsigned>(access));
 }
 
-ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int) {
-  return refuse(EOPNOTSUPP);
+// A dma-buf stands for the memory that the exporter gave, so the double needs its pages only.
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t first,
+                          int file, int access) {
+  if (!device_of(pd->context).settings.dma_buf) return refuse(EOPNOTSUPP);
+  if (const int error = fault(FaultAction::kDmaBufFails); error != 0) return refuse(error);
+  const off_t start = lseek(file, 0, SEEK_CUR);
+  // The kernel refuses what lies differently in its page (ib_umem_dmabuf_get).
+  if (start < 0 || length == 0 || (first - offset) % 4096 != 0) {
+    return refuse(start < 0 ? EBADF : EINVAL);
+  }
+  const std::size_t lead = offset % 4096;
+  void* const mapping = mmap(nullptr, length + lead, PROT_READ | PROT_WRITE, MAP_SHARED, file,
+                             start + static_cast<off_t>(offset - lead));
+  if (mapping == MAP_FAILED) return nullptr;
+  ibv_mr* const visible = add_region(pd, static_cast<std::byte*>(mapping) + lead, length, first,
+                                     static_cast<unsigned>(access));
+  if (visible == nullptr) {
+    const int error = errno;
+    munmap(mapping, length + lead);
+    return refuse(error);
+  }
+  static_cast<Mr*>(visible)->is_dma_buf = true;
+  count(&verbs_double_counts::dma_bufs);
+  return visible;
 }
 
 int ibv_dereg_mr(ibv_mr* visible) {
@@ -184,6 +217,10 @@ int ibv_dereg_mr(ibv_mr* visible) {
   nic().registered -= region->length;
   --static_cast<Pd*>(region->pd)->users;
   count(&verbs_double_counts::deregistrations);
+  if (region->is_dma_buf) {
+    const std::size_t lead = reinterpret_cast<std::uint64_t>(region->addr) % 4096;
+    munmap(static_cast<std::byte*>(region->addr) - lead, region->length + lead);
+  }
   delete region;
   return 0;
 }

@@ -15,7 +15,7 @@
 //  - ibv_req_notify_cq reports only completions that come after it.
 //  - A QP that has executed requests takes no new connection before it has been in RESET.
 //  - A child of fork() has no objects. It may open devices of its own.
-//  - ibv_reg_dmabuf_mr fails with EOPNOTSUPP.
+//  - ibv_reg_dmabuf_mr maps the descriptor from its position on, as the emulated device gives it.
 //  - ibv_destroy_cq and ibv_destroy_qp block until the program has acknowledged its events.
 //
 // Settings are environment variables. ibv_get_device_list reads them while no device is open.
@@ -41,6 +41,7 @@
 //     inline=BYTES (512)   sge=N (32)   message=BYTES (8388608)   wr=N (8192)   cqe=N (65536).
 //     reads=N (16)         atomics=0|1 (0, reported only)   odp=0|1 (0).
 //     grh=0|1 (0)          The InfiniBand port requires a global header.
+//     dmabuf=0|1 (1)       0: ibv_reg_dmabuf_mr fails with EOPNOTSUPP.
 //     immediate=plain      WRITE WITH IMMEDIATE arrives as a plain receive. (with)
 //     rdma=no              RDMA requests fail at the post. (yes)
 //
@@ -63,6 +64,8 @@
 //     port_down port=P [posts=N | bytes=N]  An event comes, and the port's QPs lose their peers.
 //     port_up port=P                        An event comes. QPs may connect after a RESET.
 //     memlock bytes=N                       Registrations beyond N bytes in total fail.
+//     mr_fails [at=N] error=E               ibv_reg_mr fails, each one or the Nth since now.
+//     dmabuf_fails [at=N] error=E           The same for ibv_reg_dmabuf_mr.
 //     open_fails error=E                    ibv_open_device fails.
 //     delays us=N                           Each request waits so long before it leaves.
 #pragma once
@@ -95,6 +98,7 @@ struct verbs_double_counts {  // NOLINT(readability-identifier-naming): a C inte
   std::uint64_t read_bytes;          // Of posted_bytes, those that reads have brought.
   std::uint64_t event_reads;         // Calls of ibv_get_cq_event.
   std::uint64_t written_bytes;       // Of posted_bytes, those of RDMA WRITE without an immediate.
+  std::uint64_t dma_bufs;            // Of registrations, those of dma-bufs.
 };
 
 extern "C" {
