@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -37,19 +38,21 @@ TEST(LockedMemory, IsDividedOverTheConnections) {
 TEST(LockedMemory, LimitCountsOnlyWithoutTheCapability) {
   const LowLockedMemory low(3 * kMib);
   EXPECT_EQ(lockable_bytes(), 3 * kMib);
-  const auto root = std::filesystem::path(testing::TempDir()) / "locked-memory-test";
+  std::string name = testing::TempDir() + "locked-memory-XXXXXX";  // Other runs have theirs.
+  ASSERT_NE(mkdtemp(name.data()), nullptr);
+  const std::filesystem::path root = name;
   std::filesystem::create_directories(root / "proc/self");
   std::filesystem::create_directories(root / "proc/thread-self");
-  const auto told = [&](const std::string& capabilities, const std::string& users) {
+  const auto lockable_with = [&](const std::string& capabilities, const std::string& users) {
     std::ofstream(root / "proc/thread-self/status")
         << "Name:\tx\nVmPin:\t    1024 kB\nCapEff:\t" << capabilities << "\nSeccomp:\t0\n";
     std::ofstream(root / "proc/self/uid_map") << users << "\n";
     return lockable_bytes(SystemFiles(root.string()));
   };
   const std::string all = "         0          0 4294967295";
-  EXPECT_EQ(told("0000000000004000", all), std::nullopt);
-  EXPECT_EQ(told("000001ffffffbfff", all), 2 * kMib);  // 1 MiB is registered already.
-  EXPECT_EQ(told("000001ffffffffff", "         0       1000          1"), 2 * kMib);
+  EXPECT_EQ(lockable_with("0000000000004000", all), std::nullopt);
+  EXPECT_EQ(lockable_with("000001ffffffbfff", all), 2 * kMib);  // 1 MiB is registered already.
+  EXPECT_EQ(lockable_with("000001ffffffffff", "         0       1000          1"), 2 * kMib);
   std::filesystem::remove_all(root);
 }
 

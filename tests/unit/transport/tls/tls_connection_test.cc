@@ -7,6 +7,7 @@
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -247,7 +248,7 @@ TEST(Fingerprints, AcceptCommonFormats) {
 
 TEST(TlsHandshake, AuthorityIsTrustedOnlyForNamedHost) {
   const auto identity = *Identity::make("host.example");
-  const std::string path = testing::TempDir() + "tls_authorities.pem";
+  const std::string path = testing::TempDir() + "tls_authorities-" + std::to_string(getpid());
   std::ofstream(path) << *identity->certificate_pem();
   ServerTrust trust;
   trust.authorities_file = path;
