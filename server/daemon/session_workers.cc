@@ -123,7 +123,7 @@ void SessionWorkers::hear(ExchangeRegistry::Owner worker, const TransportReport&
   Running& running = *found;
   const std::string ports = text_of(report.ports);
   const std::string session = hex_of(bytes_of(running.session));
-  if (report.over_rdma > 0 && !std::exchange(running.uses_rdma, true)) {
+  if (report.over_rdma + report.left_rdma > 0 && !std::exchange(running.uses_rdma, true)) {
     parts_.audit.write("session.over_rdma", {{"user", running.user.name},
                                              {"token", running.user.token},
                                              {"session", session},

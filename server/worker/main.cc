@@ -413,7 +413,9 @@ Status serve(const CommandLine& line) {
   }
   const auto reporter =
       std::make_shared<TransportReporter>(exchange, std::move(agreed), ready->placement.node);
-  started.options.look_at_channels = [reporter](const WorkerChannels& all) { reporter->look(all); };
+  started.options.look_at_channels = [reporter](const WorkerChannels& all) {
+    return reporter->look(all);
+  };
   return run_worker(started.options, *std::move(channels));
 }
 

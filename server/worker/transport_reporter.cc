@@ -8,7 +8,7 @@
 
 namespace gpurun::server {
 
-TransportReport TransportReporter::report_of(const WorkerChannels& channels) const {
+TransportReport TransportReporter::report_of(const WorkerChannels& channels, bool* pending) const {
   TransportReport report;
   report.numa_node = numa_node_;
   std::set<std::string> ports;
@@ -17,9 +17,13 @@ TransportReport TransportReporter::report_of(const WorkerChannels& channels) con
     const std::size_t index = report.connections++;
     if (index >= agreements_.size() || !agreements_[index].why_none.empty()) return;
     const auto& agreement = agreements_[index];
-    ports.insert(agreement.ports);
     const auto* const carried = dynamic_cast<const transport::carrier::CarriedConnection*>(&each);
-    if (carried == nullptr || carried->changes().left == 0) {
+    if (carried == nullptr || carried->changes().entered == 0) {
+      *pending = true;
+      return;
+    }
+    ports.insert(agreement.ports);
+    if (carried->changes().left == 0) {
       ++report.over_rdma;
     } else if (report.left_rdma++ == 0) {
       why_left = carried->why_left();
@@ -34,14 +38,21 @@ TransportReport TransportReporter::report_of(const WorkerChannels& channels) con
   return report;
 }
 
-void TransportReporter::look(const WorkerChannels& channels) {
-  if (exchange_ == nullptr) return;
-  const TransportReport report = report_of(channels);
-  if (report.over_rdma + report.left_rdma == 0 && numa_node_ < 0) return;
-  if (has_told_ && report.left_rdma == told_left_) return;
-  if (!exchange_->report(report)) return;
-  has_told_ = true;
-  told_left_ = report.left_rdma;
+bool TransportReporter::look(const WorkerChannels& channels) {
+  if (exchange_ == nullptr) return false;
+  bool pending = false;
+  const TransportReport report = report_of(channels, &pending);
+  pending = pending && looks_ < kLooksMax;
+  if (pending) ++looks_;
+  if (report.over_rdma + report.left_rdma == 0 && numa_node_ < 0) return pending;
+  if (has_reported_ && report.over_rdma == reported_over_ && report.left_rdma == reported_left_) {
+    return pending;
+  }
+  if (!exchange_->report(report)) return pending;
+  has_reported_ = true;
+  reported_over_ = report.over_rdma;
+  reported_left_ = report.left_rdma;
+  return pending;
 }
 
 }  // namespace gpurun::server

@@ -1,6 +1,7 @@
 // Worker: builds the parts of a session, and ends them in the right order.
 #include "server/worker/channels/worker.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -21,12 +22,15 @@
 namespace gpurun::server {
 namespace {
 
+// For an owner of WorkerOptions::look_at_channels that expects a change.
+constexpr std::chrono::milliseconds kLookSoon{100};
+
 // Sends regular heartbeats, and notices when the client cannot be reached any more.
 class LifeSigns {
  public:
-  // Calls `look` with each sign of life.
+  // Calls `look` at once, with each sign of life, and sooner when it asks for that.
   LifeSigns(std::chrono::milliseconds period, Outbox& outbox, Executor& executor,
-            std::function<void()> look)
+            std::function<bool()> look)
       : look_(std::move(look)),
         thread_([this, period, &outbox, &executor] { run(period, outbox, executor); }) {}
   ~LifeSigns() {
@@ -44,15 +48,23 @@ class LifeSigns {
   void run(std::chrono::milliseconds period, Outbox& outbox, Executor& executor) {
     name_this_thread("gpurun-life");
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, period, [this] { return stopping_; })) {
-      outbox.heartbeat();
-      if (!outbox.failure().ok()) executor.wake();
-      look_();
+    bool soon = look_();
+    auto next = std::chrono::steady_clock::now() + period;
+    for (;;) {
+      const auto looks = std::chrono::steady_clock::now() + kLookSoon;
+      const auto until = soon && looks < next ? looks : next;
+      if (changed_.wait_until(lock, until, [this] { return stopping_; })) break;
+      if (std::chrono::steady_clock::now() >= next) {
+        next = std::chrono::steady_clock::now() + period;
+        outbox.heartbeat();
+        if (!outbox.failure().ok()) executor.wake();
+      }
+      soon = look_();
     }
-    look_();
+    static_cast<void>(look_());
   }
 
-  const std::function<void()> look_;
+  const std::function<bool()> look_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
@@ -153,9 +165,8 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
       if (ended = options.late->start(lanes); !ended.ok()) return ended;
     }
     const auto look = [&options, &channels] {
-      if (options.look_at_channels) options.look_at_channels(channels);
+      return options.look_at_channels && options.look_at_channels(channels);
     };
-    look();
     std::optional<LifeSigns> life_signs(std::in_place, options.heartbeat, outbox, executor, look);
     Decoder decoder(*channels.log, outbox, executor, options.silence_deadline, options.spin);
     ended = decoder.run();

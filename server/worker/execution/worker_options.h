@@ -49,8 +49,8 @@ struct WorkerOptions {
   // nullptr: the session keeps its first connections.
   ExtraBulkSource* late = nullptr;
   // Called with each sign of life and at the session's end, by one thread at a time. Must not
-  // block.
-  std::function<void(const WorkerChannels&)> look_at_channels;
+  // block. Returns whether the next call is to come within kLookSoon.
+  std::function<bool(const WorkerChannels&)> look_at_channels;
   // Called with the result that run_worker() will return, before it waits for calls that still
   // block in the driver. Such a wait may take as long as a kernel. A process that serves no other
   // client ends itself here.

@@ -209,6 +209,19 @@ class Fabric(unittest.TestCase):
             self.assertRegex(self.audited(server), r' session.left_rdma user=operator session=[0-9a-f]+ connections="2 of 2" '
                                                    'reason="[a-z]')
 
+    # The worker offers, and then the client's device refuses both connections: at the posts of receives behind those of
+    # the two probes.
+    def test_session_whose_client_refuses_the_answer_is_not_shown_as_rdma(self):
+        refuses = "; ".join(f"post_fails at={at} kind=recv error=ENOMEM" for at in (2100, 2101))
+        with world.Gpurund("--tls", *SERVER) as server:
+            self.assertEqual(self.run_over(server, words=("--tls", "--trust-fabric"), VERBS_DOUBLE_FAULTS=refuses), "TCP, encrypted by TLS")
+            self.assertIn("no receive can be posted", self.rejected["RDMA"])
+            with self.copying(server, VERBS_DOUBLE_FAULTS=refuses):
+                world.until(lambda: self.lease_of(server)["transport"] == "tcp", "the listing shows TCP")
+                self.assertTrue(self.lease_of(server)["payload_encrypted"])
+            world.until(lambda: not server.workers(), "the workers have ended")
+            self.assertNotIn("_rdma ", self.audited(server))
+
     @staticmethod
     def audited(server):
         with open(server.audit_file, encoding="utf-8") as file:
