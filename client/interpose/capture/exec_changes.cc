@@ -21,11 +21,17 @@ constexpr std::size_t kChangesMax = std::size_t{1} << 16;
 // Executables with posted changes. A program may end them and keep their graph for ever.
 constexpr std::size_t kUnderWayMax = 64;
 
+// The posted changes of one executable.
+struct UnderWay {
+  std::uint64_t last = 0;
+  std::set<Handle> uses;  // Their graphs and child graphs. 0: a graph that is not known.
+};
+
 struct Known {
   std::mutex mutex;
   std::map<Handle, std::set<ExecChange>> accepted;  // By executable. Guarded by mutex.
   std::size_t count = 0;                            // Of changes in `accepted`. Guarded by mutex.
-  std::map<Handle, std::uint64_t> under_way;        // The last change. Guarded by mutex.
+  std::map<Handle, UnderWay> under_way;             // By executable. Guarded by mutex.
   std::uint64_t last_change = 0;                    // Guarded by mutex.
   std::atomic<bool> any_under_way{false};
   std::atomic<bool> child_under_way{false};  // One of them uses a child graph.
@@ -36,6 +42,9 @@ Known& known() {
   static auto* const all = new Known;
   return *all;
 }
+
+// The place of the graph in an ExecChange. 0 there: it is not known.
+constexpr std::size_t kGraphOfChange = 1;
 
 std::atomic<std::uint64_t> g_ends{0};
 std::atomic<std::uint64_t> g_changes{0};
@@ -115,15 +124,18 @@ void forget_changes(Handle exec) {
   all.accepted.erase(found);
 }
 
-int changed_early(const EntryContext& here, Handle exec, Uses uses) {
+int changed_early(const EntryContext& here, Handle exec, const ExecChange& change, Handle child) {
   Known& all = known();
   bool many = false;
   {
     const std::lock_guard<std::mutex> lock(all.mutex);
-    all.under_way[exec] = ++all.last_change;
+    UnderWay& own = all.under_way[exec];
+    own.last = ++all.last_change;
+    own.uses.insert(change[kGraphOfChange]);
+    if (child != 0) own.uses.insert(child);
     all.any_under_way.store(true);
-    if (uses == Uses::kChildGraph) all.child_under_way.store(true);
-    many = all.under_way.size() > kUnderWayMax;
+    if (child != 0) all.child_under_way.store(true);
+    many = all.under_way.size() > kUnderWayMax || own.uses.size() > kUnderWayMax;
   }
   return many ? settle_changes(here) : 0;
 }
@@ -132,10 +144,10 @@ int changed_early(const EntryContext& here, Handle exec, Uses uses) {
 int settle_changes(const EntryContext& here) {
   Known& all = known();
   if (!all.any_under_way.load()) return 0;
-  std::map<Handle, std::uint64_t> under_way;
+  std::vector<std::pair<Handle, std::uint64_t>> under_way;
   {
     const std::lock_guard<std::mutex> lock(all.mutex);
-    under_way = all.under_way;
+    for (const auto& [exec, own] : all.under_way) under_way.emplace_back(exec, own.last);
   }
   int earlier = 0;
   for (const auto& [exec, last] : under_way) {
@@ -149,7 +161,7 @@ int settle_changes(const EntryContext& here) {
     if (result != reply.result && earlier == 0) earlier = result;
     const std::lock_guard<std::mutex> lock(all.mutex);
     const auto found = all.under_way.find(exec);
-    if (found != all.under_way.end() && found->second == last) all.under_way.erase(found);
+    if (found != all.under_way.end() && found->second.last == last) all.under_way.erase(found);
     if (!all.under_way.empty()) continue;
     all.any_under_way.store(false);
     all.child_under_way.store(false);
@@ -157,9 +169,20 @@ int settle_changes(const EntryContext& here) {
   return earlier;
 }
 
-int end_of_graph_part(const EntryContext& here) {
+int end_of_graph_part(const EntryContext& here, Handle ending) {
   g_ends.fetch_add(1);
-  return settle_changes(here);
+  Known& all = known();
+  if (!all.any_under_way.load()) return 0;
+  const bool node = claimed_kind(ending) == HandleKind::kGraphNode;
+  const Handle graph = node ? living_graph_of(here.handles(), ending) : ending;
+  bool used = graph == 0;
+  {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    for (const auto& [exec, own] : all.under_way) {
+      used = used || own.uses.count(graph) != 0 || own.uses.count(0) != 0;
+    }
+  }
+  return used ? settle_changes(here) : 0;
 }
 
 std::uint64_t graph_changes() noexcept { return g_changes.load(); }

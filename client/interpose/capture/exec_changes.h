@@ -40,16 +40,17 @@ void accepted_child(Handle exec, const ExecChange& change);
 // Another call uses `exec` in a way that may change what the driver accepts, or ends it.
 void forget_changes(Handle exec);
 
-// A change of `exec` was posted. What it uses must stay until the worker has made it. Returns an
-// earlier call's failure, otherwise 0. Waits as settle_changes() if many executables have such
-// changes.
-enum class Uses : std::uint8_t { kNode, kChildGraph };
-int changed_early(const EntryContext& here, Handle exec, Uses uses);
+// A change of `exec` was posted, which `change` describes. What it uses must stay until the worker
+// has made it. Returns an earlier call's failure, otherwise 0. Waits as settle_changes() if many
+// executables have such changes.
+int changed_early(const EntryContext& here, Handle exec, const ExecChange& change,
+                  Handle child = 0);
 // Waits until the worker has made all changes that were posted. Returns an earlier call's failure,
 // otherwise 0.
 int settle_changes(const EntryContext& here);
-// A graph or a node is about to end: change_of() counts it, and the posted changes are settled.
-int end_of_graph_part(const EntryContext& here);
+// A graph or a node is about to end: change_of() counts it. The posted changes are settled if they
+// may use it.
+int end_of_graph_part(const EntryContext& here, Handle ending);
 
 // The program has a handle of a graph that ends with another one (cuGraphChildGraphNodeGetGraph).
 void note_nested_graph() noexcept;

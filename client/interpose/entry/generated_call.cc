@@ -220,7 +220,7 @@ class GeneratedCall {
     const Status status = packed.pack(row_, arguments_.data(), {minted_.data(), minted_count_});
     int result = 0;
     forget_answers_changed_by(row_.alias_opcode);
-    const int earlier = ends_graph_part(row_.alias_opcode) ? end_of_graph_part(here_) : 0;
+    const int earlier = ends_graph_part(row_.alias_opcode) ? end_of_graph_part(here_, own_[0]) : 0;
     if (!status.ok()) {
       result = status.code() == Code::kCuda ? status.cuda_error() : int{CUDA_ERROR_INVALID_VALUE};
     } else if (row_.completion == Completion::kAsync && sound != Sound::kUnknown) {
@@ -242,7 +242,7 @@ class GeneratedCall {
     const ExecChange change = child_change_of(here_.handles(), own_[1], own_[2]);
     if (was_accepted(own_[0], change)) {
       const int result = post(payload);
-      return result != 0 ? result : changed_early(here_, own_[0], Uses::kChildGraph);
+      return result != 0 ? result : changed_early(here_, own_[0], change, own_[2]);
     }
     const int result = call(payload);
     if (result == 0) accepted_child(own_[0], change);

@@ -90,7 +90,7 @@ int set_in_exec(const EntryContext& here, const KernelNode& node, const Function
   const Bytes payload = protocol::pack(node);
   if (was_accepted(node.graph, change)) {
     const int result = here.session().post(*here.lane, site, ByteView(payload));
-    return result != 0 ? result : changed_early(here, node.graph, Uses::kNode);
+    return result != 0 ? result : changed_early(here, node.graph, change);
   }
   Reply reply;
   reply.result = -1;  // Not answered.
