@@ -15,7 +15,14 @@ constexpr int kNotReady = 600;  // CUDA_ERROR_NOT_READY (cuda.h).
 bool EarlyAnswers::idle(const Caller& caller, Waits waits, Handle context,
                         Handle stream) const noexcept {
   const bool posted = caller.adopted && caller.lane.posted_;
-  return !uses_.every_call_is_a_fence && !posted && uses_.progress.idle(waits, context, stream);
+  if (uses_.every_call_is_a_fence || posted) return false;
+  const Lane::OwnStream& own = caller.lane.own_stream_;
+  const bool of_thread = waits == Waits::kForStream && stream == protocol::kStreamPerThread;
+  if (of_thread && caller.adopted && own.context == context && own.done != 0 &&
+      own.issued <= own.done) {
+    return true;
+  }
+  return uses_.progress.idle(waits, context, stream);
 }
 
 bool EarlyAnswers::known_complete(Handle context) const noexcept {

@@ -76,7 +76,7 @@ void StreamProgress::complete(Waits waits, Handle context, Handle stream,
   // covers that context only.
   if (waits == Waits::kForStream) raise(waited_, sequence);
   const bool whole = waits == Waits::kForContext;
-  // Nothing is kept for per-thread streams, because each thread has one.
+  // Nothing is kept here for per-thread streams. Each lane keeps its own (Lane::OwnStream).
   if (!whole && stream == protocol::kStreamPerThread) return;
   Slot* slot = slots_.find(!whole && is_created(stream) ? stream : context);
   if (slot == nullptr) return;

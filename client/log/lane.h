@@ -101,6 +101,16 @@ class Lane {
   StreamPolls stream_polls_;
   std::uint64_t last_work_ = 0;  // This thread's last call that adds work to a stream.
 
+  // The thread's own stream in one context (protocol::kStreamPerThread), which no other thread can
+  // name: the last call to it, and the call up to which it is known to be complete
+  // (docs/adr/0024).
+  struct OwnStream {
+    Handle context = 0;
+    std::uint64_t issued = 0;
+    std::uint64_t done = 0;
+  };
+  OwnStream own_stream_;
+
   // The number of non-sticky errors of the session at this lane's last check (DeferredErrors).
   struct Seen {
     Handle context;

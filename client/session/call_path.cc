@@ -104,6 +104,10 @@ int CallPath::append(Lane& lane, const CallSite& site, std::span<const ByteView>
   if (site.opcode == driver_abi::opcode::cuGraphLaunch) {
     known.progress.issued_anywhere(slot.sequence);
   }
+  if (site.stream == protocol::kStreamPerThread && site.work != Work::kNone) {
+    if (lane.own_stream_.context != site.context) lane.own_stream_ = {site.context, 0, 0};
+    lane.own_stream_.issued = slot.sequence;
+  }
   const bool barrier = (site.flags & protocol::kFlagBarrier) != 0;
   const bool ends = site.order == protocol::Order::kOrderedHost && !fence;
   const bool copy = barrier && !fence && site.work == Work::kAny;

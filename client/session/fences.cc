@@ -67,6 +67,10 @@ int Fences::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Rep
     }
     if (reply->result == 0) {
       uses_.known.progress.complete(site.waits, site.context, site.stream, sequence);
+      if (site.waits == Waits::kForStream && site.stream == protocol::kStreamPerThread &&
+          lane.own_stream_.context == site.context) {
+        lane.own_stream_.done = sequence;
+      }
       if (site.opcode == driver_abi::opcode::cuStreamQuery) {
         uses_.known.progress.told(site.context, site.stream, sequence);
       }

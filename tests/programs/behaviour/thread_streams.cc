@@ -64,6 +64,39 @@ void each_its_own(const Device& device) {
   standing.join();
 }
 
+// A thread that waits for its own stream again and again waits for new work each time, and only for
+// its own. A copy that has brought its bytes has waited, too.
+void wait_again(const Device& device) {
+  const CUdeviceptr memory = device.memory(8);
+  for (unsigned round = 0; round < 20; ++round) {
+    unsigned seen = 0;
+    device.launch_fill(CU_STREAM_PER_THREAD, memory, 1, round);
+    MUST(cuMemcpyDtoHAsync(&seen, memory, 4, CU_STREAM_PER_THREAD));
+    MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    MUST(cuStreamQuery(CU_STREAM_PER_THREAD));
+    EXPECT(seen == round);
+  }
+  Gate gate;
+  gate.stand_in(CU_STREAM_PER_THREAD);
+  EXPECT(cuStreamQuery(CU_STREAM_PER_THREAD) == CUDA_ERROR_NOT_READY);
+  in_context(device, [&] {
+    device.launch_fill(CU_STREAM_PER_THREAD, memory + 4, 1, 99);
+    MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    MUST(cuStreamQuery(CU_STREAM_PER_THREAD));
+  }).join();
+  EXPECT(cuStreamQuery(CU_STREAM_PER_THREAD) == CUDA_ERROR_NOT_READY);
+  // The thread's stream of another context is another stream.
+  CUcontext other;
+  MUST(cuCtxCreate(&other, nullptr, 0, device.device));
+  MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  MUST(cuCtxPopCurrent(&other));
+  EXPECT(cuStreamQuery(CU_STREAM_PER_THREAD) == CUDA_ERROR_NOT_READY);
+  gate.let_go();
+  MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  EXPECT(device.read(memory + 4) == 99);
+  MUST(cuCtxDestroy(other));
+}
+
 // The streams that wait for the legacy stream, and the streams that it waits for.
 void legacy(const Device& device) {
   const CUstream blocking = device.stream(CU_STREAM_DEFAULT);
@@ -144,6 +177,7 @@ int main(int argc, char** argv) {
   end_after(100);
   const Device device(argv[1]);
   each_its_own(device);
+  wait_again(device);
   legacy(device);
   of_each_context(device);
   std::printf("PASSED\n");
