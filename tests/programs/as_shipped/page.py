@@ -91,11 +91,16 @@ def seconds(row, way):
     return text if processors is None else f"{text} ({processors:.0f})"
 
 
+def main_package(name, row):
+    """The package with the program's name, or the first one."""
+    return next((each for each in row["packages"] if each.startswith(name)), row["packages"][0])
+
+
 def table(rows):
     yield "| program | cases right natively | forwarded | seconds natively (of processors) | forwarded | round trips (and the functions with most, beyond two for each result and 100) |"
     yield "|---|---|---|---|---|---|"
     for name, row in sorted(rows.items()):
-        yield (f"| {name} ({row['packages'][0]}) | {counted(row, 'native')} | {counted(row, 'forwarded')} | "
+        yield (f"| {name} ({main_package(name, row)}) | {counted(row, 'native')} | {counted(row, 'forwarded')} | "
                f"{seconds(row, 'native')} | {seconds(row, 'forwarded')} | {trips_of(row)} |")
 
 

@@ -95,6 +95,11 @@ class Programs(unittest.TestCase):
         self.assertEqual(["one", "two"], sorted(page.Rows(path).all()))
         self.assertEqual(["one", "two"], sorted(runs[1].all()))
 
+    def test_row_names_the_package_of_the_program(self):
+        row = dict(ROW, packages=["cudf-cu13==1", "cuml-cu13==2"])
+        self.assertIn("| cuml (cuml-cu13==2) |", "\n".join(page.table({"cuml": row})))
+        self.assertIn("| other (cudf-cu13==1) |", "\n".join(page.table({"other": row})))
+
     def test_published_rows_stay_and_yield_to_new_ones(self):
         published = os.path.join(self.folder, "published.json")
         with open(published, "w", encoding="utf-8") as stream:
