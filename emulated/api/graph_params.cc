@@ -32,7 +32,10 @@ CUresult replace(CUgraphNode handle, OperationPtr operation) {
 
 CUresult replace_in(CUgraphExec exec_handle, CUgraphNode node, OperationPtr operation) {
   const auto exec = handles().find<GraphExec>(exec_handle);
-  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // "hNode must not have been removed from the original graph" (manual, cuGraphExec...SetParams).
+  if (exec == nullptr || handles().find<GraphNode>(node) == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   return exec->set_operation(reinterpret_cast<std::uintptr_t>(node), std::move(operation))
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;

@@ -3,12 +3,25 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <vector>
+
+#include "protocol/calls/owned_handles.h"
 
 namespace gpurun::client::interpose {
 namespace {
 
 std::atomic<bool> g_conditional_nodes{false};
+
+struct Ownership {
+  std::mutex mutex;
+  protocol::OwnedHandles handles;  // Guarded by mutex.
+};
+// Immortal, because programs destroy graphs in exit handlers.
+Ownership& ownership() {
+  static auto* const only = new Ownership;
+  return *only;
+}
 
 }  // namespace
 
@@ -16,7 +29,32 @@ void note_conditional_node() noexcept { g_conditional_nodes.store(true); }
 bool conditional_nodes_exist() noexcept { return g_conditional_nodes.load(); }
 
 Handle mint_node(HandleTable& handles, Handle graph, Handle context) {
-  return handles.mint(HandleKind::kGraphNode, context, as<void*>(graph));
+  const Handle node = handles.mint(HandleKind::kGraphNode, context, as<void*>(graph));
+  if (node != 0) own_handle(handles, graph, node);
+  return node;
+}
+
+void own_handle(const HandleTable& handles, Handle owner, Handle member) {
+  Ownership& all = ownership();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.handles.add(owner, member, [&handles](Handle each) {
+    return handles.check_end(each, claimed_kind(each)) == 0;
+  });
+}
+
+void adopt_node(HandleTable& handles, Handle graph, Handle node) {
+  if (graph == 0 || !handles.set_object(node, as<void*>(graph))) return;
+  own_handle(handles, graph, node);
+}
+
+void retire_owned(HandleTable& handles, Handle owner) {
+  std::vector<Handle> ended;
+  {
+    Ownership& all = ownership();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    ended = all.handles.take(owner);
+  }
+  for (const Handle each : ended) handles.retire(each);
 }
 
 Sound check_dependencies(const HandleTable& handles, Handle graph,

@@ -11,8 +11,17 @@
 
 namespace gpurun::client::interpose {
 
-// A new node of `graph` in `context`. `context` 0: none. Returns 0 when out of handles.
+// A new node of `graph` in `context`. `context` 0: none. Returns 0 when out of handles. It ends
+// with its graph.
 Handle mint_node(HandleTable& handles, Handle graph, Handle context);
+
+// `member` ends with `owner`: a node with its graph, a graph inside a node with that node. Any
+// thread.
+void own_handle(const HandleTable& handles, Handle owner, Handle member);
+// As own_handle(), for a node that the worker returned: from now on its graph is known.
+void adopt_node(HandleTable& handles, Handle graph, Handle node);
+// Retires all handles that end with `owner`, at any depth.
+void retire_owned(HandleTable& handles, Handle owner);
 
 // Checks the dependencies of a new node of `graph`. They must be live nodes of that graph, each
 // listed once (CUDA Driver API manual, cuGraphAddKernelNode: "dependencies may not have any

@@ -105,12 +105,14 @@ int ask_with(const EntryContext& here, Handle stream, Wanted wanted, std::uint32
   }
   if (result != 0) *told = Told();
   const std::vector<CUgraphNode>& nodes = told->frontier.nodes;
+  if (known != 0) told->answer.graph = known;
   for (const Handle spare : spares) {
     if (std::find(nodes.begin(), nodes.end(), as<CUgraphNode>(spare)) == nodes.end()) {
       handles.retire(spare);
+    } else {
+      adopt_node(handles, told->answer.graph, spare);
     }
   }
-  if (known != 0) told->answer.graph = known;
   if (question.graph == 0) return result;
   // The worker used our handle, so the graph is the capture's own. Its end returns the same handle.
   // A graph that existed before has its own handle.
@@ -124,6 +126,7 @@ int ask_with(const EntryContext& here, Handle stream, Wanted wanted, std::uint32
 
 int ask_more(const EntryContext& here, Handle stream, Wanted wanted, Told* told) {
   constexpr std::uint32_t kRoomAtFirst = 16;
+  wanted.graph = wanted.graph || wanted.nodes;  // Nodes end with their graph.
   std::uint32_t room = wanted.nodes ? kRoomAtFirst : 0;
   int result = ask_with(here, stream, wanted, room, told);
   if (result == 0 && wanted.nodes && told->answer.count > room) {
@@ -212,7 +215,10 @@ CUresult cuStreamEndCapture(CUstream given, CUgraph* out) {
                               as<CUstream>(stream), &placed);
   if (capture.has_value()) capture_ended(here, stream);
   *out = placed;
-  if (placed != as<CUgraph>(graph)) here.handles().retire(graph);
+  if (placed != as<CUgraph>(graph)) {
+    here.handles().retire(graph);
+    retire_owned(here.handles(), graph);
+  }
   if (capture.has_value() && capture->invalidated) {
     if (placed != nullptr) (void)::cuGraphDestroy(placed);
     *out = nullptr;

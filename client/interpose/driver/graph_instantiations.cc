@@ -5,6 +5,7 @@
 
 #include "client/interpose/call/forward.h"
 #include "client/interpose/capture/exec_changes.h"
+#include "client/interpose/capture/graph_nodes.h"
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
 #include "protocol/calls/graph_host.h"
@@ -28,8 +29,12 @@ class Spare {
     if (handle_ != 0 && !used_) handles_.retire(handle_);
   }
   Handle handle() const { return handle_; }
-  CUgraphNode returned(std::uint64_t node) {
-    used_ = used_ || node == handle_;
+  // The node may be inside a node of `graph`, and ends with that.
+  CUgraphNode returned(std::uint64_t node, Handle graph) {
+    if (node != 0 && node == handle_ && !used_) {
+      used_ = true;
+      own_handle(handles_, graph, handle_);
+    }
     return as<CUgraphNode>(node);
   }
 
@@ -68,8 +73,8 @@ int update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
   std::memcpy(&said, reply.payload.data(), sizeof said);
   *info = CUgraphExecUpdateResultInfo{};
   info->result = static_cast<CUgraphExecUpdateResult>(said.result);
-  info->errorNode = node.returned(said.node);
-  info->errorFromNode = from_node.returned(said.from_node);
+  info->errorNode = node.returned(said.node, payload.graph);
+  info->errorFromNode = from_node.returned(said.from_node, payload.graph);
   return result;
 }
 
@@ -110,7 +115,7 @@ int instantiate(CUgraphExec* out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* 
   if (reply.payload.size() == sizeof said) {
     std::memcpy(&said, reply.payload.data(), sizeof said);
     given->result_out = static_cast<CUgraphInstantiateResult>(said.result);
-    given->hErrNode_out = node.returned(said.node);
+    given->hErrNode_out = node.returned(said.node, payload.graph);
   }
   // The result may be an earlier call's failure although this call has done its work.
   if (reply.result != 0) {

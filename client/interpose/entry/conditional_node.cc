@@ -75,7 +75,9 @@ int add_conditional_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dep
   auto bodies = std::make_unique<Bodies>();
   payload.node = mint_node(here.handles(), payload.graph, 0);
   for (unsigned i = 0; i < payload.body_count; ++i) {
-    bodies->push_back(as<CUgraph>(here.handles().mint(HandleKind::kGraph, 0, nullptr)));
+    const Handle body = here.handles().mint(HandleKind::kGraph, 0, nullptr);
+    bodies->push_back(as<CUgraph>(body));
+    if (body != 0) own_handle(here.handles(), payload.node, body);
   }
   note_conditional_node();
   const bool minted =

@@ -387,10 +387,40 @@ class GeneratedCall {
         std::sort(used.begin(), used.end());
       }
       for (const Handle handle : spares.minted) {
-        if (!std::binary_search(used.begin(), used.end(), handle)) here_.handles().retire(handle);
+        if (std::binary_search(used.begin(), used.end(), handle)) {
+          adopt_node(here_.handles(), graph_of_nodes(), handle);
+        } else {
+          here_.handles().retire(handle);
+        }
       }
     }
     spares_.clear();
+  }
+
+  // The graph of the nodes that the call returns: the one that it names, or that of its node.
+  Handle graph_of_nodes() const {
+    Handle node = 0;
+    for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
+      if (row_.parameters[i].shape != Shape::kHandle) continue;
+      if (row_.parameters[i].handle == HandleKind::kGraph) return own_[i];
+      if (node == 0 && row_.parameters[i].handle == HandleKind::kGraphNode) node = own_[i];
+    }
+    return reinterpret_cast<std::uintptr_t>(here_.handles().object_of(node));
+  }
+
+  // A node ends with its graph. A graph that a call of a node returns is inside the node.
+  void own_returned(const Parameter& parameter, Handle returned) {
+    if (parameter.handle == HandleKind::kGraphNode) {
+      return adopt_node(here_.handles(), graph_of_nodes(), returned);
+    }
+    if (parameter.handle != HandleKind::kGraph) return;
+    Handle node = 0;
+    for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
+      if (row_.parameters[i].shape != Shape::kHandle) continue;
+      if (row_.parameters[i].handle == HandleKind::kGraph) return;  // A clone.
+      if (row_.parameters[i].handle == HandleKind::kGraphNode) node = own_[i];
+    }
+    if (node != 0) own_handle(here_.handles(), node, returned);
   }
 
   void drop_minted() {
@@ -493,6 +523,8 @@ class GeneratedCall {
           std::memcpy(&returned, target, sizeof returned);
           here_.handles().retain(returned);
         }
+      } else if (!adds_node(row_.alias_opcode)) {
+        own_returned(parameter, minted);
       }
     }
     minted_count_ = 0;
@@ -500,7 +532,12 @@ class GeneratedCall {
 
   void retire_destroyed() {
     if (row_.destroyed_parameter == kNoParameter) return;
-    here_.handles().release(own_[row_.destroyed_parameter]);
+    const Handle ended = own_[row_.destroyed_parameter];
+    const HandleKind kind = row_.parameters[row_.destroyed_parameter].handle;
+    here_.handles().release(ended);
+    if (kind == HandleKind::kGraph || kind == HandleKind::kGraphNode) {
+      retire_owned(here_.handles(), ended);
+    }
   }
 
   // One output array of nodes.

@@ -38,13 +38,13 @@ int look(const CudaDriver& driver, CUstream stream, Seen* seen) {
 }
 
 // Returns the client's handle of the driver's value: a known one, else `minted`, which is then
-// bound to it.
+// bound to it and ends with `owner`.
 int tell(Call& call, std::uint64_t value, HandleKind kind, std::uint64_t minted,
-         std::uint64_t* told) {
+         std::uint64_t owner, std::uint64_t* told) {
   *told = call.handles().client_handle_of(value, kind);
   if (*told != 0) return 0;
   *told = minted;
-  return call.handles().bind(minted, kind, value);
+  return call.handles().bind(minted, kind, value, owner);
 }
 
 template <typename T>
@@ -67,13 +67,16 @@ int answer(Call& call, const CaptureQuestion& question, const std::uint64_t* spa
     if (seen.count <= question.room) nodes.resize(seen.count);
     if (question.graph != 0) {
       const int wrong =
-          tell(call, value_of(seen.graph), HandleKind::kGraph, question.graph, &answer.graph);
+          tell(call, value_of(seen.graph), HandleKind::kGraph, question.graph, 0, &answer.graph);
       if (wrong != 0) return wrong;
     }
   }
+  const std::uint64_t graph =
+      call.handles().client_handle_of(value_of(seen.graph), HandleKind::kGraph);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const CUgraphNode shown = state.graph_topology().shown(seen.nodes[i]);
-    const int wrong = tell(call, value_of(shown), HandleKind::kGraphNode, spares[i], &nodes[i]);
+    const int wrong =
+        tell(call, value_of(shown), HandleKind::kGraphNode, spares[i], graph, &nodes[i]);
     if (wrong != 0) return wrong;
   }
   Bytes reply(sizeof answer + nodes.size() * (sizeof nodes[0] + protocol::kEdgeBytes));

@@ -67,11 +67,11 @@ int add(Call& call, const Wanted& wanted) {
   if (made == nullptr) return kErrorNotSupported;
   for (std::size_t i = 0; i < wanted.bodies.size() && result == 0; ++i) {
     result = call.handles().bind(wanted.bodies[i], HandleKind::kGraph,
-                                 reinterpret_cast<std::uintptr_t>(made[i]));
+                                 reinterpret_cast<std::uintptr_t>(made[i]), wanted.node.node);
   }
   if (result != 0) return result;
   return call.handles().bind(wanted.node.node, HandleKind::kGraphNode,
-                             reinterpret_cast<std::uintptr_t>(added));
+                             reinterpret_cast<std::uintptr_t>(added), wanted.node.graph);
 }
 
 CallOutcome run_add(Call& call) {

@@ -46,7 +46,8 @@ CallOutcome run_node(Call& call, bool adds) {
     wanted.hosts.tell_gone(wanted.node.operation);
   }
   if (result != 0 && adds && wanted.node.node != 0 && !call.awaited()) {
-    (void)call.handles().poison(wanted.node.node, HandleKind::kGraphNode, result);
+    (void)call.handles().poison(wanted.node.node, HandleKind::kGraphNode, result,
+                                wanted.node.graph);
   }
   return CallOutcome::done(result);
 }
@@ -91,7 +92,7 @@ void refuse_graph_node(Call& call, int result) {
   if (!adds || node.node == 0) return;
   if (call.awaited()) return;
   call.set_created(node.node);
-  (void)call.handles().poison(node.node, HandleKind::kGraphNode, result);
+  (void)call.handles().poison(node.node, HandleKind::kGraphNode, result, node.graph);
 }
 
 void add_graph_host_handlers(Handlers& handlers) {

@@ -64,7 +64,7 @@ int add(Call& call, const Wanted& wanted) {
   const std::uint64_t address = parameters.dptr;
   call.set_reply(bytes_of(address));
   return call.handles().bind(wanted.node.node, HandleKind::kGraphNode,
-                             reinterpret_cast<std::uintptr_t>(added));
+                             reinterpret_cast<std::uintptr_t>(added), wanted.node.graph);
 }
 
 CallOutcome run_add(Call& call) {
@@ -75,7 +75,8 @@ CallOutcome run_add(Call& call) {
   if (result == 0) result = add(call, wanted);
   // The client waits for the address. Another one may not, and has the node already.
   if (result != 0 && wanted.node.node != 0 && !call.awaited()) {
-    (void)call.handles().poison(wanted.node.node, HandleKind::kGraphNode, result);
+    (void)call.handles().poison(wanted.node.node, HandleKind::kGraphNode, result,
+                                wanted.node.graph);
   }
   return CallOutcome::done(result);
 }

@@ -74,7 +74,7 @@ int add_node(Call& call, KernelNode& node) {
                          &driver_node.parameters);
   if (result != 0) return result;
   return call.handles().bind(node.node, HandleKind::kGraphNode,
-                             reinterpret_cast<std::uintptr_t>(added));
+                             reinterpret_cast<std::uintptr_t>(added), node.graph);
 }
 
 int set_node(Call& call, KernelNode& node) {
@@ -101,7 +101,7 @@ CallOutcome run_add(Call& call) {
   // The program has the node already, so its use reports the failure.
   call.set_created(node->node);
   if (result != 0 && !call.awaited()) {
-    (void)call.handles().poison(node->node, HandleKind::kGraphNode, result);
+    (void)call.handles().poison(node->node, HandleKind::kGraphNode, result, node->graph);
   }
   return CallOutcome::done(result);
 }

@@ -201,8 +201,24 @@ struct TopologyCalls {
     return result;
   }
 
+  // The driver may reuse the values for the next graph at once, so they are forgotten before.
+  template <typename T>
+  static void forget_inside(T* object, HandleKind kind) {
+    HandleTable& handles = t_call->handles();
+    const auto value = reinterpret_cast<std::uintptr_t>(object);
+    const std::uint64_t handle = handles.client_handle_of(value, kind);
+    if (handle == 0) return;
+    for (const DriverValue graph : handles.end_owned(handle)) {
+      for (const GraphTopology::HostNode& node :
+           here().nodes_of(reinterpret_cast<CUgraph>(static_cast<std::uintptr_t>(graph)))) {
+        here().forget(node.exit);
+      }
+    }
+  }
+
   static CUresult destroy_node(CUgraphNode node) {
     const auto own = here().find(node);
+    forget_inside(node, HandleKind::kGraphNode);
     const CUresult result = GPURUN_DRIVER(driver(), cuGraphDestroyNode, node);
     if (result != CUDA_SUCCESS || !own.has_value()) return result;
     here().forget(node);
@@ -230,7 +246,7 @@ struct TopologyCalls {
 
   static CUresult destroy(CUgraph graph) {
     const std::vector<GraphTopology::HostNode> nodes = here().nodes_of(graph);
-    // Forgotten first, because the driver may reuse the values for the next graph at once.
+    forget_inside(graph, HandleKind::kGraph);
     for (const GraphTopology::HostNode& node : nodes) here().forget(node.exit);
     const CUresult result = GPURUN_DRIVER(driver(), cuGraphDestroy, graph);
     if (result == CUDA_SUCCESS) return result;

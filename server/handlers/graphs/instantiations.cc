@@ -12,14 +12,14 @@ namespace gpurun::server {
 namespace {
 
 // The client's handle of a node that the driver returned: a known one, else `spare`, which is bound
-// to it. 0: there is no node, or it can have no handle.
-std::uint64_t name_node(Call& call, CUgraphNode node, std::uint64_t spare) {
+// to it and ends with `graph`. 0: there is no node, or it can have no handle.
+std::uint64_t name_node(Call& call, CUgraphNode node, std::uint64_t spare, std::uint64_t graph) {
   if (node == nullptr) return 0;
   const CUgraphNode shown = HandlerState::of(call).graph_topology().shown(node);
   const auto value = reinterpret_cast<std::uintptr_t>(shown);
   const std::uint64_t known = call.handles().client_handle_of(value, HandleKind::kGraphNode);
   if (known != 0 || spare == 0) return known;
-  return call.handles().bind(spare, HandleKind::kGraphNode, value) == 0 ? spare : 0;
+  return call.handles().bind(spare, HandleKind::kGraphNode, value, graph) == 0 ? spare : 0;
 }
 
 template <typename T>
@@ -47,8 +47,8 @@ CallOutcome run_update(Call& call) {
   if (result == 0) state.graph_topology().execs().forget(driver_object<CUgraphExec>(exec.value));
   protocol::GraphUpdateReply reply;
   reply.result = static_cast<std::uint32_t>(info.result);
-  reply.node = name_node(call, info.errorNode, wanted.spares[0]);
-  reply.from_node = name_node(call, info.errorFromNode, wanted.spares[1]);
+  reply.node = name_node(call, info.errorNode, wanted.spares[0], wanted.graph);
+  reply.from_node = name_node(call, info.errorFromNode, wanted.spares[1], wanted.graph);
   call.set_reply(bytes_of(reply));
   return CallOutcome::done(result);
 }
@@ -75,7 +75,7 @@ CallOutcome run_instantiate(Call& call) {
   }
   protocol::GraphInstantiationReply reply;
   reply.result = static_cast<std::uint32_t>(parameters.result_out);
-  reply.node = name_node(call, parameters.hErrNode_out, wanted.spare);
+  reply.node = name_node(call, parameters.hErrNode_out, wanted.spare, wanted.graph);
   call.set_reply(bytes_of(reply));
   return CallOutcome::done(result);
 }

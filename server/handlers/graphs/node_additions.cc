@@ -94,7 +94,7 @@ int add_node(WantedNode& wanted) {
   }
   if (wanted.has_operation()) wanted.topology.add(made);
   return wanted.call.handles().bind(wanted.node.node, HandleKind::kGraphNode,
-                                    reinterpret_cast<std::uintptr_t>(made.exit));
+                                    reinterpret_cast<std::uintptr_t>(made.exit), wanted.node.graph);
 }
 
 int capture_node(WantedNode& wanted) {

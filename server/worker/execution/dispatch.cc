@@ -51,6 +51,28 @@ int translate_inputs(const Row& row, protocol::UnpackedCall& call, const HandleT
   return 0;
 }
 
+// The handles with which the outputs of a call end. Nodes end with their graph, and a graph that a
+// node's call returns is inside that node. 0: they end by themselves.
+struct Owners {
+  std::uint64_t of_nodes = 0;
+  std::uint64_t of_graphs = 0;
+  std::uint64_t of(HandleKind kind) const {
+    if (kind == HandleKind::kGraphNode) return of_nodes;
+    return kind == HandleKind::kGraph ? of_graphs : 0;
+  }
+};
+// Before the inputs are translated.
+Owners owners_of(const Row& row, const protocol::UnpackedCall& call, const HandleTable& handles) {
+  std::uint64_t graph = 0, node = 0;
+  for (std::size_t i = 0; i < row.parameters.size(); ++i) {
+    if (row.parameters[i].shape != Shape::kHandle) continue;
+    if (graph == 0 && row.parameters[i].handle == HandleKind::kGraph) graph = call.word(i);
+    if (node == 0 && row.parameters[i].handle == HandleKind::kGraphNode) node = call.word(i);
+  }
+  if (graph != 0) return {graph, 0};
+  return node == 0 ? Owners() : Owners{handles.owner_of(node), node};
+}
+
 // Handles that the client minted for output nodes, by parameter, with the next one last. The places
 // of the handles become 0.
 using Spares = std::array<std::vector<std::uint64_t>, protocol::kParametersMax>;
@@ -66,17 +88,17 @@ void take_spares(const Row& row, protocol::UnpackedCall& call, Spares& spares) {
 // Gives a node without a handle one of the client's. It is never NULL, because the program would
 // take NULL for a node.
 int announce(HandleKind kind, DriverValue value, std::vector<std::uint64_t>& spares,
-             HandleTable& handles, std::uint64_t* slot) {
+             HandleTable& handles, const Owners& owners, std::uint64_t* slot) {
   if (spares.empty()) return kErrorNotSupported;
   *slot = spares.back();
   spares.pop_back();
-  return handles.bind(*slot, kind, value);
+  return handles.bind(*slot, kind, value, owners.of(kind));
 }
 
 // Translates the driver's output handles to the client's, in place. It uses the known handle if the
 // driver returned a known object, else the handle that the client minted, which it binds.
 int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable& handles,
-                      Spares& spares) {
+                      const Owners& owners, Spares& spares) {
   for (std::size_t i = 0; i < row.parameters.size(); ++i) {
     const Parameter& parameter = row.parameters[i];
     if (!holds_handles(parameter) || parameter.direction == Direction::kIn) continue;
@@ -89,9 +111,8 @@ int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable&
       if (row.completion == driver_abi::Completion::kAsync &&
           parameter.shape == Shape::kHandlePointee && call.minted(i) != 0) {
         slot = call.minted(i);
-        if (const int result = handles.bind(slot, parameter.handle, value); result != 0) {
-          return result;
-        }
+        const int result = handles.bind(slot, parameter.handle, value, owners.of(parameter.handle));
+        if (result != 0) return result;
         continue;
       }
       slot = handles.client_handle_of(value, parameter.handle);
@@ -100,26 +121,27 @@ int translate_outputs(const Row& row, protocol::UnpackedCall& call, HandleTable&
         continue;
       }
       if (protocol::holds_spares(parameter)) {
-        const int result = announce(parameter.handle, value, spares[i], handles, &slot);
+        const int result = announce(parameter.handle, value, spares[i], handles, owners, &slot);
         if (result != 0) return result;
       }
       if (parameter.shape != Shape::kHandlePointee) continue;
       slot = call.minted(i);
       if (slot == 0) return kErrorInvalidHandle;
-      if (const int result = handles.bind(slot, parameter.handle, value); result != 0) {
-        return result;
-      }
+      const int result = handles.bind(slot, parameter.handle, value, owners.of(parameter.handle));
+      if (result != 0) return result;
     }
   }
   return 0;
 }
 
 // A client that waits for its call takes its minted handles back.
-void poison_minted(const Row& row, const protocol::UnpackedCall& unpacked, Call& call, int result) {
+void poison_minted(const Row& row, const protocol::UnpackedCall& unpacked, const Owners& owners,
+                   Call& call, int result) {
   if (call.awaited()) return;
   for (std::size_t i = 0; i < row.parameters.size(); ++i) {
     if (unpacked.minted(i) == 0) continue;
-    (void)call.handles().poison(unpacked.minted(i), row.parameters[i].handle, result);
+    const HandleKind kind = row.parameters[i].handle;
+    (void)call.handles().poison(unpacked.minted(i), kind, result, owners.of(kind));
   }
 }
 
@@ -169,9 +191,10 @@ int Dispatch::issue(const Row& row, protocol::UnpackedCall& unpacked, HandleTabl
   }
   Spares spares;
   take_spares(row, unpacked, spares);
+  const Owners owners = owners_of(row, unpacked, handles);
   if (result == 0) result = translate_inputs(row, unpacked, handles, streams);
   if (result == 0) result = foreign->invoke(function, unpacked.arguments());
-  if (result == 0) result = translate_outputs(row, unpacked, handles, spares);
+  if (result == 0) result = translate_outputs(row, unpacked, handles, owners, spares);
   if (result != 0) return result;
   if (ended != 0) {
     handles.release(ended, row.parameters[row.destroyed_parameter].handle);
@@ -187,7 +210,7 @@ void Dispatch::refuse(Call& call, int result) {
     return;
   }
   note_created(*row, unpacked, call);
-  poison_minted(*row, unpacked, call, result);
+  poison_minted(*row, unpacked, owners_of(*row, unpacked, call.handles()), call, result);
 }
 
 CallOutcome Dispatch::run(Call& call, const Around& around) const {
@@ -207,9 +230,10 @@ CallOutcome Dispatch::run(Call& call, const Around& around) const {
   const std::uint64_t ended = ends_handle ? unpacked.word(row->destroyed_parameter) : 0;
   const std::uint64_t ended_value =
       ends == HandleKind::kContext ? call.handles().find(ended, ends).value : 0;
+  const Owners owners = owners_of(*row, unpacked, call.handles());
   int result = around.before != nullptr ? around.before(call, unpacked) : 0;
   if (result == 0) result = issue(*row, unpacked, call.handles(), streams);
-  if (result != 0) poison_minted(*row, unpacked, call, result);
+  if (result != 0) poison_minted(*row, unpacked, owners, call, result);
   if (result == 0 && around.after != nullptr) result = around.after(call, unpacked);
   if (result == 0 && ends == HandleKind::kEvent) call.executor().events().forget(ended);
   if (result == 0 && ends == HandleKind::kContext) {

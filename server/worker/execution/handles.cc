@@ -25,15 +25,54 @@ int HandleTable::insert(std::uint64_t client_handle, const Entry& entry) {
   // The newest owner wins. The driver reuses a value when its former object has ended with its
   // context, and the worker does not learn of that end.
   if (entry.failure == 0) reverse_[{entry.value, entry.kind}] = client_handle;
+  if (entry.owner != 0) {
+    owned_.add(entry.owner, client_handle,
+               [this](std::uint64_t each) { return entries_.count(each) != 0; });
+  }
   return 0;
 }
 
-int HandleTable::bind(std::uint64_t client_handle, HandleKind kind, DriverValue value) {
-  return insert(client_handle, Entry{kind, 0, value, 0});
+int HandleTable::bind(std::uint64_t client_handle, HandleKind kind, DriverValue value,
+                      std::uint64_t owner) {
+  return insert(client_handle, Entry{kind, 0, value, 0, owner});
 }
 
-int HandleTable::poison(std::uint64_t client_handle, HandleKind kind, int result) {
-  return insert(client_handle, Entry{kind, result == 0 ? kErrorUnknown : result, 0, 0});
+int HandleTable::poison(std::uint64_t client_handle, HandleKind kind, int result,
+                        std::uint64_t owner) {
+  return insert(client_handle, Entry{kind, result == 0 ? kErrorUnknown : result, 0, 0, owner});
+}
+
+std::uint64_t HandleTable::owner_of(std::uint64_t client_handle) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(client_handle);
+  return it == entries_.end() ? 0 : it->second.owner;
+}
+
+bool HandleTable::forget(std::uint64_t client_handle) {
+  const auto it = entries_.find(client_handle);
+  if (it == entries_.end()) return false;
+  const Entry entry = it->second;
+  entries_.erase(it);
+  if (entry.failure != 0) return true;
+  const auto back = reverse_.find({entry.value, entry.kind});
+  if (back != reverse_.end() && back->second == client_handle) reverse_.erase(back);
+  return true;
+}
+
+std::vector<DriverValue> HandleTable::forget_owned(std::uint64_t owner) {
+  std::vector<DriverValue> graphs;
+  for (const std::uint64_t each : owned_.take(owner)) {
+    const auto it = entries_.find(each);
+    if (it == entries_.end()) continue;
+    if (it->second.kind == HandleKind::kGraph) graphs.push_back(it->second.value);
+    forget(each);
+  }
+  return graphs;
+}
+
+std::vector<DriverValue> HandleTable::end_owned(std::uint64_t owner) {
+  const std::lock_guard lock(mutex_);
+  return forget_owned(owner);
 }
 
 HandleTable::Found HandleTable::find(std::uint64_t client_handle, HandleKind kind) const {
@@ -55,8 +94,8 @@ bool HandleTable::forget_poisoned(std::uint64_t client_handle, HandleKind kind) 
   const std::lock_guard lock(mutex_);
   const auto it = entries_.find(client_handle);
   if (it == entries_.end() || it->second.kind != kind || it->second.failure == 0) return false;
-  entries_.erase(it);
-  return true;
+  (void)forget_owned(client_handle);
+  return forget(client_handle);
 }
 
 HandleTable::Found HandleTable::erase(std::uint64_t client_handle, HandleKind kind) {
@@ -64,12 +103,10 @@ HandleTable::Found HandleTable::erase(std::uint64_t client_handle, HandleKind ki
   const auto it = entries_.find(client_handle);
   if (it == entries_.end() || it->second.kind != kind)
     return {driver_abi::wrong_handle_error(kind), 0};
-  const Entry entry = it->second;
-  entries_.erase(it);
-  if (entry.failure != 0) return {entry.failure, 0};
-  const auto back = reverse_.find({entry.value, kind});
-  if (back != reverse_.end() && back->second == client_handle) reverse_.erase(back);
-  return {0, entry.value};
+  const Found found{it->second.failure, it->second.value};
+  (void)forget_owned(client_handle);
+  forget(client_handle);
+  return found;
 }
 
 void HandleTable::retain(std::uint64_t client_handle) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "driver_abi/row.h"
+#include "protocol/calls/owned_handles.h"
 #include "protocol/limits.h"
 
 namespace gpurun::server {
@@ -32,9 +33,11 @@ class HandleTable {
 
   // Binds `client_handle` to `value`. CUDA_ERROR_INVALID_HANDLE when the handle is in use or does
   // not have the form of a handle of `kind`. OUT_OF_MEMORY over limits::kHandlesMax.
-  int bind(std::uint64_t client_handle, HandleKind kind, DriverValue value);
+  // The handle ends with `owner`, unless that is 0.
+  int bind(std::uint64_t client_handle, HandleKind kind, DriverValue value,
+           std::uint64_t owner = 0);
   // Its creation failed. Lookups return `result` (not 0) until it is erased.
-  int poison(std::uint64_t client_handle, HandleKind kind, int result);
+  int poison(std::uint64_t client_handle, HandleKind kind, int result, std::uint64_t owner = 0);
 
   // driver_abi::wrong_handle_error() for a handle that is unknown or of another kind. The failure
   // of a poisoned handle.
@@ -47,7 +50,13 @@ class HandleTable {
   // Forgets a poisoned handle, which has no object of the driver. False for any other handle.
   bool forget_poisoned(std::uint64_t client_handle, HandleKind kind);
 
-  // Forgets the handle and returns its value as find() does.
+  // The handle that this one ends with. 0: none.
+  std::uint64_t owner_of(std::uint64_t client_handle) const;
+  // Forgets all handles that end with `owner`, at any depth. Returns the driver's values of graphs
+  // among them.
+  std::vector<DriverValue> end_owned(std::uint64_t owner);
+
+  // Forgets the handle, and all that end with it. Returns its value as find() does.
   Found erase(std::uint64_t client_handle, HandleKind kind);
 
   // The driver has returned the same value once more and counts its owners (allocations:
@@ -63,7 +72,8 @@ class HandleTable {
     HandleKind kind = HandleKind::kNone;
     int failure = 0;
     DriverValue value = 0;
-    std::uint32_t retained = 0;  // Owners besides the first.
+    std::uint32_t retained = 0;  // References besides the first.
+    std::uint64_t owner = 0;
   };
   struct ReverseHash {
     std::size_t operator()(const std::pair<DriverValue, HandleKind>& key) const noexcept {
@@ -72,10 +82,14 @@ class HandleTable {
   };
 
   int insert(std::uint64_t client_handle, const Entry& entry);
+  // With mutex_ held. False: it is not known.
+  bool forget(std::uint64_t client_handle);
+  std::vector<DriverValue> forget_owned(std::uint64_t owner);
 
   mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, Entry> entries_;
   std::unordered_map<std::pair<DriverValue, HandleKind>, std::uint64_t, ReverseHash> reverse_;
+  protocol::OwnedHandles owned_;
 };
 
 }  // namespace gpurun::server

@@ -110,5 +110,49 @@ TEST(ServerHandles, LimitsNumberOfHandles) {
   EXPECT_EQ(table.bind(stream, HandleKind::kStream, 1), 0);
 }
 
+// A session that makes graph after graph would run out of handles, and a value that the driver uses
+// again would be known by a handle that is no more.
+TEST(ServerHandles, EndOfGraphEndsItsNodesAndTheirGraphs) {
+  HandleTable table;
+  const auto graph = handle(HandleKind::kGraph, 1), body = handle(HandleKind::kGraph, 2);
+  const auto node = handle(HandleKind::kGraphNode, 3), inner = handle(HandleKind::kGraphNode, 4);
+  const auto failed = handle(HandleKind::kGraphNode, 5), other = handle(HandleKind::kGraphNode, 6);
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    ASSERT_EQ(table.bind(graph, HandleKind::kGraph, 101), 0);
+    ASSERT_EQ(table.bind(node, HandleKind::kGraphNode, 103, graph), 0);
+    ASSERT_EQ(table.bind(body, HandleKind::kGraph, 102, node), 0);
+    ASSERT_EQ(table.bind(inner, HandleKind::kGraphNode, 104, body), 0);
+    ASSERT_EQ(table.poison(failed, HandleKind::kGraphNode, 1, graph), 0);
+    ASSERT_EQ(table.bind(other, HandleKind::kGraphNode, 106), 0);
+    EXPECT_EQ(table.owner_of(inner), body);
+    if (round == 1) {
+      EXPECT_EQ(table.erase(graph, HandleKind::kGraph).value, 101U);
+    } else if (round == 2) {
+      EXPECT_EQ(table.end_owned(graph), std::vector<DriverValue>{102});
+      EXPECT_EQ(table.size(), 2U);
+      EXPECT_EQ(table.find(graph, HandleKind::kGraph).value, 101U);
+      (void)table.erase(graph, HandleKind::kGraph);
+    } else {
+      (void)table.erase(node, HandleKind::kGraphNode);
+      EXPECT_NE(table.find(inner, HandleKind::kGraphNode).result, 0);
+      EXPECT_EQ(table.find(failed, HandleKind::kGraphNode).result, 1) << "it ends with the graph";
+      (void)table.erase(graph, HandleKind::kGraph);
+    }
+    EXPECT_EQ(table.client_handle_of(104, HandleKind::kGraphNode), 0U);
+    EXPECT_EQ(table.size(), 1U);
+    (void)table.erase(other, HandleKind::kGraphNode);
+  }
+}
+
+// Members that end before their owner take no room.
+TEST(ServerHandles, OwnerThatLivesLongForgetsEndedMembers) {
+  protocol::OwnedHandles owned;
+  for (std::uint64_t member = 10; member < 100'000; ++member) {
+    owned.add(1, member, [member](std::uint64_t each) { return each + 5 > member; });
+  }
+  EXPECT_LT(owned.take(1).size(), 200U);
+  EXPECT_TRUE(owned.take(1).empty());
+}
+
 }  // namespace
 }  // namespace gpurun::server
