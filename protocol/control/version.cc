@@ -7,7 +7,7 @@
 
 namespace gpurun::protocol {
 
-const std::uint32_t kVersion = 5;
+const std::uint32_t kVersion = 6;
 const char* const kRelease = GPURUN_RELEASE;
 
 Features our_features(Sender who) { return features_of_sources(who); }

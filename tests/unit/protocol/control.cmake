@@ -1,5 +1,6 @@
 gpurun_test(rows_agreement_test unit ONE_THREAD SOURCES control/rows_agreement_test.cc
             LIBRARIES gpurun_protocol_control gpurun_driver_abi)
+gpurun_test(record_forms_test unit ONE_THREAD SOURCES control/record_forms_test.cc LIBRARIES gpurun_protocol_control)
 gpurun_test(control_test unit ONE_THREAD SOURCES control/control_test.cc LIBRARIES gpurun_protocol_control CapnProto::capnp)
 add_test(NAME commit_test COMMAND ${Python3_EXECUTABLE} -B
          ${CMAKE_CURRENT_LIST_DIR}/control/commit_test.py ${CMAKE_SOURCE_DIR})
