@@ -23,6 +23,14 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, std::uint64_t flags) {
   return CUDA_SUCCESS;
 }
 
+// The stream of the upload, if the parameters ask for one.
+CUresult check_upload(const CUDA_GRAPH_INSTANTIATE_PARAMS& parameters) {
+  if ((parameters.flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) == 0) return CUDA_SUCCESS;
+  GPURUN_ENTER(context);
+  const bool known = find_stream(context, parameters.hUploadStream) != nullptr;
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult enter_exec(CUgraphExec handle, std::shared_ptr<GraphExec>* exec) {
   GPURUN_ENTER_DRIVER();
   *exec = handles().find<GraphExec>(handle);
@@ -42,7 +50,8 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   GPURUN_ENTER_DRIVER();
   if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = instantiate(exec, graph, parameters->flags);
+  CUresult result = check_upload(*parameters);
+  if (result == CUDA_SUCCESS) result = instantiate(exec, graph, parameters->flags);
   parameters->hErrNode_out = nullptr;
   parameters->result_out =
       result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
