@@ -69,7 +69,7 @@ void* look_up_in(const char* file, const char* name) noexcept {
   void* const library = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return nullptr;
   void* const found = real_dlsym()(library, name);
-  dlclose(library);  // Whoever loaded it has it.
+  dlclose(library);  // Its first user keeps it loaded.
   return is_ours(found) ? nullptr : found;
 }
 

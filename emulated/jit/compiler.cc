@@ -145,7 +145,7 @@ std::optional<ReadyCode> CompilerBackend::find(const CodeRequest& request, const
 
 bool CompilerBackend::wants_good(const ReadyCode& code, const CodeRequest& request) const {
   return code.quality == CodeQuality::kQuick &&
-         request.source->instruction_count <= options_.good_up_to_instructions;
+         request.source->instruction_count <= options_.replaced_up_to_instructions;
 }
 
 Result<ReadyCode> CompilerBackend::make_good(const CodeRequest& request, BackgroundWork::Job& job) {

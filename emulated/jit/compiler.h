@@ -31,8 +31,12 @@ struct CompilerOptions {
   std::uint64_t cache_bytes_max = 1ull << 30;
   // Kernels of more PTX instructions than this (callees included) start with quick code (ADR 50).
   std::uint32_t quick_above_instructions = 2000;
-  // The quick code of a hot kernel is replaced, unless the kernel has more instructions than this.
+  // Functions that are called through pointers have good code up to this, because theirs is never
+  // replaced.
   std::uint32_t good_up_to_instructions = 20000;
+  // The quick code of a hot kernel is replaced, unless the kernel has more instructions than this.
+  // A bound of the memory that LLVM takes, about 10 KB for each instruction.
+  std::uint32_t replaced_up_to_instructions = 60000;
   // Width of regions that are made before any launch, for kernels without .reqntid: kSliceLanes or
   // kNarrowSliceLanes.
   unsigned slice_lanes = kSliceLanes;

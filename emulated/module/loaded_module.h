@@ -54,7 +54,8 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
     void show_better() { better_.store(&better_code, std::memory_order_release); }
 
     LoadedModule* module = nullptr;
-    std::atomic<std::uint64_t> nanoseconds{0};  // Run time without the fast form.
+    std::atomic<std::uint64_t> nanoseconds{0};      // Run time without the fast form.
+    std::atomic<std::uint64_t> hot_nanoseconds{0};  // That much asks for it.
     // What the background thread makes of the kernel when it is hot.
     std::atomic<bool> may_be_fast{false};
     std::atomic<bool> may_be_better{false};

@@ -20,7 +20,17 @@ constexpr std::uint32_t kPointerCallStackBytes = 16u << 10;
 // long for most kernels.
 constexpr std::uint64_t kHotNanoseconds = 30'000'000;
 
-// Larger kernels take seconds to compile, and the end of the process would wait for that.
+// Larger kernels compile for many seconds, which a program that needs both processors would notice.
+// They are hot once they have run for a part of that.
+constexpr std::uint32_t kHugeInstructions = 20'000;
+constexpr std::uint64_t kHotNanosecondsPerInstruction = 100'000;
+
+std::uint64_t hot_nanoseconds(std::uint32_t instructions) {
+  return instructions > kHugeInstructions ? instructions * kHotNanosecondsPerInstruction
+                                          : kHotNanoseconds;
+}
+
+// Larger kernels take seconds to compile as regions.
 constexpr std::uint32_t kBackgroundInstructionsMax = 2000;
 
 // Times ten. The toolkits of CUDA 13 write 9.0 and later. A missing feature of an unknown 9.x text
@@ -263,6 +273,8 @@ void LoadedModule::add_fast_form(Record& record, const Unit& unit, const CodeReq
   // Called here, because the threads that run the kernel are not the program's, and it might be too
   // late there.
   if ((fast || better) && backend_.prepare_background()) {
+    record.hot_nanoseconds.store(hot_nanoseconds(unit.source().instruction_count),
+                                 std::memory_order_relaxed);
     record.may_be_fast.store(fast, std::memory_order_relaxed);
     record.may_be_better.store(better, std::memory_order_relaxed);
   }
@@ -295,7 +307,8 @@ void LoadedModule::note_time(Record& record, std::chrono::nanoseconds time,
   }
   if (record.asked.load(std::memory_order_relaxed)) return;
   const auto spent = static_cast<std::uint64_t>(time.count());
-  if (record.nanoseconds.fetch_add(spent, std::memory_order_relaxed) + spent < kHotNanoseconds) {
+  if (record.nanoseconds.fetch_add(spent, std::memory_order_relaxed) + spent <
+      record.hot_nanoseconds.load(std::memory_order_relaxed)) {
     return;
   }
   if (record.asked.exchange(true, std::memory_order_relaxed)) return;

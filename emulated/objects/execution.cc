@@ -30,6 +30,7 @@ Compiler* compiler() {
     options.tier = settings().tier == "fibers"    ? Tier::kFibers
                    : settings().tier == "regions" ? Tier::kRegions
                                                   : Tier::kAuto;
+    // A device with an LLVM of its own needs and gets no exit handler (api/exit_handlers.cc).
     options.before_background = [] { std::atexit([] { compiler()->stop_background(); }); };
     auto made = Compiler::create(runtime_functions(), options);
     if (made.ok()) return std::move(*made).release();

@@ -1,5 +1,6 @@
 // Hidden LLVM: the emulated device brings and uses a hidden LLVM, whatever LLVM the program defines
-// or has loaded (as TensorFlow does).
+// or has loaded (as TensorFlow does). The end of the process does not destroy its tables, and so
+// does not wait for a compilation.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -49,6 +50,66 @@ TEST(HiddenLlvm, DeviceNeedsNoSharedLlvm) {
     EXPECT_EQ(name.find("LLVM"), std::string::npos) << name;
     EXPECT_EQ(name.find("z3"), std::string::npos) << name;
   }
+}
+
+// A destructor of LLVM's tables would be registered by this function of the C library.
+TEST(HiddenLlvm, DeviceRegistersNoExitHandler) {
+  FILE* const pipe = popen("nm -D --undefined-only " EMULATED_CUDA, "r");
+  ASSERT_NE(pipe, nullptr);
+  bool has_memory = false;
+  char line[4096];
+  while (std::fgets(line, sizeof line, pipe) != nullptr) {
+    const std::string text = line;
+    has_memory = has_memory || text.find(" malloc") != std::string::npos;
+    EXPECT_EQ(text.find(" __cxa_atexit"), std::string::npos) << text;
+    EXPECT_EQ(text.find(" atexit"), std::string::npos) << text;
+  }
+  EXPECT_EQ(pclose(pipe), 0);
+  EXPECT_TRUE(has_memory) << "nm has listed nothing";
+}
+
+// Its quick code runs for longer than it takes to be hot.
+std::string hot_kernel() {
+  std::string text = R"(.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry hot(.param .u64 out) {
+  .reg .b32 %r<8>; .reg .b64 %d; .reg .pred %p;
+  ld.param.u64 %d, [out]; mov.u32 %r0, 0; mov.u32 %r1, %tid.x; mov.u32 %r2, 3; mov.u32 %r3, 5;
+again:
+)";
+  for (int i = 0; i < 4000; ++i) {
+    const std::string to = std::to_string(1 + i % 3), from = std::to_string(1 + (i + 1) % 3);
+    text += "mad.lo.u32 %r" + to + ", %r" + from + ", 77, %r" + to + ";\n";
+  }
+  return text +
+         "add.u32 %r0, %r0, 1; setp.lt.u32 %p, %r0, 4000;\n@%p bra again;\n"
+         "st.global.u32 [%d], %r1; ret; }\n";
+}
+
+[[noreturn]] void exit_while_compiling() {
+  setenv("GPURUN_EMULATED", "cache=off", 1);
+  void* const driver = dlopen(EMULATED_CUDA, RTLD_NOW | RTLD_LOCAL);
+  CUcontext context = nullptr;
+  CUmodule module = nullptr;
+  CUfunction hot = nullptr;
+  CUdeviceptr memory = 0;
+  void* arguments[] = {&memory};
+  const bool ran = driver != nullptr && CALL(cuInit, 0) == CUDA_SUCCESS &&
+                   CALL(cuDevicePrimaryCtxRetain, &context, 0) == CUDA_SUCCESS &&
+                   CALL(cuCtxSetCurrent, context) == CUDA_SUCCESS &&
+                   CALL(cuModuleLoadData, &module, hot_kernel().c_str()) == CUDA_SUCCESS &&
+                   CALL(cuModuleGetFunction, &hot, module, "hot") == CUDA_SUCCESS &&
+                   CALL(cuMemAlloc_v2, &memory, 256) == CUDA_SUCCESS &&
+                   CALL(cuLaunchKernel, hot, 1, 1, 1, 32, 1, 1, 0, nullptr, arguments, nullptr) ==
+                       CUDA_SUCCESS &&
+                   CALL(cuCtxSynchronize) == CUDA_SUCCESS;
+  std::exit(ran ? 0 : 1);
+}
+
+TEST(HiddenLlvmDeathTest, ProcessExitsDuringCompilation) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_while_compiling(), testing::ExitedWithCode(0), "");
 }
 
 TEST(HiddenLlvm, CompilesKernelsBesideForeignLlvm) {

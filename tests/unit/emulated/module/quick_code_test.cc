@@ -148,13 +148,25 @@ TEST_F(QuickCode, OtherKernelsAreGoodAtOnce) {
 
 TEST_F(QuickCode, KernelsBeyondBoundAreNotReplaced) {
   CompilerOptions options;
-  options.good_up_to_instructions = 2000;
+  options.replaced_up_to_instructions = 2000;
   start(options);
   ASSERT_TRUE(load_whole({large_kernel(2100)}).ok());
   run_kernel();
   heat();
   finish_background();
   EXPECT_EQ(compiler_->counters().replacements, 0u);
+}
+
+// Its compilation takes many seconds.
+TEST_F(QuickCode, HugeKernelBecomesGoodOnlyAfterSeconds) {
+  ASSERT_TRUE(load_whole({large_kernel(20100)}).ok());
+  const auto code = module_->compile("k");
+  ASSERT_TRUE(code.ok());
+  code->fast->ran_without(std::chrono::seconds(1), kThreads);
+  finish_background();
+  EXPECT_EQ(compiler_->counters().replacements, 0u);
+  code->fast->ran_without(std::chrono::seconds(10), kThreads);
+  while (!compiler_->backend().background().busy()) std::this_thread::yield();
 }
 
 // Also while code is generated, when the unload does not wait for it.
