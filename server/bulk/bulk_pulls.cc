@@ -28,7 +28,7 @@ constexpr std::size_t kEndedMax = 32;
 
 BulkPulls::~BulkPulls() {
   stop();
-  if (started_) remote_->withdraw();
+  if (enrolled_) remote_->withdraw();
 }
 
 void BulkPulls::stop() {
@@ -43,24 +43,42 @@ void BulkPulls::stop() {
 }
 
 bool BulkPulls::start() {
-  if (started_ || unable_ || stopping_) return started_ && !stopping_;
+  if (started_ || unable_ || stopping_) return started_ && !unable_ && !stopping_;
   unable_ = !staging_.ok();
-  if (!unable_) {
-    const Status enrolled = remote_->enroll(staging_.memory());
-    unable_ = !enrolled.ok();
-    if (unable_) {
-      GPURUN_LOG(kWarning, "large copies are not read over RDMA: %s", enrolled.message().c_str());
-    }
-  }
   if (unable_) return false;
   try {
     thread_ = std::thread([this] { run(); });
     started_ = true;
   } catch (const std::system_error&) {
     unable_ = true;
-    remote_->withdraw();
   }
   return started_;
+}
+
+// On the thread, without the lock: the kernel locks all pages of the slots, and the executor must
+// not wait for that.
+void BulkPulls::enroll_slots(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  const Status enrolled = remote_->enroll(staging_.memory());
+  if (!enrolled.ok()) {
+    GPURUN_LOG(kWarning, "large copies are not read over RDMA: %s", enrolled.message().c_str());
+  }
+  Notices notices;
+  lock.lock();
+  enrolled_ = enrolled.ok();
+  unable_ = !enrolled_;
+  if (unable_) fail_all(notices);
+  begin_reads(notices);
+  work_.notify_all();
+  const bool sends = !stopping_;
+  lock.unlock();
+  if (sends) send(notices, Thread::kPuller);
+  lock.lock();
+}
+
+void BulkPulls::begin() {
+  std::unique_lock lock(mutex_);
+  if (start()) work_.wait(lock, [this] { return enrolled_ || unable_; });
 }
 
 bool BulkPulls::open(std::uint64_t number, std::uint64_t sequence,
@@ -144,7 +162,7 @@ BulkPulls::Transfers::iterator BulkPulls::next_to_read() {
 }
 
 void BulkPulls::begin_reads(Notices& notices) {
-  if (stopping_) return;
+  if (stopping_ || !enrolled_) return;
   postponed_ = false;
   for (auto at = next_to_read(); at != transfers_.end() && !postponed_; at = next_to_read()) {
     postponed_ = begin_one(at->first, at->second) != RemoteMemory::Began::kYes;
@@ -238,6 +256,7 @@ void BulkPulls::run() {
   name_this_thread("gpurun-pull");
   std::array<RemoteMemory::Ended, kEndedMax> ended;
   std::unique_lock lock(mutex_);
+  enroll_slots(lock);
   for (;;) {
     work_.wait(lock, [this] { return stopping_ || postponed_ || !readings_.empty(); });
     if (stopping_ && readings_.empty()) return;

@@ -66,6 +66,10 @@ class BulkPulls {
   // No notice comes afterwards. A second call does no harm.
   void stop();
 
+  // Waits until the slots are enrolled, or never will be. Otherwise the first copy starts that, and
+  // its reads wait. For tests.
+  void begin();
+
   // The slots, for the executor, which registers them with the driver.
   Staging& staging() noexcept { return staging_; }
   // False: open() would fail.
@@ -127,6 +131,7 @@ class BulkPulls {
 
   // With the lock held.
   bool start();
+  void enroll_slots(std::unique_lock<std::mutex>& lock);
   bool wants_more(const Transfer& transfer) const;
   Slot* slot_to_read(Transfer& transfer);
   transport::RemoteMemory::Began begin_one(std::uint64_t number, Transfer& transfer);
@@ -156,7 +161,8 @@ class BulkPulls {
   std::optional<Deadline> ends_by_;  // Since the carrier was given up: when reads count as lost.
   bool postponed_ = false;           // A read could not begin. Only the thread tries again.
   bool started_ = false;
-  bool unable_ = false;  // No memory could be enrolled, or there is no thread.
+  bool enrolled_ = false;  // Reads may begin.
+  bool unable_ = false;    // No memory could be enrolled, or there is no thread.
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -6,6 +6,7 @@
 // one may read it (transport/remote_memory.h).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ class FabricEnd {
 struct EndPlace {
   unsigned index = 0;  // 0: the log's.
   unsigned count = 1;  // All of the session.
+  // Bytes that the session registers beside its connections, where a limit leaves them.
+  std::uint64_t later_bytes = 0;
 };
 
 // Open devices. One thread at a time.

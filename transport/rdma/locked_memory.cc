@@ -56,9 +56,12 @@ std::optional<std::uint64_t> lockable_bytes(const SystemFiles& files) {
   return limit.rlim_cur - std::min<std::uint64_t>(limit.rlim_cur, pinned);
 }
 
-std::uint32_t ring_bytes_for(const std::optional<std::uint64_t>& lockable, unsigned connections) {
+std::uint32_t ring_bytes_for(const std::optional<std::uint64_t>& lockable, unsigned connections,
+                             std::uint64_t later_bytes) {
   if (!lockable) return kRingBytes;
-  const std::uint64_t share = *lockable / kRingsOfConnection / std::max(connections, 1U);
+  const std::uint64_t rings = kRingsOfConnection * std::max(connections, 1U);
+  const bool leaves = *lockable >= later_bytes + rings * kRingBytesMin;
+  const std::uint64_t share = (*lockable - (leaves ? later_bytes : 0)) / rings;
   return static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(std::bit_floor(share), kRingBytesMin, kRingBytes));
 }

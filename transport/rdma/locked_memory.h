@@ -17,7 +17,9 @@ namespace gpurun::transport::rdma {
 std::optional<std::uint64_t> lockable_bytes(const SystemFiles& files = SystemFiles());
 
 // The ring of each of `connections` that share `lockable`: kRingBytesMin to kRingBytes. The first
-// connection must not take the memory of the others.
-std::uint32_t ring_bytes_for(const std::optional<std::uint64_t>& lockable, unsigned connections);
+// connection must not take the memory of the others. `later_bytes`: what the process registers
+// beside the rings. It is left, unless the smallest rings leave less.
+std::uint32_t ring_bytes_for(const std::optional<std::uint64_t>& lockable, unsigned connections,
+                             std::uint64_t later_bytes = 0);
 
 }  // namespace gpurun::transport::rdma

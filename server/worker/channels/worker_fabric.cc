@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "server/bulk/bulk_pulls.h"
+
 namespace gpurun::server {
 
 void WorkerFabric::open(const std::vector<PciDevice>& gpus) {
@@ -24,6 +26,7 @@ Result<std::vector<transport::rdma::Agreement>> WorkerFabric::answer(WorkerChann
                                                                      Deadline deadline) const {
   transport::rdma::Side side{fabric_.get(), why_none_};
   side.place.count = static_cast<unsigned>(channels.bulk.size() + 1);
+  side.place.later_bytes = BulkPulls::kStagingBytes;
   std::vector<transport::rdma::Agreement> agreements;
   const auto answer = [&](std::unique_ptr<transport::Connection>& connection) -> Status {
     transport::Connection* const below = below_.at(agreements.size());

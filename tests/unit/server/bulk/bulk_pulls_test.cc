@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -34,6 +35,7 @@ class PlayedMemory final : public RemoteMemory {
   Result<std::uint32_t> lend(ByteView) override { return Status(Code::kUnavailable, "not here"); }
   void take_back(std::uint32_t) noexcept override {}
   Status enroll(MutableBytes memory) override {
+    if (enrolls_.valid()) enrolls_.wait_for(std::chrono::seconds(20));
     if (refuses_) return Status(Code::kResourceExhausted, "no memory");
     enrolled_ = memory;
     return {};
@@ -97,7 +99,8 @@ class PlayedMemory final : public RemoteMemory {
   std::size_t most_ = 1000;
   std::size_t bytes_max_ = std::size_t{8} << 20;
   bool refuses_ = false;
-  bool loses_ = false;  // Reads have no end when it is given up.
+  std::shared_future<void> enrolls_;  // enroll() waits for it.
+  bool loses_ = false;                // Reads have no end when it is given up.
 
  private:
   mutable std::mutex mutex_;
@@ -111,6 +114,7 @@ class PlayedMemory final : public RemoteMemory {
 
 class BulkPullsTest : public ::testing::Test {
  protected:
+  void SetUp() override { pulls_.begin(); }
   ~BulkPullsTest() override { pulls_.stop(); }
 
   static PulledSource source(std::size_t chunks, bool in_turn = false, std::uint64_t first = 1) {
@@ -272,12 +276,34 @@ TEST_F(BulkPullsTest, NumberIsUsedOnce) {
   EXPECT_FALSE(pulls_.open(1, 11, source(2)));
 }
 
+constexpr BulkPulls::Listener kDeaf = {nullptr, [](void*) {}, [](void*) {},
+                                       [](void*, FrameKind, const BulkHeader&) {}};
+
 TEST_F(BulkPullsTest, NothingIsReadWithoutMemoryForIt) {
-  remote_.refuses_ = true;
-  EXPECT_FALSE(pulls_.open(1, 10, source(2)));
+  PlayedMemory full;
+  full.refuses_ = true;
+  BulkPulls pulls(&full, kDeaf);
+  ASSERT_TRUE(pulls.open(1, 10, source(2)));
+  EXPECT_TRUE(eventually([&] { return pulls.has_failed(1); }));
+  EXPECT_FALSE(pulls.open(2, 11, source(2)));
+  EXPECT_TRUE(full.works()) << "the carrier is given up";
   BulkPulls none(nullptr, {});
   EXPECT_FALSE(none.may_open());
   EXPECT_FALSE(none.open(1, 10, source(2)));
+}
+
+// The kernel locks the pages of all slots, while the executor has other calls to issue.
+TEST_F(BulkPullsTest, FirstCopyDoesNotWaitForTheRegistration) {
+  std::promise<void> registered;
+  PlayedMemory slow;
+  slow.enrolls_ = registered.get_future().share();
+  BulkPulls pulls(&slow, kDeaf);
+  ASSERT_TRUE(pulls.open(1, 10, source(2)));
+  ASSERT_TRUE(pulls.open(2, 11, source(3)));
+  EXPECT_EQ(pulls.at_hand(1), nullptr);
+  EXPECT_EQ(slow.under_way(), 0U);
+  registered.set_value();
+  EXPECT_TRUE(eventually([&] { return slow.under_way() == 5; }));
 }
 
 TEST_F(BulkPullsTest, SlotOfReadWithoutEndIsNeverUsedAgain) {

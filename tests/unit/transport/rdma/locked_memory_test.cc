@@ -35,6 +35,16 @@ TEST(LockedMemory, IsDividedOverTheConnections) {
   EXPECT_EQ(ring_bytes_for(8 * kMib, 0), kRingBytes);
 }
 
+TEST(LockedMemory, RingsLeaveWhatTheSessionRegistersLater) {
+  EXPECT_EQ(ring_bytes_for(std::nullopt, 2, 32 * kMib), kRingBytes);
+  EXPECT_EQ(ring_bytes_for(40 * kMib, 2, 32 * kMib), kRingBytes);
+  EXPECT_EQ(ring_bytes_for(36 * kMib, 2, 32 * kMib), kRingBytes / 2);
+  EXPECT_EQ(ring_bytes_for(32 * kMib + 8 * kRingBytesMin, 2, 32 * kMib), kRingBytesMin);
+  // The smallest rings leave too little, so the rings have all of it.
+  EXPECT_EQ(ring_bytes_for(32 * kMib + 8 * kRingBytesMin - 1, 2, 32 * kMib), kRingBytes);
+  EXPECT_EQ(ring_bytes_for(8 * kMib, 2, 32 * kMib), kRingBytes);
+}
+
 TEST(LockedMemory, LimitCountsOnlyWithoutTheCapability) {
   const LowLockedMemory low(3 * kMib);
   EXPECT_EQ(lockable_bytes(), 3 * kMib);
