@@ -153,8 +153,10 @@ class Faults(Sessions):
 
     def test_packets_are_lost_and_late(self):
         for netem in (("loss", "1%"), ("delay", "5ms")):
-            with faults.impaired("va", *netem), faults.impaired("vb", *netem), Copying(self.server, 4) as copying:
+            with (Crossing(TCP) as tcp, faults.impaired("va", *netem), faults.impaired("vb", *netem),
+                  Copying(self.server, 4) as copying):
                 self.assert_right(copying)
+                self.assertLess(tcp.so_far(), FEW_BYTES, f"{netem}: the session has left RDMA")
 
     def test_killed_worker_is_named(self):
         with Copying(self.server) as copying:

@@ -1,7 +1,8 @@
 // pulled_client: a CUDA program that copies pinned memory to the device and back, in the ways in
 // which such memory is used. It knows nothing of gpurun. usage: pulled_client BYTES [WAY]. WAY is
-// "pinned" (every copy has pinned memory) or "results" (copies from the device). Prints "right", or
-// the first wrong place.
+// "pinned" (every copy has pinned memory), "results" (copies from the device), or "ended" (a
+// context ends while its registered memory is read, and the next one registers more memory at the
+// same address). Prints "right", or the first wrong place.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -217,11 +218,41 @@ bool results(const Ends& ends) {
   return right;
 }
 
+bool ended_context(std::size_t bytes) {
+  std::vector<unsigned char> memory(2 * bytes);
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  CUdeviceptr device = 0;
+  MUST(cuCtxCreate_v4(&context, nullptr, 0, 0));
+  MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  MUST(cuMemAlloc_v2(&device, bytes));
+  MUST(cuMemHostRegister_v2(memory.data(), bytes, 0));
+  copy({device, bytes, stream}, memory.data());
+  MUST(cuCtxDestroy_v2(context));
+  Ends ends = {0, 2 * bytes, nullptr};
+  MUST(cuCtxCreate_v4(&context, nullptr, 0, 0));
+  MUST(cuStreamCreate(&ends.stream, CU_STREAM_NON_BLOCKING));
+  MUST(cuMemAlloc_v2(&ends.device, ends.bytes));
+  MUST(cuMemHostRegister_v2(memory.data(), ends.bytes, 0));
+  fill(memory.data(), ends.bytes, 8);
+  copy(ends, memory.data());
+  const bool right = is_there(ends, 8, "registered behind the end of a context");
+  MUST(cuMemHostUnregister(memory.data()));
+  MUST(cuCtxDestroy_v2(context));
+  return right;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2 || argc > 3) return 2;
   const std::string way = argc == 3 ? argv[2] : "";
+  if (way == "ended") {
+    MUST(cuInit(0));
+    const bool right = ended_context(std::strtoul(argv[1], nullptr, 10));
+    if (right) std::puts("right");
+    return right ? 0 : 1;
+  }
   Ends ends;
   ends.bytes = std::strtoul(argv[1], nullptr, 10);
   CUcontext context = nullptr;

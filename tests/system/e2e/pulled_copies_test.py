@@ -46,7 +46,7 @@ class PulledCopies(unittest.TestCase):
     def test_client_sends_no_byte_of_pulled_copies(self):
         size = 64 * MIB
         with world.Gpurund(*SERVER) as server, Relay(server.port()) as relay:
-            statistics = self.run_over(server, size, relay.address)
+            statistics = self.run_over(server, size, address=relay.address)
             self.assertTrue(statistics["transport"].startswith("RDMA by rdma0:1"))
             self.assertEqual(statistics["pulled_bytes"], PULLED * size)
             self.assertEqual((statistics["pulls_sent"], statistics["not_pulled"]), (0, {"copies": 0, "reason": ""}))
@@ -117,6 +117,18 @@ class PulledCopies(unittest.TestCase):
                 self.assertGreater(statistics["pulls_sent"], 0, fault)
                 self.assertEqual(statistics["not_pulled"]["reason"], "the server could not read an earlier copy", fault)
                 self.assertGreater(statistics["connections_that_left"], 0, fault)
+
+    # The allocation of the ended context stays lent while it is read. What follows at its address is lent as a whole.
+    def test_memory_that_is_registered_anew_behind_the_end_of_its_context_is_pulled(self):
+        size = 4 * MIB
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            with open(os.path.join(folder, "verbs_faults"), "w", encoding="utf-8") as file:
+                file.write("delays us=20000")
+            with world.Gpurund(*SERVER, env=world.environment(TMPDIR=folder)) as server:
+                statistics = self.run_over(server, size, way="ended")
+        self.assertEqual(statistics["not_pulled"], {"copies": 0, "reason": ""})
+        self.assertEqual(statistics["pulled_bytes"], 3 * size)
 
     def test_limit_of_locked_memory_is_a_reason(self):
         with world.Gpurund(*SERVER) as server:

@@ -2,6 +2,7 @@
 // arrive right, over the socket where the queue pair is lost.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -34,12 +35,18 @@ TEST(RdmaFaults, QueuePairThatBreaksInMidCopyIsLeft) {
   }
 }
 
-// The fabric is lost without a word, and the session goes on within two seconds.
+// The fabric is lost without a word, and the session goes on within two seconds. A machine that is
+// busy elsewhere may spoil an attempt, but not each of them.
 TEST(RdmaFaults, LostFabricShowsWithinTwoSeconds) {
+  constexpr unsigned kAttempts = 6;
   for (const char* fault : {"cuts_qp posts=20", "port_down port=1 posts=20"}) {
-    const auto before = steady_clock::now();
-    EXPECT_EQ(leaves_behind(kWriting, fault), 1U) << fault;
-    EXPECT_LT(steady_clock::now() - before, milliseconds(8000)) << fault;
+    auto shortest = steady_clock::duration::max();
+    for (unsigned i = 0; i < kAttempts && shortest >= milliseconds(2000); ++i) {
+      const auto before = steady_clock::now();
+      EXPECT_EQ(leaves_behind(kWriting, fault), 1U) << fault;
+      shortest = std::min(shortest, steady_clock::now() - before);
+    }
+    EXPECT_LT(shortest, milliseconds(2000)) << fault;
   }
 }
 
