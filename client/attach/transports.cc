@@ -2,7 +2,9 @@
 #include "client/attach/transports.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string>
+#include <system_error>
 
 #include "base/printable.h"
 
@@ -32,7 +34,31 @@ Result<std::vector<std::string>> parse_ports(const char* variable, std::string_v
   return ports;
 }
 
+Status take_number(const char* variable, std::string_view text, unsigned most, std::uint8_t* into) {
+  if (text.empty()) return {};
+  unsigned number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end || number > most) {
+    return Status(Code::kInvalidArgument, std::string(variable) + " is '" +
+                                              printable(text.substr(0, 40)) + "'; it may be 0 to " +
+                                              std::to_string(most));
+  }
+  *into = static_cast<std::uint8_t>(number);
+  return {};
+}
+
 }  // namespace
+
+Result<transport::rdma::PacketClass> parse_packet_class(std::string_view service_level,
+                                                        std::string_view traffic_class) {
+  transport::rdma::PacketClass packets;
+  GPURUN_RETURN_IF_ERROR(take_number(kServiceLevelVariable, service_level,
+                                     transport::rdma::kServiceLevelMax, &packets.service_level));
+  GPURUN_RETURN_IF_ERROR(take_number(kTrafficClassVariable, traffic_class,
+                                     transport::rdma::kTrafficClassMax, &packets.traffic_class));
+  return packets;
+}
 
 Result<transport::rdma::AllowedPorts> parse_allowed_ports(std::string_view trusted,
                                                           std::string_view restricted,
@@ -41,7 +67,7 @@ Result<transport::rdma::AllowedPorts> parse_allowed_ports(std::string_view trust
   if (!trusts.ok()) return trusts.status();
   Result<std::vector<std::string>> restricts = parse_ports(kNetDevicesVariable, restricted);
   if (!restricts.ok()) return restricts.status();
-  return transport::rdma::AllowedPorts{*std::move(trusts), *restricts, *restricts};
+  return transport::rdma::AllowedPorts{*std::move(trusts), *restricts, *restricts, {}};
 }
 
 Result<std::vector<TransportKind>> parse_transports(std::string_view text, const char* origin) {

@@ -45,4 +45,13 @@ Result<transport::rdma::AllowedPorts> parse_allowed_ports(
     std::string_view trusted, std::string_view restricted,
     const char* trust_origin = kTrustFabricVariable);
 
+// How switches treat the packets of this end, as UCX_IB_SL and UCX_IB_TRAFFIC_CLASS.
+inline constexpr const char* kServiceLevelVariable = "GPURUN_SERVICE_LEVEL";
+inline constexpr const char* kTrafficClassVariable = "GPURUN_TRAFFIC_CLASS";
+
+// Parses the values of both variables. Empty text means 0. kInvalidArgument: the message names the
+// variable and its range.
+Result<transport::rdma::PacketClass> parse_packet_class(std::string_view service_level,
+                                                        std::string_view traffic_class);
+
 }  // namespace gpurun::client

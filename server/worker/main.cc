@@ -73,7 +73,8 @@ struct CommandLine {
   int exchange = -1;                // Descriptor. -1: nothing is shared with other workers.
   bool tls = false;                 // The session is expected to be encrypted.
   std::vector<std::string> fabric;  // Ports of RDMA devices that the operator trusts.
-  bool numa = false;                // Run near the GPUs.
+  unsigned service_level = 0, traffic_class = 0;  // Of packets there.
+  bool numa = false;                              // Run near the GPUs.
   // Its place among the arguments. nullptr: the worker was started for a lease.
   char* spare = nullptr;
 };
@@ -316,7 +317,9 @@ Result<Readiness> make_ready(const CommandLine& line) {
   const std::vector<PciDevice> gpus =
       ready.started.ok() ? gpu_places(*ready.started->driver) : std::vector<PciDevice>();
   if (line.numa) ready.placement = place_near(gpus, SystemFiles());
-  ready.fabric = std::make_unique<WorkerFabric>(line.fabric);
+  ready.fabric = std::make_unique<WorkerFabric>(
+      line.fabric, transport::rdma::PacketClass{static_cast<std::uint8_t>(line.service_level),
+                                                static_cast<std::uint8_t>(line.traffic_class)});
   ready.confined =
       confinement->finish(emulated, assignment->memory_bytes,
                           [fabric = ready.fabric.get(), &gpus] { fabric->open(gpus); });
@@ -444,6 +447,10 @@ int run(int argc, char** argv) {
   app.add_flag("--tls", words.tls, "sessions are expected to be encrypted");
   app.add_flag("--numa", words.numa, "run near the GPUs, on the processors of their NUMA node");
   app.add_option("--fabric", words.fabric, "port of an RDMA device that sessions may use");
+  app.add_option("--service-level", words.service_level, "of packets of RDMA")
+      ->check(CLI::Range(0U, gpurun::transport::rdma::kServiceLevelMax));
+  app.add_option("--traffic-class", words.traffic_class, "of packets of RDMA")
+      ->check(CLI::Range(0U, gpurun::transport::rdma::kTrafficClassMax));
   app.add_option("--images-bytes", words.images_bytes, "bytes that it may take");
   bool spare = false;
   app.add_flag(gpurun::server::kSpareWord, spare, "wait, the driver mapped, to be given GPUs");

@@ -13,6 +13,6 @@ Result<std::unique_ptr<Fabric>> open_fabric(const AllowedPorts&, std::vector<Rej
   return Status(Code::kUnavailable, why_not_built());
 }
 
-Survey survey(const AllowedPorts&) { return {{}, why_not_built(), {}}; }
+Survey survey(const AllowedPorts&) { return {{}, why_not_built(), {}, {}}; }
 
 }  // namespace gpurun::transport::rdma

@@ -139,6 +139,7 @@ void look_at_device(const std::shared_ptr<Device>& device, const AllowedPorts& a
     Port port;
     port.device = device;
     port.number = static_cast<std::uint8_t>(number);
+    port.packets = allowed.packets;
     port.requests_max = static_cast<std::uint32_t>(std::max(about.max_qp_wr, 0));
     port.completions_max = static_cast<std::uint32_t>(std::max(about.max_cqe, 0));
     port.reads = static_cast<std::uint8_t>(

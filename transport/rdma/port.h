@@ -34,6 +34,7 @@ struct Port {
   std::vector<PortGid> gids;
   std::uint8_t gid_index = 0;  // The chosen one, as the next and `link`.
   Gid gid{};
+  PacketClass packets;
   std::uint32_t message_bytes_max = 0;
   std::uint32_t requests_max = 0;     // Of a queue pair, in each direction.
   std::uint32_t completions_max = 0;  // Of a completion queue.

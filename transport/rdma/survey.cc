@@ -153,6 +153,7 @@ void decide(const AllowedPorts& allowed, std::vector<SurveyedDevice>* devices) {
 
 Survey survey(const AllowedPorts& allowed) {
   Survey found;
+  found.packets = allowed.packets;
   const Status opened = open_library();
   found.library = library_file();
   if (!opened.ok()) {

@@ -51,6 +51,7 @@ struct Survey {
   std::string library;   // The file of libibverbs. Empty: none is open.
   std::string why_none;  // Why nothing is known. Empty: `devices` are all of them.
   std::vector<SurveyedDevice> devices;
+  PacketClass packets = {};  // Of this end.
 };
 
 // Opens all devices and asks them. Allowed ports also bring a message to themselves

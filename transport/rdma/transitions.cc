@@ -28,6 +28,7 @@ int to_receive(const Port& port, const Offer& theirs, std::uint8_t reads,
   attributes->min_rnr_timer = kReceiverTimer;
   attributes->ah_attr.port_num = port.number;
   attributes->ah_attr.dlid = theirs.lid;
+  attributes->ah_attr.sl = port.packets.service_level;
   // RoCE always has a global header. On InfiniBand both ends have it if a port of either needs it,
   // because a queue pair drops packets of the other form (InfiniBand specification, 9.6.1.2).
   const bool is_global =
@@ -35,6 +36,7 @@ int to_receive(const Port& port, const Offer& theirs, std::uint8_t reads,
   attributes->ah_attr.is_global = is_global ? 1 : 0;
   attributes->ah_attr.grh.sgid_index = port.gid_index;
   attributes->ah_attr.grh.hop_limit = 64;
+  attributes->ah_attr.grh.traffic_class = port.packets.traffic_class;
   std::memcpy(attributes->ah_attr.grh.dgid.raw, theirs.gid.data(), theirs.gid.size());
   return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;

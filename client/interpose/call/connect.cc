@@ -86,6 +86,10 @@ Result<Attached> connect_from_environment() {
       parse_allowed_ports(value(kTrustFabricVariable), value(kNetDevicesVariable));
   if (!fabrics.ok()) return fabrics.status();
   options.fabrics = *std::move(fabrics);
+  const Result<transport::rdma::PacketClass> packets =
+      parse_packet_class(value(kServiceLevelVariable), value(kTrafficClassVariable));
+  if (!packets.ok()) return packets.status();
+  options.fabrics.packets = *packets;
   const SessionOptions wanted = SessionOptions::from_environment();
   options.bulk_connections = std::max(wanted.bulk_connections, 1U);
   options.more_later = wanted.bulk_connections == 0;

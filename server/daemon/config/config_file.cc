@@ -122,8 +122,16 @@ Status take_fabric(const ConfigPlace& place, const toml::node& node, Config* con
   config->trusted_fabrics.clear();
   for (const auto& [key, value] : *table) {
     const ConfigPlace inner = place.within(key.str(), key.source().begin.line);
+    std::uint64_t* const number = key.str() == "service-level"   ? &config->service_level
+                                  : key.str() == "traffic-class" ? &config->traffic_class
+                                                                 : nullptr;
+    if (number != nullptr) {
+      GPURUN_RETURN_IF_ERROR(take(inner, value, number));
+      continue;
+    }
     if (key.str() != "trusted") {
-      return inner.wrong(unknown_in_table(key.str(), {"trusted"}, setting_names()));
+      return inner.wrong(unknown_in_table(key.str(), {"trusted", "service-level", "traffic-class"},
+                                          setting_names()));
     }
     const toml::array* ports = value.as_array();
     for (std::size_t i = 0; ports != nullptr && i < ports->size(); ++i) {
@@ -204,7 +212,8 @@ constexpr Setting kSettings[] = {
     {"confinement", take_it<&C::confinement>, same<&C::confinement>, kStart, check_confinement},
     {"worker-memory", take_its_size<&C::worker_memory>, same<&C::worker_memory>},
     {"worker-numa", take_it<&C::worker_numa>, same<&C::worker_numa>, kStart, check_worker_numa},
-    {"fabric", take_fabric, same<&C::trusted_fabrics>, kStart, check_fabric},
+    {"fabric", take_fabric, same<&C::trusted_fabrics, &C::service_level, &C::traffic_class>, kStart,
+     check_fabric},
     {"spare-workers", take_given<&C::spare_workers, &C::spare_workers_given>,
      same<&C::spare_workers, &C::spare_workers_given>, kStart, check_spare_workers},
     {"spare-level", take_it<&C::spare_level>, same<&C::spare_level>, kStart, check_spare_level},

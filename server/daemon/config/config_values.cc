@@ -93,6 +93,13 @@ Status check_worker_numa(const Config& config) {
   return check_word(config.worker_numa, {"auto", "off"}, "auto or off");
 }
 
+Status check_number(std::uint64_t number, std::uint64_t most, const char* name) {
+  if (number <= most) return {};
+  return Status(Code::kInvalidArgument, std::string("has ") + name + " = " +
+                                            std::to_string(number) + "; it may be 0 to " +
+                                            std::to_string(most));
+}
+
 Status check_fabric(const Config& config) {
   if (config.trusted_fabrics.size() > transport::rdma::kPortsMax) {
     return Status(Code::kInvalidArgument,
@@ -103,7 +110,9 @@ Status check_fabric(const Config& config) {
     return Status(Code::kInvalidArgument, "names '" + printable(port.substr(0, 40)) +
                                               "', which is not a device or port of RDMA");
   }
-  return {};
+  GPURUN_RETURN_IF_ERROR(
+      check_number(config.service_level, transport::rdma::kServiceLevelMax, "service-level"));
+  return check_number(config.traffic_class, transport::rdma::kTrafficClassMax, "traffic-class");
 }
 
 Status check_spare_workers(const Config& config) {

@@ -261,6 +261,11 @@ class ProcessSpawner final : public WorkerSpawner {
     for (const std::string& port : settings_->trusted_fabrics) {
       arguments.insert(arguments.end(), {"--fabric", port});
     }
+    if (!settings_->trusted_fabrics.empty()) {
+      arguments.insert(arguments.end(),
+                       {"--service-level", std::to_string(settings_->service_level),
+                        "--traffic-class", std::to_string(settings_->traffic_class)});
+    }
     arguments.insert(arguments.end(), {"--exchange", std::to_string(kHandOverFd + 1)});
     arguments.insert(arguments.end(), words.begin(), words.end());
     const Result<pid_t> process =

@@ -93,8 +93,9 @@ struct ProcessSettings {
   bool numa = false;  // Workers run on the NUMA node of their GPUs.
   // Ports of RDMA devices that their sessions may use, because the operator trusts the fabric.
   std::vector<std::string> trusted_fabrics;
-  std::vector<std::uint64_t> device_bytes;  // Of emulated devices.
-  std::shared_ptr<WorkerGroups> groups;     // Empty: no control groups.
+  std::uint64_t service_level = 0, traffic_class = 0;  // Of their packets there.
+  std::vector<std::uint64_t> device_bytes;             // Of emulated devices.
+  std::shared_ptr<WorkerGroups> groups;                // Empty: no control groups.
 };
 
 // Main memory that a worker with these devices may have. 0: no limit.

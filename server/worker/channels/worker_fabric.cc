@@ -12,7 +12,7 @@ void WorkerFabric::open(const std::vector<PciDevice>& gpus) {
   std::vector<transport::rdma::Rejected> rejected;
   transport::rdma::NearTo near;
   near.gpus = gpus;
-  auto opened = transport::rdma::open_fabric({trusted_, {}, trusted_}, &rejected, near);
+  auto opened = transport::rdma::open_fabric({trusted_, {}, trusted_, packets_}, &rejected, near);
   why_none_ = opened.status().message();
   if (opened.ok()) fabric_ = *std::move(opened);
 }

@@ -17,7 +17,8 @@ namespace gpurun::server {
 class WorkerFabric {
  public:
   // `trusted`: the ports that the operator trusts. Empty: this server has no RDMA.
-  explicit WorkerFabric(std::vector<std::string> trusted) : trusted_(std::move(trusted)) {}
+  WorkerFabric(std::vector<std::string> trusted, const transport::rdma::PacketClass& packets)
+      : trusted_(std::move(trusted)), packets_(packets) {}
 
   // Opens the devices. Call it as the worker's user and in its namespaces, before system calls are
   // given up. A device that another user has opened refuses requests. `gpus`: those of the session,
@@ -36,6 +37,7 @@ class WorkerFabric {
 
  private:
   const std::vector<std::string> trusted_;
+  const transport::rdma::PacketClass packets_;
   std::vector<transport::Connection*> below_;  // The log's, then the bulk connections'.
   std::unique_ptr<transport::rdma::Fabric> fabric_;
   std::string why_none_ =

@@ -266,12 +266,14 @@ class Fabric(unittest.TestCase):
         self.assertEqual({each["port"]: each["reason"] for each in info["rdma_ports"]},
                          {"rdma0:1": None, "rdma0:2": "it is not active", "rdma1:1": "it is not among the trusted fabrics"})
         self.assertLessEqual(info["rdma_devices"][0]["limits"]["inline_bytes"], 100)
+        self.assertEqual(info["rdma_packets"], {"service_level": 0, "traffic_class": 0})
         self.assertTrue(info["rdma_library"].startswith(VERBS_FOLDER))
         rdma = {each["transport"]: each for each in info["servers"][0]["transports"]}["rdma"]
         self.assertEqual((rdma["used"], rdma["first"], rdma["port"]), (True, True, "rdma0:1"))
-        info = self.gpuctl("info", "127.0.0.1:1", GPURUN_NET_DEVICES="rdma7", GPURUN_TRUST_FABRIC="*")
+        info = self.gpuctl("info", "127.0.0.1:1", GPURUN_SERVICE_LEVEL="3", GPURUN_TRAFFIC_CLASS="106", GPURUN_NET_DEVICES="rdma7", GPURUN_TRUST_FABRIC="*")
         rdma = {each["transport"]: each for each in info["servers"][0]["transports"]}["rdma"]
         self.assertEqual(rdma["reason"], "rdma0:1: GPURUN_NET_DEVICES does not name it")
+        self.assertEqual(info["rdma_packets"], {"service_level": 3, "traffic_class": 106})
 
     def test_health_fails_where_a_trusted_fabric_does_not_work(self):
         with world.Gpurund(*SERVER) as server:

@@ -156,6 +156,11 @@ std::string rdma_text(const RdmaInfo& info) {
     }
   }
   if (devices.empty()) text += "  none\n";
+  const rdma::PacketClass& packets = info.survey.packets;
+  if (packets.service_level != 0 || packets.traffic_class != 0) {
+    text += "  packets: service level " + std::to_string(packets.service_level) +
+            ", traffic class " + std::to_string(packets.traffic_class) + "\n";
+  }
   return text;
 }
 

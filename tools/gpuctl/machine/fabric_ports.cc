@@ -57,7 +57,7 @@ FabricPorts fabric_ports(const rdma::AllowedPorts& allowed, const rdma::Gid& loc
     if (name == chosen->first) continue;
     std::vector<rdma::Rejected> others;
     const Result<std::unique_ptr<rdma::Fabric>> alone =
-        rdma::open_fabric({allowed.trusted, {name}}, &others);
+        rdma::open_fabric({allowed.trusted, {name}, {}, allowed.packets}, &others);
     if (alone.ok() && chosen_port(**alone, local).ok()) ports.usable.push_back(name);
   }
   return ports;

@@ -87,8 +87,14 @@ Result<SessionFacts> session_facts(const std::string& server, const Credential& 
 }
 
 Result<transport::rdma::AllowedPorts> allowed_ports_from_environment() {
-  return client::parse_allowed_ports(value_of(client::kTrustFabricVariable),
-                                     value_of(client::kNetDevicesVariable));
+  Result<transport::rdma::AllowedPorts> ports = client::parse_allowed_ports(
+      value_of(client::kTrustFabricVariable), value_of(client::kNetDevicesVariable));
+  if (!ports.ok()) return ports;
+  const Result<transport::rdma::PacketClass> packets = client::parse_packet_class(
+      value_of(client::kServiceLevelVariable), value_of(client::kTrafficClassVariable));
+  if (!packets.ok()) return packets.status();
+  ports->packets = *packets;
+  return ports;
 }
 
 std::string why_not(const KnownTransport& transport, const SessionFacts& facts,

@@ -50,5 +50,22 @@ TEST(AllowedPorts, NameDevicesAndPorts) {
   EXPECT_FALSE(parse_allowed_ports(std::string(100, 'a'), "").ok());
 }
 
+TEST(PacketClass, NumbersHaveTheRangesOfTheStandards) {
+  const auto none = parse_packet_class("", "");
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(none->service_level + none->traffic_class, 0);
+  const auto most = parse_packet_class("15", "255");
+  ASSERT_TRUE(most.ok());
+  EXPECT_EQ(most->service_level, 15);
+  EXPECT_EQ(most->traffic_class, 255);
+  EXPECT_EQ(parse_packet_class("16", "").status().message(),
+            "GPURUN_SERVICE_LEVEL is '16'; it may be 0 to 15");
+  for (const char* text : {"256", "-1", "1x", " 1", "0x10", "99999999999999999999"}) {
+    const auto wrong = parse_packet_class("", text);
+    EXPECT_EQ(wrong.status().code(), Code::kInvalidArgument) << text;
+    EXPECT_EQ(wrong.status().message().find("GPURUN_TRAFFIC_CLASS is "), 0U) << text;
+  }
+}
+
 }  // namespace
 }  // namespace gpurun::client
