@@ -37,6 +37,9 @@ inline constexpr std::size_t kBulkWindowBytes = std::size_t{64} << 20;
 // from the device that it writes there (kFlagWritten). A record
 // that names less is a protocol error.
 inline constexpr std::uint64_t kPulledBytesMin = std::uint64_t{1} << 20;
+// Such a copy that is read into the memory of a GPU, without a slot. Less takes slots: its stream
+// waits for a notice, the flush and the next call meanwhile, which costs more than the second step.
+inline constexpr std::uint64_t kDirectBytesMin = std::uint64_t{4} << 20;
 // The command log's ring, which also retains records until they are acknowledged. Appenders wait
 // beyond.
 inline constexpr std::size_t kLogBytes = std::size_t{8} << 20;

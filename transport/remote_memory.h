@@ -52,12 +52,28 @@ class RemoteMemory {
   virtual Status enroll(MutableBytes memory) = 0;
   // No read fills that memory afterwards. Call it before the memory ends.
   virtual void withdraw() noexcept = 0;
+  // Memory of a device that reads fill, too (docs/adr/0055). `dma_buf` is a descriptor that stands
+  // for all of it, or -1: the kernel knows the address by itself (peer memory). The caller keeps
+  // the descriptor.
+  struct DeviceMemory {
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+    int dma_buf = -1;
+  };
+  // Returns the key for Read::into_key. Any number of times. Blocks while the kernel finds the
+  // pages. Errors as lend().
+  virtual Result<std::uint32_t> enroll_device(const DeviceMemory& /*memory*/) {
+    return Status(Code::kUnavailable, "this carrier reads into no memory of a device");
+  }
+  // As withdraw(), for one such memory. False: the device has not given it up.
+  virtual bool withdraw_device(std::uint32_t /*key*/) noexcept { return true; }
   // At most so many bytes in one read or write.
   virtual std::size_t read_bytes_max() const noexcept = 0;
 
   struct Read {
-    std::byte* into = nullptr;  // In the enrolled memory.
-    std::uint64_t from = 0;     // An address of the lending end.
+    std::byte* into = nullptr;   // In the enrolled memory, or in a device's with `into_key`.
+    std::uint32_t into_key = 0;  // Of enroll_device(). 0: the memory of enroll().
+    std::uint64_t from = 0;      // An address of the lending end.
     std::uint32_t key = 0;
     std::uint32_t bytes = 0;
     std::uint64_t id = 0;

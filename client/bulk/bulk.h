@@ -135,6 +135,7 @@ class Bulk {
   }
   // How many of these the worker has asked for.
   std::uint64_t pulls_sent() const noexcept { return uploads_.pulls_sent(); }
+  std::uint64_t direct_bytes() const noexcept { return uploads_.direct_bytes(); }
   // Drops a transfer because its record was not appended.
   void forget(std::uint64_t transfer) { uploads_.forget(transfer); }
   // Returns when the source may be reused: its end is copied, and all earlier bytes are sent. The

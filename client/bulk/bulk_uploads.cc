@@ -181,6 +181,7 @@ Status BulkUploads::retire(const BulkHeader& header) {
   Outgoing& out = *found;
   if (out.pulled && !out.later && header.total == out.source.size() &&
       header.offset == header.total) {
+    direct_bytes_.fetch_add(std::min(header.watermark, header.total), std::memory_order_relaxed);
     drop(out);  // The worker has read all of it.
     return {};
   }

@@ -48,6 +48,10 @@ class BulkUploads {
   std::uint64_t open_in_turn(ByteView source, std::optional<Line> line);
   std::uint64_t open_pulled(ByteView source, std::optional<Line> line);
   std::uint64_t pulls_sent() const noexcept { return pulls_sent_.load(std::memory_order_relaxed); }
+  // Bytes of pulled copies that the worker says to have read straight into the memory of a GPU.
+  std::uint64_t direct_bytes() const noexcept {
+    return direct_bytes_.load(std::memory_order_relaxed);
+  }
   void forget(std::uint64_t transfer);
   bool send(std::uint64_t transfer);
   bool send_later(std::uint64_t transfer);
@@ -81,6 +85,7 @@ class BulkUploads {
   BulkState& state_;
   const bool in_memory_;
   std::atomic<std::uint64_t> pulls_sent_{0};
+  std::atomic<std::uint64_t> direct_bytes_{0};
 };
 
 }  // namespace gpurun::client

@@ -296,8 +296,8 @@ void Session::take_back(ByteView memory) {
 Session::Pulls Session::pulls() const {
   const LentMemory::Refused refused = impl_->lent.refused();
   const LentMemory::Refused unwritten = impl_->lent_to_write.refused();
-  return {refused.copies, refused.reason, impl_->bulk.pulls_sent(), unwritten.copies,
-          unwritten.reason};
+  return {refused.copies,   refused.reason,  impl_->bulk.pulls_sent(), impl_->bulk.direct_bytes(),
+          unwritten.copies, unwritten.reason};
 }
 
 void Session::await_sources_read() noexcept {

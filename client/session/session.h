@@ -154,10 +154,11 @@ class Session {
   // Call it before pinned memory ends, once none of it must be read or written any more.
   void take_back(ByteView memory);
   struct Pulls {
-    std::uint64_t refused = 0;    // Copies that may_pull() refused because nothing could be lent.
-    std::string reason = {};      // Of the last one.
-    std::uint64_t sent = 0;       // Pulled copies that the worker could not read.
-    std::uint64_t unwritten = 0;  // As `refused`, of may_be_written().
+    std::uint64_t refused = 0;  // Copies that may_pull() refused because nothing could be lent.
+    std::string reason = {};    // Of the last one.
+    std::uint64_t sent = 0;     // Pulled copies that the worker could not read.
+    std::uint64_t direct_bytes = 0;  // Of the others, bytes that went straight into GPU memory.
+    std::uint64_t unwritten = 0;     // As `refused`, of may_be_written().
     std::string why_unwritten = {};
   };
   Pulls pulls() const;

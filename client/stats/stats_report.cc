@@ -245,6 +245,10 @@ void append_pulls(std::string* text, const StatsSubject& subject, std::uint64_t 
     append(text, "bytes of copies that the server read out of this process's memory: %llu\n",
            Number{bytes});
   }
+  if (subject.direct_bytes != 0) {
+    append(text, "of these, straight into GPU memory (GPUDirect): %llu\n",
+           Number{subject.direct_bytes});
+  }
   if (subject.pulls_sent != 0) {
     append(text, "such copies that this process sent after all: %llu\n",
            Number{subject.pulls_sent});
@@ -339,8 +343,9 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
          subject.bulk_connections_out, subject.bulk_connections_out_most);
   append(&text, ",\"bulk_connections_most\":%u,\"report_round_trips\":%d",
          subject.bulk_connections_most, statistics.worker_asked ? 1 : 0);
-  append(&text, ",\"pulled_bytes\":%llu,\"pulls_sent\":%llu,\"not_pulled\":{\"copies\":%llu",
-         Number{sum.pulled_bytes}, Number{subject.pulls_sent}, Number{subject.not_pulled});
+  append(&text, ",\"pulled_bytes\":%llu,\"direct_bytes\":%llu,\"pulls_sent\":%llu",
+         Number{sum.pulled_bytes}, Number{subject.direct_bytes}, Number{subject.pulls_sent});
+  append(&text, ",\"not_pulled\":{\"copies\":%llu", Number{subject.not_pulled});
   text += ",\"reason\":" + json_string(subject.why_not_pulled) + "}";
   append(&text, ",\"written_bytes\":%llu,\"not_written\":{\"copies\":%llu",
          Number{sum.written_bytes}, Number{subject.not_written});

@@ -40,6 +40,7 @@ struct StatsSubject {
   // Large results that the worker was not to write, and the last reason.
   std::uint64_t not_written = 0;
   std::string why_not_written = {};
+  std::uint64_t direct_bytes = 0;  // Of pulled bytes, those that went straight into GPU memory.
 };
 
 // What is reported.
@@ -68,7 +69,7 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
 //    "why_left":"","rejected":[{"transport":"shared memory","reason":".."}, ...],
 //    "attach_round_trips":3,"bulk_connections":1,
 //    "bulk_connections_most":2,"bulk_connections_out":1,"bulk_connections_out_most":1,
-//    "pulled_bytes":0,"pulls_sent":0,"not_pulled":{"copies":0,"reason":""},
+//    "pulled_bytes":0,"direct_bytes":0,"pulls_sent":0,"not_pulled":{"copies":0,"reason":""},
 //    "written_bytes":0,"not_written":{"copies":0,"reason":""},
 //    "blocking_round_trips":5,
 //    "completion_waits":2,"host_functions":0,"calls":9,"bytes":1,"waited_us":1,

@@ -78,7 +78,9 @@ struct BulkHeader {
                                 // Feature::kSpreadCopies: how many completions were numbered when
                                 // this chunk was ready. A chunk is written after these completions,
                                 // or after those before its own number. So of two copies to one
-                                // place the later one wins. Otherwise 0.
+                                // place the later one wins. In the receipt of a pulled copy: its
+                                // bytes that went straight into the memory of a GPU, for
+                                // statistics. Otherwise 0.
 };
 static_assert(sizeof(BulkHeader) == 32);
 inline constexpr std::size_t kBulkHeaderBytes = sizeof(BulkHeader);

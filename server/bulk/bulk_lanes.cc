@@ -39,7 +39,7 @@ thread_local Gathered gathered;
 
 BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, bool packs,
                      bool spreads, transport::RemoteMemory* remote,
-                     transport::RemoteMemory* written)
+                     transport::RemoteMemory* written, DirectMemory* direct)
     : packs_(packs),
       spreads_(spreads),
       staging_in_(limits::kBulkWindowBytes),
@@ -55,11 +55,13 @@ BulkLanes::BulkLanes(const std::vector<transport::Connection*>& connections, boo
               static_cast<BulkLanes*>(user)->say({kind, header, bytes, lanes});
             }},
            spreads),
-      pulls_(remote, {this, [](void* user) { static_cast<BulkLanes*>(user)->changed(); },
-                      [](void* user) { static_cast<BulkLanes*>(user)->time(); },
-                      [](void* user, FrameKind kind, const BulkHeader& header) {
-                        static_cast<BulkLanes*>(user)->say({kind, header, {}});
-                      }}),
+      pulls_(remote,
+             {this, [](void* user) { static_cast<BulkLanes*>(user)->changed(); },
+              [](void* user) { static_cast<BulkLanes*>(user)->time(); },
+              [](void* user, FrameKind kind, const BulkHeader& header) {
+                static_cast<BulkLanes*>(user)->say({kind, header, {}});
+              }},
+             direct),
       writes_(spreads ? written : nullptr, staging_out_) {
   for (transport::Connection* connection : connections) {
     lanes_.emplace_back(connection, lanes_.size(), packs);

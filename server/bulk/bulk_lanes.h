@@ -57,9 +57,11 @@ class BulkLanes {
   // Borrows the connections. `packs`: the client supports packed chunks (Feature::kPackedChunks).
   // `spreads`: it takes the chunks of a copy over several connections (Feature::kSpreadCopies).
   // `remote`: the client's memory, of the first connection. nullptr: nothing is pulled. `written`:
-  // the same for results. It needs `spreads`. nullptr: nothing is written.
+  // the same for results. It needs `spreads`. nullptr: nothing is written. `direct`: as BulkPulls'.
+  // All are borrowed.
   BulkLanes(const std::vector<transport::Connection*>& connections, bool packs, bool spreads,
-            transport::RemoteMemory* remote = nullptr, transport::RemoteMemory* written = nullptr);
+            transport::RemoteMemory* remote = nullptr, transport::RemoteMemory* written = nullptr,
+            DirectMemory* direct = nullptr);
   ~BulkLanes();  // After stop(), once the driver does not touch staging memory any more.
   BulkLanes(const BulkLanes&) = delete;
   BulkLanes& operator=(const BulkLanes&) = delete;

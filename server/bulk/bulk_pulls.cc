@@ -26,6 +26,11 @@ constexpr std::size_t kEndedMax = 32;
 
 }  // namespace
 
+BulkPulls::BulkPulls(RemoteMemory* remote, Listener listener, DirectMemory* direct)
+    : remote_(remote), direct_(direct), listener_(listener), staging_(kStagingBytes) {
+  if (direct_ != nullptr) direct_->begin(remote);
+}
+
 BulkPulls::~BulkPulls() {
   stop();
   if (enrolled_) remote_->withdraw();
@@ -40,6 +45,7 @@ void BulkPulls::stop() {
     work_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
+  if (direct_ != nullptr) direct_->end();
 }
 
 bool BulkPulls::start() {
@@ -82,7 +88,7 @@ void BulkPulls::begin() {
 }
 
 bool BulkPulls::open(std::uint64_t number, std::uint64_t sequence,
-                     const protocol::PulledSource& source) {
+                     const protocol::PulledSource& source, const std::optional<Target>& into) {
   Notices notices;
   {
     const std::lock_guard lock(mutex_);
@@ -91,19 +97,29 @@ bool BulkPulls::open(std::uint64_t number, std::uint64_t sequence,
     if (!fresh) return false;
     at->second.call = sequence;
     at->second.source = source;
+    if (into.has_value() && direct_ != nullptr) {
+      at->second.road = Road::kPreparing;
+      at->second.into = *into;
+      to_prepare_.push_back(number);
+      work_.notify_all();
+    }
     begin_reads(notices);
   }
   send(notices, Thread::kCaller);
   return true;
 }
 
-void BulkPulls::reached(std::uint64_t number) {
+void BulkPulls::reached(std::uint64_t number, int result) {
   Notices notices;
   {
     const std::lock_guard lock(mutex_);
     const auto found = transfers_.find(number);
     if (found == transfers_.end()) return;
     found->second.reached = true;
+    if (result != 0 && found->second.road != Road::kSlots) {
+      found->second.road = Road::kSlots;
+      let_go(found->second);
+    }
     begin_reads(notices);
   }
   send(notices, Thread::kCaller);
@@ -111,6 +127,10 @@ void BulkPulls::reached(std::uint64_t number) {
 
 bool BulkPulls::wants_more(const Transfer& transfer) const {
   if (transfer.failed || transfer.closed) return false;
+  if (transfer.road == Road::kDirect) {
+    return transfer.reached && transfer.placed < transfer.source.bytes;
+  }
+  if (transfer.road != Road::kSlots) return false;
   if (transfer.source.in_turn != 0 && !transfer.reached) return false;
   const bool begun =
       !transfer.slots.empty() && transfer.slots.back().asked < transfer.slots.back().chunk.size;
@@ -133,17 +153,51 @@ BulkPulls::Slot* BulkPulls::slot_to_read(Transfer& transfer) {
   return &slots.back();
 }
 
-// Begins the reads of one slot.
+// Begins one read into device memory.
+RemoteMemory::Began BulkPulls::begin_direct(std::uint64_t number, Transfer& transfer) {
+  const std::uint64_t into = transfer.into.address + transfer.placed;
+  const DirectMemory::Use use = direct_->begin_use(
+      into,
+      static_cast<std::size_t>(std::min<std::uint64_t>(
+          {kDirectReadBytes, remote_->read_bytes_max(), transfer.source.bytes - transfer.placed})));
+  if (use.bytes == 0) {
+    // The memory ends under the copy.
+    transfer.failed = transfer.placed != 0;
+    transfer.road = Road::kSlots;
+    let_go(transfer);
+    return RemoteMemory::Began::kYes;
+  }
+  const RemoteMemory::Read read{reinterpret_cast<std::byte*>(into),        use.key,
+                                transfer.source.address + transfer.placed, transfer.source.key,
+                                static_cast<std::uint32_t>(use.bytes),     last_id_ + 1};
+  const RemoteMemory::Began began = remote_->begin_read(read);
+  if (began != RemoteMemory::Began::kYes) {
+    direct_->end_use(into);
+    return began;
+  }
+  readings_.emplace(++last_id_,
+                    Reading{number, transfer.placed, true, Deadline::in(kReadDeadline)});
+  transfer.placed += use.bytes;
+  ++transfer.reading;
+  return began;
+}
+
+// Begins the reads of one slot, or one into device memory.
 RemoteMemory::Began BulkPulls::begin_one(std::uint64_t number, Transfer& transfer) {
+  if (transfer.road == Road::kDirect) return begin_direct(number, transfer);
   Slot* const slot = slot_to_read(transfer);
   while (slot != nullptr && slot->asked < slot->chunk.size) {
     const std::size_t bytes = std::min(remote_->read_bytes_max(), slot->chunk.size - slot->asked);
-    const RemoteMemory::Read read{
-        slot->chunk.bytes + slot->asked, transfer.source.address + slot->chunk.offset + slot->asked,
-        transfer.source.key, static_cast<std::uint32_t>(bytes), last_id_ + 1};
+    const RemoteMemory::Read read{slot->chunk.bytes + slot->asked,
+                                  0,
+                                  transfer.source.address + slot->chunk.offset + slot->asked,
+                                  transfer.source.key,
+                                  static_cast<std::uint32_t>(bytes),
+                                  last_id_ + 1};
     const RemoteMemory::Began began = remote_->begin_read(read);
     if (began != RemoteMemory::Began::kYes) return began;
-    readings_.emplace(++last_id_, Reading{number, slot->chunk.offset, Deadline::in(kReadDeadline)});
+    readings_.emplace(++last_id_,
+                      Reading{number, slot->chunk.offset, false, Deadline::in(kReadDeadline)});
     slot->asked += bytes;
     ++slot->reading;
     ++transfer.reading;
@@ -167,6 +221,7 @@ void BulkPulls::begin_reads(Notices& notices) {
   for (auto at = next_to_read(); at != transfers_.end() && !postponed_; at = next_to_read()) {
     postponed_ = begin_one(at->first, at->second) != RemoteMemory::Began::kYes;
     last_served_ = at->first;
+    if (at->second.failed) settle(at, notices);
   }
   if (!remote_->works()) fail_all(notices);
   if (!readings_.empty() || postponed_) work_.notify_all();
@@ -179,6 +234,11 @@ void BulkPulls::fail_all(Notices& notices) {
     if (each->second.read || std::exchange(each->second.failed, true)) continue;
     settle(each, notices);
   }
+}
+
+void BulkPulls::let_go(Transfer& transfer) {
+  if (!std::exchange(transfer.holds, false)) return;
+  direct_->release(transfer.into.address, transfer.source.bytes);
 }
 
 void BulkPulls::drop_slots(Transfer& transfer) {
@@ -197,14 +257,25 @@ void BulkPulls::settle(Transfers::iterator at, Notices& notices) {
   Transfer& transfer = at->second;
   if (transfer.reading != 0) return;
   const std::uint64_t total = transfer.source.bytes;
+  if (transfer.road == Road::kDirect && transfer.placed == total && !transfer.failed &&
+      !transfer.closed) {
+    transfer.road = Road::kFlushing;
+    to_flush_.push_back(at->first);
+    return;
+  }
+  // The end of the flush comes here again.
+  if (transfer.road == Road::kFlushing && !transfer.failed && !transfer.closed) return;
   const bool whole =
       transfer.placed == total &&
       (transfer.slots.empty() || transfer.slots.back().asked == transfer.slots.back().chunk.size);
   if (!transfer.failed && whole && !std::exchange(transfer.read, true)) {
-    notices.says.emplace_back(FrameKind::kChunkReceipt, BulkHeader{at->first, total, total, 0});
+    const std::uint64_t direct = transfer.road == Road::kThere ? total : 0;
+    notices.says.emplace_back(FrameKind::kChunkReceipt,
+                              BulkHeader{at->first, total, total, direct});
   }
   if (transfer.failed) notices.arrived = true;
   if (!transfer.closed) return;
+  let_go(transfer);
   drop_slots(transfer);
   if (!transfer.read) {
     notices.says.emplace_back(FrameKind::kChunkAbandoned, BulkHeader{at->first, 0, total, 0});
@@ -220,6 +291,14 @@ void BulkPulls::end_read(std::uint64_t id, bool right, Notices& notices) {
   const auto at = transfers_.find(ended.transfer);  // Remembered while a read of it is under way.
   Transfer& transfer = at->second;
   --transfer.reading;
+  if (ended.direct) {
+    direct_->end_use(transfer.into.address + ended.offset);
+    if (!right) {
+      transfer.failed = true;
+      remote_->give_up();
+    }
+    return settle(at, notices);
+  }
   const auto slot =
       std::find_if(transfer.slots.begin(), transfer.slots.end(),
                    [&](const Slot& each) { return each.chunk.offset == ended.offset; });
@@ -243,6 +322,9 @@ void BulkPulls::heed_deadlines(Notices& notices) {
     return;
   }
   if (!ends_by_->passed()) return;
+  const bool direct = std::any_of(readings_.begin(), readings_.end(),
+                                  [](const auto& each) { return each.second.direct; });
+  if (direct) direct_->abandon();
   while (!readings_.empty()) {
     const auto [id, reading] = *readings_.begin();
     for (Slot& slot : transfers_.at(reading.transfer).slots) {
@@ -252,27 +334,76 @@ void BulkPulls::heed_deadlines(Notices& notices) {
   }
 }
 
+// Gives the next transfer's device memory to the device.
+void BulkPulls::prepare_next(std::unique_lock<std::mutex>& lock, Notices& notices) {
+  const std::uint64_t number = to_prepare_.front();
+  to_prepare_.pop_front();
+  auto found = transfers_.find(number);
+  if (found == transfers_.end() || found->second.road != Road::kPreparing) return;
+  const Target into = found->second.into;
+  const std::uint64_t bytes = found->second.source.bytes;
+  lock.unlock();
+  const bool ready = direct_->prepare(into.context, into.address, bytes);
+  lock.lock();
+  found = transfers_.find(number);
+  if (found == transfers_.end() || found->second.road != Road::kPreparing) {
+    if (ready) direct_->release(into.address, bytes);
+    return;
+  }
+  found->second.holds = ready;
+  found->second.road = ready ? Road::kDirect : Road::kSlots;
+  begin_reads(notices);
+}
+
+// Ends the next transfer of which all bytes are in device memory.
+void BulkPulls::flush_next(std::unique_lock<std::mutex>& lock, Notices& notices) {
+  const std::uint64_t number = to_flush_.front();
+  to_flush_.pop_front();
+  auto found = transfers_.find(number);
+  if (found == transfers_.end() || found->second.road != Road::kFlushing) return;
+  void* const context = found->second.into.context;
+  lock.unlock();
+  const bool visible = direct_->flush(context);
+  lock.lock();
+  found = transfers_.find(number);
+  if (found == transfers_.end() || found->second.road != Road::kFlushing) return;
+  Transfer& transfer = found->second;
+  transfer.failed = transfer.failed || !visible;
+  transfer.road = transfer.failed ? Road::kSlots : Road::kThere;
+  if (!transfer.failed) transfer.given = transfer.source.bytes;
+  let_go(transfer);
+  notices.arrived = true;
+  settle(found, notices);
+}
+
 void BulkPulls::run() {
   name_this_thread("gpurun-pull");
   std::array<RemoteMemory::Ended, kEndedMax> ended;
   std::unique_lock lock(mutex_);
   enroll_slots(lock);
   for (;;) {
-    work_.wait(lock, [this] { return stopping_ || postponed_ || !readings_.empty(); });
+    const auto has_errand = [this] { return !to_prepare_.empty() || !to_flush_.empty(); };
+    work_.wait(lock, [this, &has_errand] {
+      return stopping_ || postponed_ || !readings_.empty() || has_errand();
+    });
     if (stopping_ && readings_.empty()) return;
     // Without a read under way, only messages fill the queue, and nothing reports when there is
     // room.
-    if (readings_.empty()) work_.wait_for(lock, kNap, [this] { return stopping_; });
+    if (readings_.empty()) {
+      work_.wait_for(lock, kNap, [this, &has_errand] { return stopping_ || has_errand(); });
+    }
+    Notices notices;
+    while (!to_prepare_.empty() && !stopping_) prepare_next(lock, notices);
     std::size_t count = 0;
     if (!readings_.empty()) {
       lock.unlock();
       count = remote_->await_reads(ended, Deadline::in(kLook));
       lock.lock();
     }
-    Notices notices;
     for (std::size_t i = 0; i < count; ++i) end_read(ended[i].id, ended[i].right, notices);
     heed_deadlines(notices);
     begin_reads(notices);
+    while (!to_flush_.empty() && !stopping_) flush_next(lock, notices);
     const bool sends = !stopping_;
     lock.unlock();
     if (sends) send(notices, Thread::kPuller);
@@ -324,6 +455,7 @@ bool BulkPulls::has_failed(std::uint64_t number) {
   if (found == transfers_.end() || !found->second.failed || found->second.reading != 0) {
     return false;
   }
+  let_go(found->second);
   drop_slots(found->second);
   transfers_.erase(found);
   return true;

@@ -5,6 +5,7 @@
 
 #include "driver_abi/row.h"
 #include "protocol/calls/call.h"
+#include "server/driver/direct_memory.h"
 #include "server/handlers/graphs/graph_hosts.h"
 #include "server/handlers/memory/host_arena.h"
 #include "server/handlers/modules/links.h"
@@ -68,6 +69,7 @@ CallOutcome run_release(Call& call) {
   if (client_context == 0) return CallOutcome::done(kErrorInvalidContext);
   const HandleTable::Found context = call.handles().erase(client_context, HandleKind::kContext);
   call.executor().context_ended(client_context, context.value);
+  state.direct_memory().context_ends(reinterpret_cast<void*>(context.value));
   state.graph_hosts().context_ends(reinterpret_cast<void*>(context.value));
   state.links().end_context(client_context, call.handles());
   state.modules().end(client_context, call.handles());
@@ -90,6 +92,7 @@ CallOutcome run_context_destroy(Call& call) {
   if (context.result == 0) {
     state.links().end_context(handle, call.handles());
     state.graph_hosts().context_ends(reinterpret_cast<void*>(context.value));
+    state.direct_memory().context_ends(reinterpret_cast<void*>(context.value));
   }
   const CallOutcome outcome = state.dispatch().run(call);
   if (outcome.result == 0) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "protocol/calls/call.h"
+#include "server/driver/direct_memory.h"
 #include "server/driver/snapshot.h"
 #include "server/handlers/contexts.h"
 #include "server/handlers/graphs/graph_calls.h"
@@ -78,10 +79,12 @@ HandlerState::Objects make_objects(const CudaDriver& driver) {
   objects.interprocess = std::make_shared<Interprocess>(driver);
   objects.shareable_handles = std::make_shared<ShareableHandles>(driver);
   objects.textures = std::make_shared<TextureRegistry>();
+  objects.direct_memory = std::make_shared<DirectMemory>(driver);
   int devices = 0;
   (void)GPURUN_DRIVER(driver, cuDeviceGetCount, &devices);
   for (int device = 0; device < std::min(devices, kHandlerDevicesMax); ++device) {
-    objects.windows.push_back(std::make_shared<DeviceWindow>(driver, device));
+    objects.windows.push_back(
+        std::make_shared<DeviceWindow>(driver, device, objects.direct_memory.get()));
   }
   return objects;
 }

@@ -27,6 +27,7 @@
 #include "protocol/control/control.h"
 #include "protocol/control/rows_agreement.h"
 #include "server/driver/cuda_driver.h"
+#include "server/driver/direct_memory.h"
 #include "server/driver/driver_functions.h"
 #include "server/driver/snapshot.h"
 #include "server/exchange/exchange_client.h"
@@ -74,6 +75,7 @@ struct CommandLine {
   bool tls = false;                 // The session is expected to be encrypted.
   std::vector<std::string> fabric;  // Ports of RDMA devices that the operator trusts.
   unsigned service_level = 0, traffic_class = 0;  // Of packets there.
+  bool no_gpudirect = false;                      // RDMA devices read into no memory of GPUs.
   bool numa = false;                              // Run near the GPUs.
   // Its place among the arguments. nullptr: the worker was started for a lease.
   char* spare = nullptr;
@@ -320,6 +322,10 @@ Result<Readiness> make_ready(const CommandLine& line) {
   ready.fabric = std::make_unique<WorkerFabric>(
       line.fabric, transport::rdma::PacketClass{static_cast<std::uint8_t>(line.service_level),
                                                 static_cast<std::uint8_t>(line.traffic_class)});
+  if (ready.started.ok() && ready.fabric->is_wanted() && !line.no_gpudirect) {
+    ready.started->state->direct_memory().allow();
+    ready.started->options.direct = &ready.started->state->direct_memory();
+  }
   ready.confined =
       confinement->finish(emulated, assignment->memory_bytes,
                           [fabric = ready.fabric.get(), &gpus] { fabric->open(gpus); });
@@ -451,6 +457,7 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(0U, gpurun::transport::rdma::kServiceLevelMax));
   app.add_option("--traffic-class", words.traffic_class, "of packets of RDMA")
       ->check(CLI::Range(0U, gpurun::transport::rdma::kTrafficClassMax));
+  app.add_flag("--no-gpudirect", words.no_gpudirect, "RDMA devices read into no GPU memory");
   app.add_option("--images-bytes", words.images_bytes, "bytes that it may take");
   bool spare = false;
   app.add_flag(gpurun::server::kSpareWord, spare, "wait, the driver mapped, to be given GPUs");

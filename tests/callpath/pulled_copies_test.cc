@@ -6,14 +6,12 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "client/stats/stats.h"
-#include "tests/callpath/world.h"
+#include "tests/callpath/pulling.h"
 #include "tests/support/failing_carrier.h"
 #include "tests/support/rdma_parts.h"
 
@@ -25,15 +23,7 @@ using transport::RemoteMemory;
 using transport::carrier::CarriedConnection;
 using transport::test::VerbsDouble;
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kNever = ~std::size_t{0};
-
-Bytes random_bytes(std::size_t count, unsigned seed) {
-  std::minstd_rand random(seed);
-  Bytes bytes(count);
-  for (std::byte& one : bytes) one = static_cast<std::byte>(random() >> 8);
-  return bytes;
-}
 
 // Lends other memory than it says, or says another key.
 class LyingMemory final : public RemoteMemory {
@@ -88,76 +78,14 @@ class LyingCarrier final : public transport::test::FailingCarrier {
   std::unique_ptr<LyingMemory> lying_;
 };
 
-// A session over RDMA on the double, with pinned memory of the test.
-struct Pulling {
-  explicit Pulling(const std::string& devices = "rdma0", Lie lie = Lie::kNone, bool knows = true) {
-    VerbsDouble::set(devices);
-    WorldOptions options;
-    options.session.pulled_copies = options.session.written_results = knows;
-    options.session.spread_copies = true;
-    options.session.statistics = true;
-    options.session.packing = false;
-    options.connect = [&](int) {
-      auto listener = transport::listen("tcp://127.0.0.1:0");
-      EXPECT_TRUE(listener.ok());
-      Ends made;
-      std::thread accepting(
-          [&] { made.worker = end(false, lie, [&] { return (*listener)->accept(soon()); }); });
-      made.client = end(
-          true, lie, [&] { return transport::connect("tcp://" + (*listener)->address(), soon()); });
-      accepting.join();
-      return made;
-    };
-    world = std::make_unique<World>(options);
-  }
-
-  static Deadline soon() { return Deadline::in(std::chrono::seconds(20)); }
-  template <typename Open>
-  std::unique_ptr<transport::Connection> end(bool connects, Lie lie, Open open) {
-    Result<std::unique_ptr<transport::Connection>> socket = open();
-    EXPECT_TRUE(socket.ok());
-    auto made = transport::test::exchange(**socket, connects);
-    EXPECT_TRUE(made.ok()) << made.status().to_string();
-    std::unique_ptr<transport::carrier::Carrier> carrier = std::move(made->carrier);
-    if (lie != Lie::kNone && connects) {
-      carrier = std::make_unique<LyingCarrier>(std::move(carrier), lie);
-    }
-    return transport::test::carry_on(*std::move(socket), std::move(carrier));
-  }
-
-  Session& session() { return world->session(); }
-  bool may_pull(ByteView source) { return session().may_pull(source, source); }
-  int copy(std::uint64_t device, ByteView source,
-           Session::Reading reading = Session::Reading::kPulledSoon) {
-    return session().copy_in(world->lane(), world->site("cuMemcpyHtoDAsync_v2"), device, source,
-                             reading);
-  }
-  Bytes back(std::uint64_t device, std::size_t bytes) {
-    Bytes got(bytes);
-    EXPECT_EQ(session().copy_out(world->lane(), world->site("cuMemcpyDtoH_v2"), got, device, true),
-              0);
-    return got;
-  }
-  bool may_be_written(ByteView destination) {
-    return session().may_be_written(destination, destination);
-  }
-  int copy_back(MutableBytes destination, std::uint64_t device, bool wait) {
-    return session().copy_out(world->lane(), world->site("cuMemcpyDtoHAsync_v2"), destination,
-                              device, wait, Session::Arrival::kWritten);
-  }
-  std::uint64_t written_bytes() {
-    std::uint64_t sum = 0;
-    for (const auto& row : session().stats().rows()) sum += row.written_bytes;
-    return sum;
-  }
-  std::uint64_t pulled_bytes() {
-    std::uint64_t sum = 0;
-    for (const auto& row : session().stats().rows()) sum += row.pulled_bytes;
-    return sum;
-  }
-
-  std::unique_ptr<World> world;
-};
+Pulling::Options lying(Lie lie) {
+  Pulling::Options options;
+  if (lie == Lie::kNone) return options;
+  options.wrap = [lie](Pulling::Carrier carrier) {
+    return std::make_unique<LyingCarrier>(std::move(carrier), lie);
+  };
+  return options;
+}
 
 // The posts that carry bytes of the client, of the worker, and the reads.
 TEST(PulledCopies, NoThreadTouchesBytesOfLargeCopy) {
@@ -288,7 +216,7 @@ TEST(PulledCopies, LostReportCostsTheCarrierAtMost) {
 // The worker reads what the client names, in its own memory. A wrong name costs the client RDMA.
 TEST(PulledCopies, WrongKeyLengthOrAddressEndsInTheSocketsBytes) {
   for (const Lie lie : {Lie::kKey, Lie::kLength, Lie::kAddress}) {
-    Pulling pulling("rdma0", lie);
+    Pulling pulling("rdma0", lying(lie));
     const Bytes source = random_bytes(6 * kMiB, 8);
     const std::uint64_t device = pulling.world->allocate(source.size());
     ASSERT_TRUE(pulling.may_pull(source));
@@ -319,7 +247,9 @@ TEST(PulledCopies, WhatCannotBePulledIsSentAndCounted) {
     EXPECT_EQ(pulling.session().pulls().refused, 0U) << "such a session has nothing to lend to";
   }
   {
-    Pulling pulling("rdma0", Lie::kNone, false);
+    Pulling::Options options;
+    options.knows = false;
+    Pulling pulling("rdma0", options);
     EXPECT_FALSE(pulling.may_pull(source));
   }
   Pulling pulling;
@@ -351,7 +281,7 @@ TEST(PulledCopies, WorkerWithoutMemoryForReadsAsksForBytes) {
 // A device with other bytes than the destination, so that a byte that never comes shows.
 struct Results {
   explicit Results(std::size_t bytes, Lie lie = Lie::kNone)
-      : pulling("rdma0", lie), source(random_bytes(bytes, 21)), destination(bytes) {
+      : pulling("rdma0", lying(lie)), source(random_bytes(bytes, 21)), destination(bytes) {
     device = pulling.world->allocate(bytes);
     EXPECT_EQ(pulling.copy(device, source, Session::Reading::kNow), 0);
     EXPECT_EQ(pulling.world->synchronize(), 0);
@@ -519,7 +449,9 @@ TEST(WrittenResults, WhatCannotBeWrittenIsSentAndCounted) {
     EXPECT_EQ(pulling.session().pulls().unwritten, 0U) << "such a session has nothing to lend to";
   }
   {
-    Pulling pulling("rdma0", Lie::kNone, false);
+    Pulling::Options options;
+    options.knows = false;
+    Pulling pulling("rdma0", options);
     EXPECT_FALSE(pulling.may_be_written(Bytes(2 * kMiB)));
   }
   Results results(2 * kMiB);

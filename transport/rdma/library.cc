@@ -63,6 +63,9 @@ struct Functions {
 #undef X
   void (*ibv_free_device_list)(ibv_device** list) = nullptr;
   void (*ibv_ack_cq_events)(ibv_cq* cq, unsigned count) = nullptr;
+  // Optional.
+  ibv_mr* (*ibv_reg_dmabuf_mr)(ibv_pd* pd, std::uint64_t offset, std::size_t bytes,
+                               std::uint64_t first, int file, int access) = nullptr;
 };
 
 struct Opened {
@@ -97,6 +100,8 @@ Opened open() {
   // program has registered memory before, and then the program has decided.
   int (*fork_init)() = nullptr;
   find("IBVERBS_1.1", "ibv_fork_init", fork_init);
+  opened.functions.ibv_reg_dmabuf_mr = reinterpret_cast<decltype(Functions::ibv_reg_dmabuf_mr)>(
+      dlvsym(library, "ibv_reg_dmabuf_mr", "IBVERBS_1.12"));
   if (missing == nullptr) {
     static_cast<void>(fork_init());
   } else {
@@ -116,6 +121,14 @@ const Opened& library() {
 Status open_library() { return library().status; }
 
 std::string library_file() { return library().file; }
+
+ibv_mr* register_dma_buf(ibv_pd* pd, std::uint64_t offset, std::size_t bytes, std::uint64_t first,
+                         int file, int access) {
+  const auto function = library().functions.ibv_reg_dmabuf_mr;
+  if (function != nullptr) return function(pd, offset, bytes, first, file, access);
+  errno = ENOSYS;
+  return nullptr;
+}
 
 }  // namespace gpurun::transport::rdma
 

@@ -98,6 +98,9 @@ class QueuePair {
   Result<RegionKeys> enroll_source(std::byte* start, std::size_t bytes) {
     return register_memory(start, bytes, 0);
   }
+  Result<RegionKeys> enroll_device(const RemoteMemory::DeviceMemory& memory) {
+    return regions_.add_device(pd_, memory);
+  }
   Regions& regions() noexcept { return regions_; }
   // Its requests and receives end soon, and fail.
   void give_up() noexcept;

@@ -85,6 +85,8 @@ class RdmaCarrier final : public carrier::Carrier, public RemoteMemory {
   bool writes() const noexcept override { return pair_->writes(); }
   Status enroll(MutableBytes memory) override;
   void withdraw() noexcept override { withdraw(&enrolled_); }
+  Result<std::uint32_t> enroll_device(const DeviceMemory& memory) override;
+  bool withdraw_device(std::uint32_t key) noexcept override;
   std::size_t read_bytes_max() const noexcept override { return pair_->port().message_bytes_max; }
   Began begin_read(const Read& read) noexcept override;
   std::size_t await_reads(std::span<Ended> ended, Deadline deadline) noexcept override {

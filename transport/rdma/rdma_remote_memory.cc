@@ -65,7 +65,18 @@ void RdmaCarrier::withdraw(std::uint32_t* local_key) noexcept {
     const std::lock_guard<std::mutex> lock(queue_);
     key = std::exchange(*local_key, 0);
   }
-  if (key != 0) pair_->regions().remove_local(key);
+  if (key != 0) static_cast<void>(pair_->regions().remove_local(key));
+}
+
+Result<std::uint32_t> RdmaCarrier::enroll_device(const DeviceMemory& memory) {
+  if (!works()) return Status(Code::kUnavailable, name_ + ": it has failed");
+  const Result<RegionKeys> keys = pair_->enroll_device(memory);
+  if (!keys.ok()) return keys.status();
+  return keys->local;
+}
+
+bool RdmaCarrier::withdraw_device(std::uint32_t key) noexcept {
+  return pair_->regions().remove_local(key);
 }
 
 bool RdmaCarrier::may_begin(const RemoteQueue& queue, std::size_t most) noexcept {
@@ -84,9 +95,10 @@ void RdmaCarrier::has_begun(RemoteQueue& queue, std::uint64_t id) noexcept {
 
 RemoteMemory::Began RdmaCarrier::begin_read(const Read& read) noexcept {
   const std::lock_guard<std::mutex> lock(queue_);
-  if (!works() || enrolled_ == 0) return Began::kFailed;
+  const std::uint32_t into_key = read.into_key != 0 ? read.into_key : enrolled_;
+  if (!works() || into_key == 0) return Began::kFailed;
   if (!may_begin(reads_, pair_->reads())) return Began::kLater;
-  if (!pair_->read(read.into, enrolled_, read.from, read.key, read.bytes, requested_ + 1)) {
+  if (!pair_->read(read.into, into_key, read.from, read.key, read.bytes, requested_ + 1)) {
     failed_.store(true, std::memory_order_release);
     return Began::kFailed;
   }

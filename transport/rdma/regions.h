@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "base/result.h"
+#include "transport/remote_memory.h"
 
 namespace gpurun::transport::rdma {
 
@@ -30,14 +31,18 @@ class Regions {
   //   kResourceExhausted  the device refuses it. When a limit of locked memory is the reason, the
   //                       message says how to raise it.
   Result<RegionKeys> add(ibv_pd* pd, std::byte* start, std::size_t bytes, int access);
-  void remove_local(std::uint32_t local) noexcept;
+  // Memory of a device that it writes, at its addresses. Errors as add().
+  Result<RegionKeys> add_device(ibv_pd* pd, const RemoteMemory::DeviceMemory& memory);
+  // False: the device has not given it up.
+  bool remove_local(std::uint32_t local) noexcept;
   void remove_remote(std::uint32_t remote) noexcept;
   // Before its protection domain ends.
   void clear() noexcept;
 
  private:
+  RegionKeys keep(ibv_mr* region);
   template <typename Matches>
-  void remove(Matches matches) noexcept;
+  bool remove(Matches matches) noexcept;
 
   std::mutex mutex_;
   std::map<std::uint32_t, ibv_mr*> regions_;  // By the local key. Guarded by mutex_.

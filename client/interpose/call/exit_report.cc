@@ -55,6 +55,7 @@ void print_statistics(const Process& process) {
   subject.pulls_sent = pulls.sent;
   subject.not_written = pulls.unwritten;
   subject.why_not_written = pulls.why_unwritten;
+  subject.direct_bytes = pulls.direct_bytes;
   subject.bulk_connections = process.session->bulk().used().now;
   subject.bulk_connections_most = process.session->bulk().used().most;
   subject.bulk_connections_out = process.session->bulk().used_from_device().now;

@@ -62,6 +62,9 @@ void add_options(CLI::App& app, Config& config, CommandLine& words) {
                  "RDMA devices or ports that sessions may use, such as mlx5_0:1; nothing is "
                  "encrypted there")
       ->delimiter(',');
+  app.add_option("--gpudirect", config.gpudirect,
+                 "auto: RDMA devices read large copies into GPU memory; or off")
+      ->capture_default_str();
   app.add_option("--worker-memory", config.worker_memory,
                  "main memory that one worker may have, such as 16GiB; 0: by its GPUs")
       ->transform(as_size());

@@ -33,6 +33,7 @@
 //   trusted = ["mlx5_0:1"]         # devices or ports that sessions may use; ["*"]: all
 //   service-level = 3              # of the server's packets; 0 to 15
 //   traffic-class = 106            # the same; 0 to 255
+//   gpudirect = "auto"             # or "off": RDMA devices read into no GPU memory
 //
 //   [every-user]                   # the bounds of each user with a token
 //   max-leases = 4
@@ -75,6 +76,7 @@ struct Config {
   std::vector<std::string> trusted_fabrics;  // [fabric] trusted. Empty: no RDMA.
   std::uint64_t service_level = 0;           // [fabric] service-level.
   std::uint64_t traffic_class = 0;           // [fabric] traffic-class.
+  std::string gpudirect = "auto";            // [fabric] gpudirect.
   std::uint64_t spare_workers = 1;
   bool spare_workers_given = false;  // False: a server of one run has none.
   std::string spare_level = "mapped";

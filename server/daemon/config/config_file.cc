@@ -122,6 +122,10 @@ Status take_fabric(const ConfigPlace& place, const toml::node& node, Config* con
   config->trusted_fabrics.clear();
   for (const auto& [key, value] : *table) {
     const ConfigPlace inner = place.within(key.str(), key.source().begin.line);
+    if (key.str() == "gpudirect") {
+      GPURUN_RETURN_IF_ERROR(take(inner, value, &config->gpudirect));
+      continue;
+    }
     std::uint64_t* const number = key.str() == "service-level"   ? &config->service_level
                                   : key.str() == "traffic-class" ? &config->traffic_class
                                                                  : nullptr;
@@ -130,8 +134,8 @@ Status take_fabric(const ConfigPlace& place, const toml::node& node, Config* con
       continue;
     }
     if (key.str() != "trusted") {
-      return inner.wrong(unknown_in_table(key.str(), {"trusted", "service-level", "traffic-class"},
-                                          setting_names()));
+      return inner.wrong(unknown_in_table(
+          key.str(), {"trusted", "service-level", "traffic-class", "gpudirect"}, setting_names()));
     }
     const toml::array* ports = value.as_array();
     for (std::size_t i = 0; ports != nullptr && i < ports->size(); ++i) {
@@ -212,7 +216,8 @@ constexpr Setting kSettings[] = {
     {"confinement", take_it<&C::confinement>, same<&C::confinement>, kStart, check_confinement},
     {"worker-memory", take_its_size<&C::worker_memory>, same<&C::worker_memory>},
     {"worker-numa", take_it<&C::worker_numa>, same<&C::worker_numa>, kStart, check_worker_numa},
-    {"fabric", take_fabric, same<&C::trusted_fabrics, &C::service_level, &C::traffic_class>, kStart,
+    {"fabric", take_fabric,
+     same<&C::trusted_fabrics, &C::service_level, &C::traffic_class, &C::gpudirect>, kStart,
      check_fabric},
     {"spare-workers", take_given<&C::spare_workers, &C::spare_workers_given>,
      same<&C::spare_workers, &C::spare_workers_given>, kStart, check_spare_workers},

@@ -112,7 +112,11 @@ Status check_fabric(const Config& config) {
   }
   GPURUN_RETURN_IF_ERROR(
       check_number(config.service_level, transport::rdma::kServiceLevelMax, "service-level"));
-  return check_number(config.traffic_class, transport::rdma::kTrafficClassMax, "traffic-class");
+  GPURUN_RETURN_IF_ERROR(
+      check_number(config.traffic_class, transport::rdma::kTrafficClassMax, "traffic-class"));
+  const Status gpudirect = check_word(config.gpudirect, {"auto", "off"}, "auto or off");
+  return gpudirect.ok() ? gpudirect
+                        : Status(gpudirect.code(), "has a gpudirect that " + gpudirect.message());
 }
 
 Status check_spare_workers(const Config& config) {

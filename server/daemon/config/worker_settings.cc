@@ -75,6 +75,7 @@ Result<ProcessSettings> worker_settings(const Config& config) {
   settings.trusted_fabrics = config.trusted_fabrics;
   settings.service_level = config.service_level;
   settings.traffic_class = config.traffic_class;
+  settings.gpudirect = config.gpudirect == "auto";
   settings.images_path = *std::move(images);
   settings.images_bytes = config.cache_bytes;
   settings.worker_path = config.worker.empty() ? default_worker() : config.worker;

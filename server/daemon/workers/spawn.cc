@@ -266,6 +266,7 @@ class ProcessSpawner final : public WorkerSpawner {
                        {"--service-level", std::to_string(settings_->service_level),
                         "--traffic-class", std::to_string(settings_->traffic_class)});
     }
+    if (!settings_->gpudirect) arguments.emplace_back("--no-gpudirect");
     arguments.insert(arguments.end(), {"--exchange", std::to_string(kHandOverFd + 1)});
     arguments.insert(arguments.end(), words.begin(), words.end());
     const Result<pid_t> process =

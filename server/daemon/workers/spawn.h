@@ -94,8 +94,9 @@ struct ProcessSettings {
   // Ports of RDMA devices that their sessions may use, because the operator trusts the fabric.
   std::vector<std::string> trusted_fabrics;
   std::uint64_t service_level = 0, traffic_class = 0;  // Of their packets there.
-  std::vector<std::uint64_t> device_bytes;             // Of emulated devices.
-  std::shared_ptr<WorkerGroups> groups;                // Empty: no control groups.
+  bool gpudirect = true;                    // These devices may read into the memory of GPUs.
+  std::vector<std::uint64_t> device_bytes;  // Of emulated devices.
+  std::shared_ptr<WorkerGroups> groups;     // Empty: no control groups.
 };
 
 // Main memory that a worker with these devices may have. 0: no limit.

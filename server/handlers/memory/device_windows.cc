@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "protocol/calls/call.h"
 #include "protocol/limits.h"
+#include "server/driver/direct_memory.h"
 #include "server/handlers/state/handler_state.h"
 #include "server/worker/execution/executor.h"
 
@@ -43,6 +45,14 @@ CUmemAllocationProp DeviceWindow::properties() const {
                     device_) == 0 &&
       exportable != 0) {
     properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  }
+  // RDMA devices reach no other memory of VMM.
+  int direct = 0;
+  if (direct_ != nullptr && direct_->is_allowed() &&
+      GPURUN_DRIVER(driver_, cuDeviceGetAttribute, &direct,
+                    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device_) == 0 &&
+      direct != 0) {
+    properties.allocFlags.gpuDirectRDMACapable = 1;
   }
   return properties;
 }
@@ -182,6 +192,9 @@ int DeviceWindow::place_at(std::uint64_t at, std::uint64_t bytes, CreditGrant* g
     for (const auto& [start, piece] : made) (void)unmap(start, piece);
     return result;
   }
+  for (const auto& [start, piece] : made) {
+    if (direct_ != nullptr) direct_->add_piece(device_, start, piece.bytes);
+  }
   pieces_.merge(made);
   grant->piece = at;
   grant->piece_bytes = bytes;
@@ -273,6 +286,7 @@ bool DeviceWindow::grant_first(CreditGrant* grant) {
 }
 
 int DeviceWindow::unmap(std::uint64_t at, const Piece& piece) const {
+  if (direct_ != nullptr) direct_->remove(at);
   const int unmapped = GPURUN_DRIVER(driver_, cuMemUnmap, at, piece.bytes);
   const int released = GPURUN_DRIVER(driver_, cuMemRelease, piece.memory);
   return unmapped != 0 ? unmapped : released;
@@ -358,6 +372,14 @@ int take_back(HandlerState& state, const MemoryReturn& payload) {
   return payload.kind == ReturnKind::kPiece ? window->take_back(payload.piece) : window->close();
 }
 
+// The memory of a cuMemFree in its ordinary form leaves the RDMA device.
+void end_direct_use(Call& call) {
+  const driver_abi::Row* row = driver_abi::find_row(call.header().opcode);
+  protocol::UnpackedCall unpacked;
+  if (row == nullptr || !unpacked.unpack(*row, call.payload()).ok()) return;
+  HandlerState::of(call).direct_memory().remove(unpacked.word(0));
+}
+
 bool only_waits(const Call& call) {
   MemoryReturn payload;
   return call.header().form == protocol::Form::kRaw && copy_payload(call, &payload) &&
@@ -367,7 +389,10 @@ bool only_waits(const Call& call) {
 // On a thread that may block, unless only_waits() and the work is complete.
 CallOutcome run_free(Call& call) {
   HandlerState& state = HandlerState::of(call);
-  if (call.header().form != protocol::Form::kRaw) return state.dispatch().run(call);
+  if (call.header().form != protocol::Form::kRaw) {
+    end_direct_use(call);
+    return state.dispatch().run(call);
+  }
   MemoryReturn payload;
   if (call.header().order != protocol::Order::kOrderedHost || !copy_payload(call, &payload) ||
       payload.kind < ReturnKind::kFreed || payload.kind > ReturnKind::kOrder) {

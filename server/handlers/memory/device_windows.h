@@ -20,12 +20,16 @@
 
 namespace gpurun::server {
 
+class DirectMemory;
+
 // One device. Any thread. Giving memory back may wait for the device. take_back() releases the lock
 // meanwhile, once the first request has come.
 class DeviceWindow {
  public:
-  // `driver` is borrowed and outlives this. The constructor does not call the driver.
-  DeviceWindow(const CudaDriver& driver, int device) : driver_(driver), device_(device) {}
+  // Both are borrowed and outlive this. The constructor does not call the driver. `direct` learns
+  // of each piece of its own memory. nullptr: RDMA devices get none.
+  DeviceWindow(const CudaDriver& driver, int device, DirectMemory* direct = nullptr)
+      : driver_(driver), device_(device), direct_(direct) {}
   DeviceWindow(const DeviceWindow&) = delete;
   DeviceWindow& operator=(const DeviceWindow&) = delete;
 
@@ -99,6 +103,7 @@ class DeviceWindow {
 
   const CudaDriver& driver_;
   const int device_;
+  DirectMemory* const direct_;
   mutable std::mutex mutex_;  // Guards all below.
   State state_ = State::kUnknown;
   // Set by grant_first(), until a request shows whether the client holds the window.

@@ -16,6 +16,7 @@
 namespace gpurun::server {
 
 class DeviceWindow;
+class DirectMemory;
 class GraphHosts;
 class GraphTopology;
 class HostArena;
@@ -45,7 +46,8 @@ class HandlerState {
     std::shared_ptr<Interprocess> interprocess;
     std::shared_ptr<ShareableHandles> shareable_handles;
     std::shared_ptr<TextureRegistry> textures;
-    std::vector<std::shared_ptr<DeviceWindow>> windows;  // By device.
+    std::shared_ptr<DirectMemory> direct_memory;
+    std::vector<std::shared_ptr<DeviceWindow>> windows;  // By device. They use direct_memory.
   };
 
   // `driver` is borrowed and outlives this. `snapshot` describes its devices.
@@ -62,6 +64,7 @@ class HandlerState {
   LinkRegistry& links() { return *objects_.links; }
   HostGates& gates() { return *objects_.gates; }
   HostArena& host_arena() { return *objects_.host_arena; }
+  DirectMemory& direct_memory() { return *objects_.direct_memory; }
   ManagedVariables& managed_variables() { return *objects_.managed_variables; }
   GraphHosts& graph_hosts() { return *objects_.graph_hosts; }
   GraphTopology& graph_topology() { return *objects_.graph_topology; }

@@ -144,7 +144,7 @@ Status run_worker(const WorkerOptions& given, WorkerChannels channels) {
                                               : nullptr;
   BulkLanes lanes(bulk, knows(protocol::Feature::kPackedChunks),
                   knows(protocol::Feature::kSpreadCopies), remote,
-                  knows(protocol::Feature::kWrittenResults) ? remote : nullptr);
+                  knows(protocol::Feature::kWrittenResults) ? remote : nullptr, options.direct);
   SessionEnd end(*channels.log, outbox, knows(protocol::Feature::kBytesInItems));
   std::unique_ptr<OutputCapture> output;
   if (options.capture_stdout) {

@@ -2,10 +2,13 @@
 #include "server/worker/execution/copy_calls.h"
 
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "protocol/limits.h"
 #include "server/bulk/bulk_lanes.h"
+#include "server/driver/direct_memory.h"
 #include "server/worker/execution/call_bulk.h"
 #include "server/worker/execution/completions.h"
 #include "server/worker/execution/copy_parts.h"
@@ -66,17 +69,40 @@ int give_chunks(Call& call, const CopyParts& parts, From& from, Staging& staging
   return result != 0 ? result : recorded;
 }
 
+// Where the bytes go in device memory, if it is better to read them there than into slots.
+//
+// A source that is read ahead travels while earlier work still runs, which a read into device
+// memory cannot. So a copy that its stream has not reached yet takes slots, if it fits into these.
+// The stream may still have to wait for other streams, so reached() alone lets the reads begin.
+std::optional<BulkPulls::Target> direct_target(Call& call, const CopyParts& parts,
+                                               const protocol::PulledSource& source) {
+  DirectMemory* const direct = call.executor().bulk()->pulls().direct();
+  if (direct == nullptr || !parts.is_line() || source.bytes < limits::kDirectBytesMin) {
+    return std::nullopt;
+  }
+  const bool reads_ahead = source.in_turn == 0 && source.bytes <= BulkPulls::kStagingBytes;
+  if (reads_ahead && call.driver().cuStreamQuery(call.driver_stream()) != 0) return std::nullopt;
+  const std::uint64_t address = parts.copy().destination;
+  if (!direct->reaches(address, source.bytes)) return std::nullopt;
+  return BulkPulls::Target{address, call.driver_context()};
+}
+
 // Begins to read the source, or decides that the client sends it. Returns 0 or the CUresult.
 int begin_pull(Call& call, const CopyParts& parts) {
   BulkPulls& pulls = call.executor().bulk()->pulls();
   const RecordHeader& header = call.header();
   protocol::PulledSource source;
   std::memcpy(&source, call.payload().data() + protocol::copy_payload_bytes(header), sizeof source);
-  const bool opened = pulls.open(header.bulk, header.sequence, source);
+  const std::optional<BulkPulls::Target> into = direct_target(call, parts, source);
+  const bool opened = pulls.open(header.bulk, header.sequence, source, into);
   call.scratch[kPullScratch] = opened ? kPulls : kAsks;
   if (!opened) return 0;
-  call.executor().register_ahead(call, pulls.staging(), parts.copy().bytes);
-  const auto reach = [&pulls, transfer = header.bulk](int) { pulls.reached(transfer); };
+  if (!into.has_value()) {
+    call.executor().register_ahead(call, pulls.staging(), parts.copy().bytes);
+  }
+  const auto reach = [&pulls, transfer = header.bulk](int result) {
+    pulls.reached(transfer, result);
+  };
   return call.executor().completions().after(call.driver_context(), call.driver_stream(), reach);
 }
 

@@ -22,6 +22,8 @@ class CopyParts {
   // 0, or the CUresult for an invalid array.
   int result() const { return result_; }
   const protocol::CopyPayload& copy() const { return box_.copy; }
+  // Whether the bytes on the device are one after the other, from an address on.
+  bool is_line() const { return !is_box_; }
   // For a copy from the device: the number of connections that may carry its bytes.
   std::uint64_t connections() const { return box_.copy.destination; }
 

@@ -15,6 +15,7 @@
 
 namespace gpurun::server {
 
+class DirectMemory;
 class ExtraBulkSource;
 class HostMemory;
 class StatisticsCounter;
@@ -46,6 +47,8 @@ struct WorkerOptions {
   std::uint64_t features = protocol::features_of_sources(protocol::Sender::kClient).offered;
   // The client's host memory that this process maps. nullptr: none.
   const HostMemory* host_memory = nullptr;
+  // The device memory that copies over RDMA may be read into. nullptr: none.
+  DirectMemory* direct = nullptr;
   // nullptr: the session keeps its first connections.
   ExtraBulkSource* late = nullptr;
   // Called with each sign of life and at the session's end, by one thread at a time. Must not

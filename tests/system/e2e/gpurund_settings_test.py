@@ -51,6 +51,8 @@ class Settings(unittest.TestCase):
                 ('tokens = "x"\n', 1, "'tokens' is 'x', which is neither none"),
                 ('confinement = "some"\n', 1, "'some'; it may be full or none"),
                 ('worker-numa = "1"\n', 1, "'1'; it may be auto or off"),
+                ("[fabric]\ngpudirect = 'on'\n", 1, "'fabric' has a gpudirect that is 'on'; it may be auto or off"),
+                ("[fabric]\ngpudirekt = 'off'\n", 2, "did you mean 'gpudirect'?"),
                 ("spare-workers = 65\n", 1, "'spare-workers' is 65; it may be 0 to 64"),
                 ("[fabric]\nservice-level = 16\n", 1, "'fabric' has service-level = 16; it may be 0 to 15"),
                 ("[fabric]\ntraffic-class = 256\n", 1, "'fabric' has traffic-class = 256; it may be 0 to 255"),

@@ -1,7 +1,7 @@
-// verbs_driver: the null device, in a library that also brings the verbs double. A worker gets
-// few variables of its environment, and so finds the double by its driver (tests/drivers/verbs).
-// The double's faults in a worker are in the file verbs_faults of the folder TMPDIR, if it is
-// there. Its counters go to the file verbs_counters, if it is there.
+// verbs_driver: the null or the emulated device, in a library that also brings the verbs double. A
+// worker gets few variables of its environment, and so finds the double by its driver
+// (tests/drivers/verbs). The double's faults in a worker are in the file verbs_faults of the folder
+// TMPDIR, if it is there. Its counters go to the file verbs_counters, if it is there.
 #include <unistd.h>
 
 #include <cstdio>

@@ -24,3 +24,12 @@ gpurun_test(hot_calls_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/worker/execut
 gpurun_test(numa_placement_test unit
             SOURCES worker/sandbox/numa_placement_test.cc ${CMAKE_SOURCE_DIR}/server/worker/sandbox/numa_placement.cc
             LIBRARIES gpurun_base)
+if(TARGET gpurun_emulated_cuda)
+  gpurun_test(direct_memory_test unit SOURCES driver/direct_memory_test.cc LIBRARIES gpurun_server_driver
+              ENVIRONMENT GPURUN_EMULATED=memory=192MiB)
+  add_dependencies(direct_memory_test gpurun_emulated_cuda)
+  target_compile_definitions(direct_memory_test PRIVATE
+    EMULATED_DEVICE="$<TARGET_FILE:gpurun_emulated_cuda>")
+else()
+  gpurun_skipped_test(direct_memory_test unit "no emulated device in this build")
+endif()
