@@ -44,7 +44,7 @@ enum class Order : std::uint8_t {
   kImmediate = 1,
   // After the lane's earlier kLane calls and after the earlier users of `subject`. Event query,
   // event synchronise, elapsed time, event destroy. A change of an executable graph, its `subject`,
-  // follows only the earlier users of that (docs/adr/0060).
+  // follows only the earlier users of that (docs/adr/0056).
   kLane = 2,
   // In the queue of `stream`. A context's legacy stream (0, 1) and blocking streams are issued in
   // log order among themselves, as CUDA orders them on the device.

@@ -1,5 +1,5 @@
 // Child changes: changes of child graphs in executables, which a later change of the child graph
-// itself must not overtake (docs/adr/0060).
+// itself must not overtake (docs/adr/0056).
 #pragma once
 
 #include <atomic>

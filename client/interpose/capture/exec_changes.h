@@ -2,7 +2,7 @@
 //
 // Only the driver knows whether it accepts a change. It has accepted a change that differs only in
 // the values of the kernel's parameters, and nothing has happened since that it could judge anew.
-// It then accepts this one, too (docs/adr/0060). So the first change of a node is awaited, and the
+// It then accepts this one, too (docs/adr/0056). So the first change of a node is awaited, and the
 // same one later is posted.
 //
 // The worker orders a change and the launches of its executable by their subject, which is the

@@ -31,8 +31,8 @@
 //
 //   [fabric]                       # RDMA, which encrypts nothing
 //   trusted = ["mlx5_0:1"]         # devices or ports that sessions may use; ["*"]: all
-//   service-level = 3              # of the server's packets; 0 to 15
-//   traffic-class = 106            # the same; 0 to 255
+//   service-level = 3              # of the server's packets: 0 to 15.
+//   traffic-class = 106            # The same: 0 to 255.
 //   gpudirect = "auto"             # or "off": RDMA devices read into no GPU memory
 //
 //   [every-user]                   # the bounds of each user with a token

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Exec changes: a program that gives the kernels of an executable graph new parameters at each step
-waits for a reply once. Each later change is posted (docs/adr/0060).
+waits for a reply once. Each later change is posted (docs/adr/0056).
 
 Counts the entries and the round trips of the function in --stats. Measures no time.
 """
