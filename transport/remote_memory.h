@@ -71,12 +71,12 @@ class RemoteMemory {
   virtual std::size_t read_bytes_max() const noexcept = 0;
 
   struct Read {
-    std::byte* into = nullptr;   // In the enrolled memory, or in a device's with `into_key`.
-    std::uint32_t into_key = 0;  // Of enroll_device(). 0: the memory of enroll().
-    std::uint64_t from = 0;      // An address of the lending end.
+    std::byte* into = nullptr;  // In the enrolled memory, or in a device's with `into_key`.
+    std::uint64_t from = 0;     // An address of the lending end.
     std::uint32_t key = 0;
     std::uint32_t bytes = 0;
     std::uint64_t id = 0;
+    std::uint32_t into_key = 0;  // Of enroll_device(). 0: the memory of enroll().
   };
   enum class Began : std::uint8_t {
     kYes,

@@ -167,9 +167,12 @@ RemoteMemory::Began BulkPulls::begin_direct(std::uint64_t number, Transfer& tran
     let_go(transfer);
     return RemoteMemory::Began::kYes;
   }
-  const RemoteMemory::Read read{reinterpret_cast<std::byte*>(into),        use.key,
-                                transfer.source.address + transfer.placed, transfer.source.key,
-                                static_cast<std::uint32_t>(use.bytes),     last_id_ + 1};
+  const RemoteMemory::Read read{reinterpret_cast<std::byte*>(into),
+                                transfer.source.address + transfer.placed,
+                                transfer.source.key,
+                                static_cast<std::uint32_t>(use.bytes),
+                                last_id_ + 1,
+                                use.key};
   const RemoteMemory::Began began = remote_->begin_read(read);
   if (began != RemoteMemory::Began::kYes) {
     direct_->end_use(into);
@@ -188,12 +191,9 @@ RemoteMemory::Began BulkPulls::begin_one(std::uint64_t number, Transfer& transfe
   Slot* const slot = slot_to_read(transfer);
   while (slot != nullptr && slot->asked < slot->chunk.size) {
     const std::size_t bytes = std::min(remote_->read_bytes_max(), slot->chunk.size - slot->asked);
-    const RemoteMemory::Read read{slot->chunk.bytes + slot->asked,
-                                  0,
-                                  transfer.source.address + slot->chunk.offset + slot->asked,
-                                  transfer.source.key,
-                                  static_cast<std::uint32_t>(bytes),
-                                  last_id_ + 1};
+    const RemoteMemory::Read read{
+        slot->chunk.bytes + slot->asked, transfer.source.address + slot->chunk.offset + slot->asked,
+        transfer.source.key, static_cast<std::uint32_t>(bytes), last_id_ + 1};
     const RemoteMemory::Began began = remote_->begin_read(read);
     if (began != RemoteMemory::Began::kYes) return began;
     readings_.emplace(++last_id_,

@@ -156,6 +156,8 @@ def compare(report, port, transport, references):
     said = f"round trip {trip:.1f} us, result {transport['result_us']['p50']:.1f} us, copies to the GPU {copies:.2f} GB/s"
     numbers = {"round_trip_us": trip, "to_device_gb_per_second": copies}
     right = True
+    if transport["transport"] == "rdma":
+        said += ", straight into GPU memory (GPUDirect)" if transport.get("gpudirect") else ", through the server's memory"
     latency, bandwidth = references.get("ib_send_lat -e"), references.get("ib_write_bw")
     if transport["transport"] == "rdma" and latency and bandwidth:
         fence, bulk = trip / latency, copies / bandwidth

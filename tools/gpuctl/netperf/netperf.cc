@@ -76,6 +76,7 @@ std::string last_line(const std::string& errors) {
 struct SessionWords {
   std::string transport;  // Empty: there are no statistics.
   bool left = false;      // A connection left the transport while it ran.
+  bool gpudirect = false;
 };
 
 SessionWords session_of(int statistics_file) {
@@ -87,7 +88,9 @@ SessionWords session_of(int statistics_file) {
   const json transport = parsed.is_object() ? parsed.value("transport", json()) : json();
   if (!transport.is_string()) return {};
   const json left = parsed.value("connections_that_left", json());
-  return {transport.get<std::string>(), left.is_number() && left != 0};
+  const json direct = parsed.value("direct_bytes", json());
+  return {transport.get<std::string>(), left.is_number() && left != 0,
+          direct.is_number() && direct != 0};
 }
 
 // `port`: of RDMA. Empty: the transport has none.
@@ -161,6 +164,7 @@ void measure(const Parts& parts, const std::string& server, const KnownTransport
   }
   const SessionWords session = session_of(statistics->get());
   report->session = session.transport;
+  report->gpudirect = session.gpudirect;
   report->unavailable = fault_of(*end, transport, session.left, *report);
   if (!report->unavailable.empty()) report->figures = Figures();
 }

@@ -47,6 +47,7 @@ json json_of(const TransportReport& one, const Route& route) {
           {"reason", or_null(one.unavailable)},
           {"port", or_null(one.port)},
           {"session", or_null(one.session)},
+          {"gpudirect", one.gpudirect},
           {"round_trip_us", json_of(figures.round_trip)},
           {"result_us", json_of(figures.result)},
           {"calls_per_second", or_null(figures.calls_per_second)},
@@ -117,7 +118,9 @@ std::string verdict_lines(const TransportReport& one, const Route& route) {
     return one.what + ": not measured: " + printable(one.unavailable) + "\n";
   }
   std::string text;
-  if (!one.port.empty()) text += one.what + ": " + printable(one.session) + "\n";
+  if (!one.port.empty()) {
+    text += one.what + ": " + printable(one.session) + (one.gpudirect ? ", GPUDirect\n" : "\n");
+  }
   const std::string quick = round_trip_verdict(one.figures);
   if (!quick.empty()) {
     text += one.what + ": " + quick + ": half of the round trips take at most " +

@@ -36,6 +36,7 @@ struct TransportReport {
   bool over_link = false;   // The bytes go over the network device of the route, or over `port`.
   Route port_link = {};     // The port and its speed, as the route of other transports.
   std::string session;      // As the session reports it: "TCP, encrypted by TLS". Empty: none ran.
+  bool gpudirect = false;   // Some copies went straight into GPU memory, by RDMA.
   std::string unavailable;  // Why there are no figures. Empty: there are.
   Figures figures;
 };

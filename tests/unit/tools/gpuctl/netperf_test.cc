@@ -93,6 +93,7 @@ TEST(NetperfReport, HasTheSameFiguresInBothForms) {
   report.route = {"eth0", 1000};
   report.transports = {report_of(12.25, 0.11), {}};
   report.transports[0].figures.from_device_pinned = 0.05;
+  report.transports[0].gpudirect = true;
   report.transports[1].name = "shm";
   report.transports[1].what = "shared memory";
   report.transports[1].unavailable = "the server is not on this machine\x1b[2J";
@@ -111,6 +112,8 @@ TEST(NetperfReport, HasTheSameFiguresInBothForms) {
   EXPECT_EQ(parsed["transports"][0]["verdict"]["link"], "below");
   EXPECT_TRUE(parsed["transports"][0]["result_us"].is_null());
   EXPECT_FALSE(parsed["transports"][1]["available"]);
+  EXPECT_TRUE(parsed["transports"][0]["gpudirect"]);
+  EXPECT_FALSE(parsed["transports"][1]["gpudirect"]);
   EXPECT_TRUE(parsed["transports"][1]["verdict"]["round_trip"].is_null());
 }
 
