@@ -204,6 +204,9 @@ class Bulk {
   bool cancel(std::uint64_t transfer) { return downloads_.cancel(transfer); }
   // Returns whether an unattended transfer has not arrived yet.
   bool outstanding() const noexcept { return downloads_.outstanding(); }
+  // The worker's device may write bytes now that show the program what nothing has told this
+  // process. Any thread.
+  bool any_written() const noexcept { return downloads_.any_written(); }
   // Returns whether an unattended transfer that has not arrived yet goes to some of `memory`.
   bool outstanding(ByteView memory) const noexcept { return downloads_.outstanding(memory); }
   // Waits until the worker's device writes nothing to `memory` any more, or the session has ended,

@@ -83,6 +83,7 @@ bool BulkDownloads::cancel(std::uint64_t transfer) {
   if (in == nullptr) return false;
   const std::uint64_t watermark = in->watermark;
   state_.use.dropped(*in);
+  if (in->written) state_.completed.notify_all();
   state_.incoming.remove(transfer);
   lock.unlock();
   // If its completion has come, over another connection than some of its bytes, other threads wait

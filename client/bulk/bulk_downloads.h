@@ -43,6 +43,7 @@ class BulkDownloads {
                                                 std::chrono::milliseconds at_most);
   bool cancel(std::uint64_t transfer);
   bool outstanding() const noexcept { return state_.incoming.outstanding(); }
+  bool any_written() const noexcept { return state_.incoming.any_written(); }
   bool outstanding(ByteView memory) const noexcept;
   bool receives(ByteView memory) const noexcept;
   bool await_written(ByteView memory, std::chrono::milliseconds at_most) noexcept;

@@ -10,6 +10,7 @@ namespace gpurun::client {
 void IncomingTransfers::add(std::uint64_t transfer, const IncomingTransfer& in) {
   transfers_.emplace(transfer, in);
   if (in.unattended) unattended_.fetch_add(1, std::memory_order_acq_rel);
+  if (in.written) written_.fetch_add(1, std::memory_order_acq_rel);
 }
 
 IncomingTransfer* IncomingTransfers::find(std::uint64_t transfer) {
@@ -21,6 +22,7 @@ void IncomingTransfers::remove(std::uint64_t transfer) {
   const auto found = transfers_.find(transfer);
   if (found == transfers_.end()) return;
   if (found->second.unattended) unattended_.fetch_sub(1, std::memory_order_acq_rel);
+  if (found->second.written) written_.fetch_sub(1, std::memory_order_acq_rel);
   transfers_.erase(found);
 }
 

@@ -4,7 +4,7 @@
 // Several connections may write to one transfer at once. A thread claims the bytes before it
 // receives them, and writes without the lock. What is claimed whole takes no further bytes.
 //
-// One thread at a time, and Bulk locks. outstanding() needs no lock.
+// One thread at a time, and Bulk locks. outstanding() and any_written() need no lock.
 #pragma once
 
 #include <atomic>
@@ -44,6 +44,9 @@ class IncomingTransfers {
   bool outstanding() const noexcept { return unattended_.load(std::memory_order_acquire) != 0; }
   // Returns whether such a transfer goes to some of `memory`.
   bool outstanding(ByteView memory) const noexcept;
+  // Returns whether the worker's device may write bytes now of which nothing is known yet. Any
+  // thread.
+  bool any_written() const noexcept { return written_.load(std::memory_order_acquire) != 0; }
   // Returns whether the worker's device may still write to some of `memory`.
   bool is_written(ByteView memory) const noexcept;
   // Returns whether this process writes bytes of a transfer to some of `memory`.
@@ -52,6 +55,7 @@ class IncomingTransfers {
  private:
   std::map<std::uint64_t, IncomingTransfer> transfers_;
   std::atomic<std::size_t> unattended_{0};
+  std::atomic<std::size_t> written_{0};
 };
 
 }  // namespace gpurun::client

@@ -1,6 +1,8 @@
 // LentMemory: a map of the allocations by their addresses.
 #include "client/bulk/lent_memory.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "base/result.h"
@@ -28,12 +30,39 @@ LentMemory::Ranges::iterator LentMemory::range_at(std::uint64_t address) {
   return address - at->first < at->second.bytes ? at : ranges_.end();
 }
 
+// The first range with some of the memory, or a later one.
+LentMemory::Ranges::iterator LentMemory::first_at(ByteView memory) {
+  const auto at = range_at(address_of(memory));
+  return at != ranges_.end() ? at : ranges_.lower_bound(address_of(memory));
+}
+
+void LentMemory::drop_key(Range& range) {
+  if (!range.key.has_value()) return;
+  remote_->take_back(*range.key);
+  bytes_ -= range.bytes;
+  range.key.reset();
+}
+
 void LentMemory::erase(Ranges::iterator at) {
-  if (at->second.key.has_value()) {
-    remote_->take_back(*at->second.key);
-    bytes_ -= at->second.bytes;
-  }
+  drop_key(at->second);
   ranges_.erase(at);
+}
+
+void LentMemory::bar(ByteView memory, bool keys_too) {
+  constexpr const char* kWhy = "the device reaches the memory";
+  if (remote_ == nullptr || memory.empty()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::uint64_t end = address_of(memory) + memory.size();
+  auto at = first_at(memory);
+  if (at == ranges_.end() || at->first >= end) {
+    ranges_.emplace(address_of(memory), Range{memory.size(), std::nullopt, kWhy, true});
+    return;
+  }
+  for (; at != ranges_.end() && at->first < end; ++at) {
+    at->second.barred = true;
+    at->second.why = kWhy;
+    if (keys_too) drop_key(at->second);
+  }
 }
 
 void LentMemory::take_back_all() {
@@ -64,10 +93,14 @@ bool LentMemory::lend(ByteView allocation) {
   if (const auto known = range_at(address_of(allocation)); known != ranges_.end()) {
     const std::uint64_t end = address_of(allocation) + allocation.size();
     const bool whole = end <= known->first + known->second.bytes;
-    if (whole && known->second.key.has_value()) return true;
+    if (whole && known->second.key.has_value() && !known->second.barred) return true;
     return refuse(whole ? known->second.why : "the memory is lent in part");
   }
-  if (ranges_.size() >= kRangesMax) return refuse("too many allocations are lent");
+  const auto has_key = [](const auto& each) { return each.second.key.has_value(); };
+  if (ranges_.size() >= kRangesMax && std::count_if(ranges_.begin(), ranges_.end(), has_key) >=
+                                          static_cast<std::ptrdiff_t>(kRangesMax)) {
+    return refuse("too many allocations are lent");
+  }
   if (allocation.size() > kBytesMax - bytes_) return refuse("too many bytes are lent");
   Range range;
   range.bytes = allocation.size();
@@ -95,15 +128,14 @@ std::optional<std::uint32_t> LentMemory::key_of(ByteView memory) {
   if (at == ranges_.end() || memory.size() > at->second.bytes - (address_of(memory) - at->first)) {
     return std::nullopt;
   }
-  return at->second.key;
+  return at->second.barred ? std::nullopt : at->second.key;
 }
 
 void LentMemory::take_back(ByteView memory) {
   if (remote_ == nullptr || memory.empty()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   const std::uint64_t end = address_of(memory) + memory.size();
-  auto at = range_at(address_of(memory));
-  if (at == ranges_.end()) at = ranges_.lower_bound(address_of(memory));
+  auto at = first_at(memory);
   while (at != ranges_.end() && at->first < end) {
     const auto each = at++;
     erase(each);

@@ -45,6 +45,9 @@ class LentMemory {
   bool lend(ByteView allocation);
   // The key for `memory`, if all of it is lent in one piece. Empty: it is not, or not any more.
   std::optional<std::uint32_t> key_of(ByteView memory);
+  // From now on nothing of `memory` is lent, until take_back(). `keys_too`: also takes back what is
+  // lent there. Otherwise a caller that has a key may still use it.
+  void bar(ByteView memory, bool keys_too);
   // The memory ends. Call it once no copy reads any of it (Bulk::await_read()), or writes there.
   void take_back(ByteView memory);
 
@@ -64,6 +67,7 @@ class LentMemory {
     std::uint64_t bytes = 0;
     std::optional<std::uint32_t> key;  // Empty: the device has refused it.
     std::string why = {};
+    bool barred = false;
   };
   using Ranges = std::map<std::uint64_t, Range>;
 
@@ -71,6 +75,8 @@ class LentMemory {
   bool works();
   bool refuse(std::string reason);
   Ranges::iterator range_at(std::uint64_t address);
+  Ranges::iterator first_at(ByteView memory);
+  void drop_key(Range& range);
   void erase(Ranges::iterator at);
   void take_back_all();
 

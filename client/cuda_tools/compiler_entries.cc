@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 
 #include "base/log.h"
@@ -29,15 +30,18 @@ constexpr char kFirstVersion[] = "GLIBC_2.2.5";
 #else
 constexpr char kFirstVersion[] = "GLIBC_2.17";
 #endif
+// What gpurun_look_up() returns for NULL.
+void* const kNotFound = reinterpret_cast<void*>(~std::uintptr_t{0});
 
 }  // namespace
 
 extern "C" {
 
-// The C library's dlsym(), for the jump. Set by the first call of gpurun_look_up().
+// The next dlsym(), for the jump: the C library's, or that of another preloaded library. Set by the
+// first call of gpurun_look_up().
 __attribute__((visibility("hidden"))) LookUp* gpurun_real_dlsym = nullptr;
 
-// nullptr: the C library's function answers.
+// nullptr: the next dlsym() answers. kNotFound: there is no such symbol.
 __attribute__((visibility("hidden"), used)) void* gpurun_look_up(void* library,
                                                                  const char* name) noexcept;
 
@@ -55,6 +59,7 @@ LookUp* real_dlsym() noexcept {
   LookUp* found = __atomic_load_n(&gpurun_real_dlsym, __ATOMIC_ACQUIRE);
   if (found == nullptr) {
     found = reinterpret_cast<LookUp*>(dlvsym(RTLD_NEXT, "dlsym", kFirstVersion));
+    found = reinterpret_cast<LookUp*>(found(RTLD_NEXT, "dlsym"));
     __atomic_store_n(&gpurun_real_dlsym, found, __ATOMIC_RELEASE);
   }
   return found;
@@ -76,11 +81,14 @@ void* look_up_in(const char* file, const char* name) noexcept {
 // The function that `caller` would have called. It may belong to a library that the caller's own
 // library has loaded for itself.
 Compile* find_real(const char* name, const void* caller) noexcept {
-  void* found = real_dlsym()(RTLD_NEXT, name);
   Dl_info about = {};
-  if (found == nullptr && dladdr(caller, &about) != 0 && about.dli_fname != nullptr) {
-    found = look_up_in(about.dli_fname, name);
-  }
+  const bool of_caller = dladdr(caller, &about) != 0 && about.dli_fname != nullptr;
+  // NVRTC's names have versions, and the object is of the caller's version. Another one may be
+  // global.
+  const bool has_versions = std::strcmp(name, kNvrtcName) == 0;
+  void* found = has_versions && of_caller ? look_up_in(about.dli_fname, name) : nullptr;
+  if (found == nullptr) found = real_dlsym()(RTLD_NEXT, name);
+  if (found == nullptr && of_caller) found = look_up_in(about.dli_fname, name);
   for (const char* library : kLibraries) {
     if (found == nullptr) found = look_up_in(library, name);
   }
@@ -94,10 +102,13 @@ extern "C" {
 
 void* gpurun_look_up(void* library, const char* name) noexcept {
   LookUp* const real = real_dlsym();
-  if (name == nullptr || library == RTLD_DEFAULT || library == RTLD_NEXT) return nullptr;
+  if (name == nullptr || library == RTLD_NEXT) return nullptr;
   const bool nvrtc = std::strcmp(name, kNvrtcName) == 0;
   if (!nvrtc && std::strcmp(name, kPtxName) != 0) return nullptr;
-  void* const found = real(library, name);
+  const bool by_default = library == RTLD_DEFAULT;
+  // Ours is in front of all others, and stands for none by itself.
+  void* const found = real(by_default ? RTLD_NEXT : library, name);
+  if (found == nullptr && by_default) return kNotFound;
   if (found == nullptr || is_ours(found)) return nullptr;
   return reinterpret_cast<void*>(
       in_front_of(nvrtc ? Compiler::kNvrtc : Compiler::kPtx, reinterpret_cast<Compile*>(found)));
@@ -143,6 +154,10 @@ dlsym:
   jne 1f
   jmp *gpurun_real_dlsym(%rip)
 1:
+  cmpq $-1, %rax
+  jne 2f
+  xorl %eax, %eax
+2:
   ret
   .cfi_endproc
   .size dlsym, . - dlsym
@@ -155,6 +170,7 @@ __asm__(R"(
   .type dlsym, %function
 dlsym:
   .cfi_startproc
+  hint #34
   stp x29, x30, [sp, #-32]!
   .cfi_def_cfa_offset 32
   .cfi_offset 29, -32
@@ -168,11 +184,12 @@ dlsym:
   .cfi_restore 29
   .cfi_restore 30
   cbnz x9, 1f
-  adrp x10, gpurun_real_dlsym
-  ldr x10, [x10, #:lo12:gpurun_real_dlsym]
-  br x10
+  adrp x16, gpurun_real_dlsym
+  ldr x16, [x16, #:lo12:gpurun_real_dlsym]
+  br x16
 1:
-  mov x0, x9
+  cmn x9, #1
+  csel x0, xzr, x9, eq
   ret
   .cfi_endproc
   .size dlsym, . - dlsym

@@ -35,7 +35,8 @@ bool EarlyAnswers::still_not_ready(const Caller& caller, Handle event,
   const std::uint64_t early = caller.adopted ? lane.early_ : 0;
   const std::uint64_t answered = lane.not_ready_event_ == event ? lane.not_ready_ : 0;
   if ((early > record && early > answered) || uses_.events.any_shared() ||
-      uses_.memory.is_shared() || device_may_use_memory() || !uses_.events.nothing_came(event)) {
+      uses_.memory.is_shared() || device_may_use_memory() || uses_.bulk.any_written() ||
+      !uses_.events.nothing_came(event)) {
     return false;
   }
   const Clock::time_point now = Clock::now();
@@ -58,6 +59,8 @@ std::optional<int> EarlyAnswers::poll(const Caller& caller, Handle context, Hand
   const StreamPolls::Poll* const known = lane.stream_polls_.find(context, stream);
   if (known == nullptr) return {};
   const std::uint64_t through = lane.stream_polls_.complete_through(*known, bulk_completions);
+  // Before `came`: the news of written bytes are counted before they stop being outstanding.
+  const bool unseen = uses_.bulk.any_written();
   const bool news = known->came != uses_.events.came();
   const bool shown = known->complete || news;
   if (shown && through != 0 && last_issued(lane, context, stream) <= through) {
@@ -65,7 +68,7 @@ std::optional<int> EarlyAnswers::poll(const Caller& caller, Handle context, Hand
     return lane.posted_ ? std::nullopt : std::optional<int>(0);
   }
   const bool created = stream > protocol::kStreamPerThread;
-  if (known->complete || news || lane.early_ > known->asked ||
+  if (known->complete || news || unseen || lane.early_ > known->asked ||
       uses_.progress.last_early_copy() > known->asked || uses_.events.any_shared() ||
       uses_.memory.is_shared() || uses_.memory.device_may_use_beside(created ? stream : 0)) {
     return {};

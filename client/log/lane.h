@@ -66,6 +66,8 @@ class Lane {
     early_ = not_ready_ = not_ready_event_ = 0;
     polls_since_.reset();
     stream_polls_.forget();
+    own_stream_ = {};
+    last_work_ = 0;
   }
 
   std::uint32_t id_ = 0;

@@ -157,9 +157,15 @@ int Copies::copy_out(Lane& lane, CallSite site, const HostBox& destination,
   return copy_out_with(lane, site, destination, bytes_of(box), wait, arrival);
 }
 
-std::optional<std::uint32_t> Copies::key_to_write(const HostBox& destination, Arrival arrival) {
-  if (arrival != Arrival::kWritten || !destination.is_dense()) return std::nullopt;
-  return uses_.lent_to_write.key_of(destination.reach());
+// Expects the copy to be written, and returns the key. First the one, then the other: a thread that
+// bars the memory (LentMemory::bar()) either leaves no key or waits for this copy.
+std::optional<std::uint32_t> Copies::expect_written(std::uint64_t transfer,
+                                                    const HostBox& destination, bool unattended) {
+  if (!destination.is_dense()) return std::nullopt;
+  uses_.bulk.expect_written(transfer, destination, unattended);
+  const std::optional<std::uint32_t> key = uses_.lent_to_write.key_of(destination.reach());
+  if (!key.has_value()) uses_.bulk.cancel(transfer);
+  return key;
 }
 
 int Copies::copy_out_with(Lane& lane, CallSite site, const HostBox& destination, ByteView head,
@@ -188,10 +194,10 @@ int Copies::copy_out_with(Lane& lane, CallSite site, const HostBox& destination,
   // Both payloads begin with these fields.
   CopyPayload copy;
   std::memcpy(&copy, head.data(), sizeof copy);
-  const std::optional<std::uint32_t> key = key_to_write(destination, arrival);
+  const std::optional<std::uint32_t> key =
+      arrival == Arrival::kWritten ? expect_written(site.bulk, destination, !wait) : std::nullopt;
   if (key.has_value()) {
     site.flags |= protocol::kFlagWritten;
-    uses_.bulk.expect_written(site.bulk, destination, !wait);
   } else {
     copy.destination = uses_.bulk.expect(site.bulk, destination, !wait);
   }

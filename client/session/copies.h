@@ -70,7 +70,8 @@ class Copies {
   int copy_out_with(Lane& lane, CallSite site, const HostBox& destination, ByteView head, bool wait,
                     Arrival arrival);
   // The key for a destination that the worker's device writes. Empty: the bytes are sent.
-  std::optional<std::uint32_t> key_to_write(const HostBox& destination, Arrival arrival);
+  std::optional<std::uint32_t> expect_written(std::uint64_t transfer, const HostBox& destination,
+                                              bool unattended);
 
   const Uses uses_;
   std::mutex order_;  // Held while a record that names our bulk is appended.

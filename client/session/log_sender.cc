@@ -124,7 +124,10 @@ void LogSender::send_through(std::uint64_t sequence, transport::WatchPause& paus
     // Or our record went out before we took the role.
   } while (status.ok() && last != 0 && last < sequence);
   release_role();
-  if (!status.ok()) return shutdown_.connection_failed(std::move(status));
+  if (!status.ok()) {
+    pause.end();  // The receiver thread reads the reason.
+    return shutdown_.connection_failed(std::move(status));
+  }
   const bool life_signs = heartbeat_due_.load(std::memory_order_acquire) ||
                           acknowledge_due_.load(std::memory_order_acquire);
   if (life_signs || log_.something_to_send()) doorbell_.ring();

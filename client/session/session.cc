@@ -65,7 +65,8 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
       known(options),
       replies(next_serial.fetch_add(1, std::memory_order_relaxed)),
       shutdown(channels, log, known.errors,
-               {this, [](void* impl) { static_cast<Impl*>(impl)->stop_all(); }}),
+               {this, [](void* impl) { static_cast<Impl*>(impl)->lent_to_write.stop(); },
+                [](void* impl) { static_cast<Impl*>(impl)->stop_all(); }}),
       room(log, stats, shutdown),
       bulk(bulk_connections(channels), bulk_listener(),
            Bulk::Known{options.packed_chunks, options.spread_copies}, bounds_of(channels)),
@@ -176,11 +177,9 @@ void Session::Impl::join_threads() {
   fork_guard::forget(receiver.watch()->second_fd());
 }
 
-// In this order: the connections, because threads wait in them, then the worker's writes, then what
-// waits beside them.
+// In this order: the connections, because threads wait in them, then what waits beside them.
 void Session::Impl::stop_all() {
   for_each_connection(channels, [](transport::Connection& each) { each.shut_down(); });
-  lent_to_write.stop();  // No write comes behind the error of a call.
   bulk.end();
   sender.ring();
   room.wake_all();
@@ -286,7 +285,8 @@ bool Session::may_be_written(ByteView allocation, ByteView destination) {
 }
 void Session::end_device_writes(ByteView memory) noexcept {
   constexpr std::chrono::seconds kWritesWithin{1};
-  if (!impl_->bulk.await_written(memory, kWritesWithin)) impl_->lent_to_write.take_back(memory);
+  impl_->lent_to_write.bar(memory, false);
+  if (!impl_->bulk.await_written(memory, kWritesWithin)) impl_->lent_to_write.bar(memory, true);
 }
 void Session::take_back(ByteView memory) {
   impl_->lent.take_back(memory);

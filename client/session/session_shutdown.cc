@@ -34,6 +34,7 @@ void SessionShutdown::die(Status cause) {
              how.empty() ? " is gone: " : ": ", how.empty() ? cause.message().c_str() : how.c_str(),
              row == nullptr ? "none" : row->symbol,
              static_cast<unsigned long long>(log_.last_sequence()));
+  stop_.writes(stop_.user);
   dead_.store(true, std::memory_order_release);
   stop_.all(stop_.user);
 }

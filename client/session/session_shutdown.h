@@ -23,9 +23,12 @@ namespace gpurun::client {
 
 class SessionShutdown {
  public:
-  // Stops the connections and wakes all threads that wait. Called once, after alive() is false.
+  // Each is called once.
   struct Stop {
     void* user = nullptr;
+    // Ends what the worker writes into the program's memory, before any call returns the end.
+    void (*writes)(void* user) = nullptr;
+    // Stops the connections and wakes all threads that wait, after alive() is false.
     void (*all)(void* user) = nullptr;
   };
   SessionShutdown(const SessionChannels& channels, const CommandLog& log,

@@ -12,7 +12,7 @@ _gpurund() {
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
     case $word in
-      --audit | --cache | --cache-bytes | --config | --confinement | --driver | --fabric | --listen | --log | --ready-fd | --secret-fd | --secret-file | --spare-level | --spare-workers | --tls-certificate | --tls-key | --tokens | --worker | --worker-memory | --worker-numa | --worker-uids)
+      --audit | --cache | --cache-bytes | --config | --confinement | --driver | --fabric | --gpudirect | --listen | --log | --ready-fd | --secret-fd | --secret-file | --spare-level | --spare-workers | --tls-certificate | --tls-key | --tokens | --worker | --worker-memory | --worker-numa | --worker-uids)
         [ "${COMP_WORDS[i + 1]}" != = ] || ((i++))
         ((i++))
         while [ "${COMP_WORDS[i + 1]}" = : ]; do ((i += 2)); done ;;
@@ -36,6 +36,7 @@ _gpurund() {
     /:--worker-uids) return ;;
     /:--confinement) mapfile -t COMPREPLY < <(compgen -W "full none" -- "$current"); return ;;
     /:--fabric) return ;;
+    /:--gpudirect) return ;;
     /:--worker-memory) return ;;
     /:--worker-numa) mapfile -t COMPREPLY < <(compgen -W "auto off" -- "$current"); return ;;
     /:--spare-workers) return ;;
@@ -45,7 +46,7 @@ _gpurund() {
     /:--log) mapfile -t COMPREPLY < <(compgen -W "error warning info debug trace" -- "$current"); return ;;
   esac
   case $path:$current in
-    /:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help --config --listen --driver --worker --secret-file --secret-fd --ready-fd --insecure-plaintext --tls --tls-certificate --tls-key --fingerprint --tokens --audit --worker-uids --confinement --fabric --worker-memory --worker-numa --spare-workers --spare-level --cache --cache-bytes --log --verbose --version" -- "$current") ;;
+    /:-*) mapfile -t COMPREPLY < <(compgen -W "-h --help --config --listen --driver --worker --secret-file --secret-fd --ready-fd --insecure-plaintext --tls --tls-certificate --tls-key --fingerprint --tokens --audit --worker-uids --confinement --fabric --gpudirect --worker-memory --worker-numa --spare-workers --spare-level --cache --cache-bytes --log --verbose --version" -- "$current") ;;
   esac
 }
 complete -o filenames -o bashdefault -F _gpurund gpurund

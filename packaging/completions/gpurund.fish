@@ -11,7 +11,7 @@ function __gpurund_at
     for word in (commandline -opc)[2..-1]
         if test $value = yes; set value no; continue; end
         switch $word
-            case --audit --cache --cache-bytes --config --confinement --driver --fabric --listen --log --ready-fd --secret-fd --secret-file --spare-level --spare-workers --tls-certificate --tls-key --tokens --worker --worker-memory --worker-numa --worker-uids
+            case --audit --cache --cache-bytes --config --confinement --driver --fabric --gpudirect --listen --log --ready-fd --secret-fd --secret-file --spare-level --spare-workers --tls-certificate --tls-key --tokens --worker --worker-memory --worker-numa --worker-uids
                 set value yes
             case '-?*'
             case '*'
@@ -40,6 +40,7 @@ complete -c gpurund -n '__gpurund_at /' -l audit -x -d 'record of users\' action
 complete -c gpurund -n '__gpurund_at /' -l worker-uids -x -d 'users that workers run as when this is root: FIRST-LAST, or none'
 complete -c gpurund -n '__gpurund_at /' -l confinement -x -a 'full none' -d 'full, or none: workers can do what this daemon\'s user can'
 complete -c gpurund -n '__gpurund_at /' -l fabric -x -d 'RDMA devices or ports that sessions may use, such as mlx5_0:1; nothing is encrypted there'
+complete -c gpurund -n '__gpurund_at /' -l gpudirect -x -d 'auto: RDMA devices read large copies into GPU memory; or off'
 complete -c gpurund -n '__gpurund_at /' -l worker-memory -x -d 'main memory that one worker may have, such as 16GiB; 0: by its GPUs'
 complete -c gpurund -n '__gpurund_at /' -l worker-numa -x -a 'auto off' -d 'auto: workers run on the NUMA node of their GPUs; or off'
 complete -c gpurund -n '__gpurund_at /' -l spare-workers -x -d 'workers that are started before there is a lease for them; 1 by default'

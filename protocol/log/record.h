@@ -58,8 +58,9 @@ enum class Order : std::uint8_t {
   kContext = 4,
   // As kContext towards earlier calls. Then it runs on the context's own thread, where it may
   // block. Only later kContext and kOrderedHost calls wait for its end.
-  // For free, unload and destroy. With kFlagPassesStreams: load, cuGraphDestroy,
-  // cuGraphDestroyNode. With kFlagBarrier it is a free that was answered early (docs/adr/0038).
+  // For free, unload and destroy. With kFlagPassesStreams: load, unload behind complete work,
+  // cuGraphDestroy, cuGraphDestroyNode. With kFlagBarrier it is a free that was answered early
+  // (docs/adr/0038).
   // Then every later call of any context is issued after the earlier calls of `context`, and runs
   // on the device behind them.
   kOrderedHost = 5

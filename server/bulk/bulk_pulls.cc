@@ -22,6 +22,7 @@ namespace {
 constexpr std::chrono::milliseconds kLook{100};
 // Between attempts to begin a read, while none is under way.
 constexpr std::chrono::milliseconds kNap{1};
+constexpr std::chrono::milliseconds kNoWait{0};
 constexpr std::size_t kEndedMax = 32;
 
 }  // namespace
@@ -400,7 +401,11 @@ void BulkPulls::run() {
       count = remote_->await_reads(ended, Deadline::in(kLook));
       lock.lock();
     }
-    for (std::size_t i = 0; i < count; ++i) end_read(ended[i].id, ended[i].right, notices);
+    // All that have ended, so that none of them counts as late.
+    while (count != 0) {
+      for (std::size_t i = 0; i < count; ++i) end_read(ended[i].id, ended[i].right, notices);
+      count = count < kEndedMax ? 0 : remote_->await_reads(ended, Deadline::in(kNoWait));
+    }
     heed_deadlines(notices);
     begin_reads(notices);
     while (!to_flush_.empty() && !stopping_) flush_next(lock, notices);

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "driver_abi/semantics/launch_attributes.h"
+
 namespace gpurun::parity {
 namespace {
 
@@ -27,7 +29,12 @@ void write_word(unsigned char* place, std::uint64_t value) {
 std::uint64_t scalar_value(const Row& row, std::size_t index) {
   const Parameter& parameter = row.parameters[index];
   if (is_a_count(row, index)) return small_count(index);
-  if (std::string_view(parameter.type) == "CUdevice") return 0;
+  const std::string_view type = parameter.type;
+  if (type == "CUdevice") return 0;
+  // The worker passes listed attributes alone.
+  if (type == "CUstreamAttrID" || type == "CUkernelNodeAttrID") {
+    return CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  }
   if (parameter.scalar_class == driver_abi::ScalarClass::kFloat) {
     const float value = 1.5f + static_cast<float>(index);
     std::uint32_t bits;

@@ -29,7 +29,8 @@ void FieldDescriptor::take(int* field, const DescriptorPlace& place) noexcept {
   fd_ = *field;
   place_ = place;
   identity_ = DescriptorIdentity::of(fd_);
-  mark_ = DescriptorMark::put(fd_);
+  // In a process of our own nobody else closes it, and a confined one may not mark it.
+  if (place_.fd_min > 0) mark_ = DescriptorMark::put(fd_);
   if (place_.forks != nullptr) place_.forks->watch(fd_);
 }
 

@@ -21,7 +21,7 @@ struct ForkHooks {
 };
 
 struct DescriptorPlace {
-  int fd_min = 0;                    // As Options::fd_min.
+  int fd_min = 0;                    // As Options::fd_min. 0: no program shares the process.
   const ForkHooks* forks = nullptr;  // nullptr: children do not matter.
 };
 

@@ -101,7 +101,12 @@ class QueuePair {
   Result<RegionKeys> enroll_device(const RemoteMemory::DeviceMemory& memory) {
     return regions_.add_device(pd_, memory);
   }
-  Regions& regions() noexcept { return regions_; }
+  // To end some of them. What a program has put under the device's number gets no command then, and
+  // the kernel keeps the memory registered until the process ends.
+  Regions& regions() noexcept {
+    static_cast<void>(port_.device->check());
+    return regions_;
+  }
   // Its requests and receives end soon, and fail.
   void give_up() noexcept;
   // Posts a receive. `slot`: its memory, if they have some.

@@ -1,6 +1,7 @@
 // Exec changes: the accepted changes of each executable, and those that are under way.
 #include "client/interpose/capture/exec_changes.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -25,6 +26,7 @@ constexpr std::size_t kUnderWayMax = 64;
 struct UnderWay {
   std::uint64_t last = 0;
   std::set<Handle> uses;  // Their graphs and child graphs. 0: a graph that is not known.
+  bool has_child = false;
 };
 
 struct Known {
@@ -67,6 +69,39 @@ Handle living_graph_of(const HandleTable& handles, Handle node) {
   if (g_nested_graphs.load() || conditional_nodes_exist()) return 0;
   const Handle graph = handle_of(handles.object_of(node));
   return graph != 0 && handles.check(graph, HandleKind::kGraph) == 0 ? graph : 0;
+}
+
+// Settles the executables with changes that are `wanted`. Another thread may settle the same ones.
+// Each waits by itself, without a lock.
+template <typename Wanted>
+int settle(const EntryContext& here, Wanted wanted) {
+  Known& all = known();
+  if (!all.any_under_way.load()) return 0;
+  std::vector<std::pair<Handle, std::uint64_t>> under_way;
+  {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    for (const auto& [exec, own] : all.under_way) {
+      if (wanted(own)) under_way.emplace_back(exec, own.last);
+    }
+  }
+  int earlier = 0;
+  for (const auto& [exec, last] : under_way) {
+    CallSite site = exec_site(here, exec);
+    site.opcode = opcode::cuGraphExecKernelNodeSetParams_v2;
+    site.form = protocol::Form::kRaw;
+    Reply reply;
+    // Without a node it changes nothing. Its reply comes behind the changes, and also behind the
+    // end of the executable.
+    const int result = here.session().call(*here.lane, site, ByteView(), &reply);
+    if (result != reply.result && earlier == 0) earlier = result;
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    const auto found = all.under_way.find(exec);
+    if (found != all.under_way.end() && found->second.last == last) all.under_way.erase(found);
+    all.any_under_way.store(!all.under_way.empty());
+    all.child_under_way.store(std::any_of(all.under_way.begin(), all.under_way.end(),
+                                          [](const auto& each) { return each.second.has_child; }));
+  }
+  return earlier;
 }
 
 }  // namespace
@@ -133,6 +168,7 @@ int changed_early(const EntryContext& here, Handle exec, const ExecChange& chang
     own.last = ++all.last_change;
     own.uses.insert(change[kGraphOfChange]);
     if (child != 0) own.uses.insert(child);
+    own.has_child = own.has_child || child != 0;
     all.any_under_way.store(true);
     if (child != 0) all.child_under_way.store(true);
     many = all.under_way.size() > kUnderWayMax || own.uses.size() > kUnderWayMax;
@@ -140,33 +176,8 @@ int changed_early(const EntryContext& here, Handle exec, const ExecChange& chang
   return many ? settle_changes(here) : 0;
 }
 
-// Another thread may settle the same changes. Each waits by itself, without a lock.
 int settle_changes(const EntryContext& here) {
-  Known& all = known();
-  if (!all.any_under_way.load()) return 0;
-  std::vector<std::pair<Handle, std::uint64_t>> under_way;
-  {
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    for (const auto& [exec, own] : all.under_way) under_way.emplace_back(exec, own.last);
-  }
-  int earlier = 0;
-  for (const auto& [exec, last] : under_way) {
-    CallSite site = exec_site(here, exec);
-    site.opcode = opcode::cuGraphExecKernelNodeSetParams_v2;
-    site.form = protocol::Form::kRaw;
-    Reply reply;
-    // Without a node it changes nothing. Its reply comes behind the changes, and also behind the
-    // end of the executable.
-    const int result = here.session().call(*here.lane, site, ByteView(), &reply);
-    if (result != reply.result && earlier == 0) earlier = result;
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    const auto found = all.under_way.find(exec);
-    if (found != all.under_way.end() && found->second.last == last) all.under_way.erase(found);
-    if (!all.under_way.empty()) continue;
-    all.any_under_way.store(false);
-    all.child_under_way.store(false);
-  }
-  return earlier;
+  return settle(here, [](const UnderWay&) { return true; });
 }
 
 int end_of_graph_part(const EntryContext& here, Handle ending) {
@@ -175,14 +186,10 @@ int end_of_graph_part(const EntryContext& here, Handle ending) {
   if (!all.any_under_way.load()) return 0;
   const bool node = claimed_kind(ending) == HandleKind::kGraphNode;
   const Handle graph = node ? living_graph_of(here.handles(), ending) : ending;
-  bool used = graph == 0;
-  {
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    for (const auto& [exec, own] : all.under_way) {
-      used = used || own.uses.count(graph) != 0 || own.uses.count(0) != 0;
-    }
-  }
-  return used ? settle_changes(here) : 0;
+  // 0: the client does not know the graph, and any change may use it.
+  return settle(here, [graph](const UnderWay& own) {
+    return graph == 0 || own.uses.count(graph) != 0 || own.uses.count(0) != 0;
+  });
 }
 
 std::uint64_t graph_changes() noexcept { return g_changes.load(); }
@@ -193,7 +200,7 @@ int note_graph_change(const driver_abi::Row& row) {
   EntryContext here;
   if (!known().child_under_way.load() || here.enter() != 0) return 0;
   if (here.enter_context() != 0) here.context = nullptr;
-  return settle_changes(here);
+  return settle(here, [](const UnderWay& own) { return own.has_child; });
 }
 
 void note_nested_graph() noexcept { g_nested_graphs.store(true); }

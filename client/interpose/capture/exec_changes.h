@@ -48,8 +48,8 @@ int changed_early(const EntryContext& here, Handle exec, const ExecChange& chang
 // Waits until the worker has made all changes that were posted. Returns an earlier call's failure,
 // otherwise 0.
 int settle_changes(const EntryContext& here);
-// A graph or a node is about to end: change_of() counts it. The posted changes are settled if they
-// may use it.
+// A graph or a node is about to end: change_of() counts it. The posted changes that may use it are
+// settled.
 int end_of_graph_part(const EntryContext& here, Handle ending);
 
 // The program has a handle of a graph that ends with another one (cuGraphChildGraphNodeGetGraph).

@@ -46,7 +46,7 @@ CopyArrival written_arrival(const EntryContext& here, bool pinned, ByteView dest
   if (!pinned || destination.size() < limits::kPulledBytesMin) return CopyArrival::kSent;
   const auto range = find_range(reinterpret_cast<std::uintptr_t>(destination.data()));
   // The kernel notes no writes of a device, and memory with a view has a copy at the worker.
-  const bool may = range.has_value() && range->on_host() && range->view == 0;
+  const bool may = range.has_value() && range->on_host() && range->view == 0 && !range->reached;
   const bool written = may && here.session().may_be_written(memory_of(*range), destination);
   return written ? CopyArrival::kWritten : CopyArrival::kSent;
 }

@@ -413,7 +413,11 @@ class GeneratedCall {
     if (parameter.handle == HandleKind::kGraphNode) {
       return adopt_node(here_.handles(), graph_of_nodes(), returned);
     }
-    if (parameter.handle != HandleKind::kGraph) return;
+    // The graph that contains a node does not end with that node.
+    if (parameter.handle != HandleKind::kGraph ||
+        row_.alias_opcode == opcode::cuGraphNodeGetContainingGraph) {
+      return;
+    }
     Handle node = 0;
     for (std::size_t i = 0; i < row_.parameters.size(); ++i) {
       if (row_.parameters[i].shape != Shape::kHandle) continue;
@@ -501,7 +505,10 @@ class GeneratedCall {
       return CUDA_ERROR_UNKNOWN;
     }
     if (question_ != nullptr) question_->remember(reply.payload);
-    if (row_.alias_opcode == opcode::cuGraphChildGraphNodeGetGraph) note_nested_graph();
+    const bool containing = row_.alias_opcode == opcode::cuGraphNodeGetContainingGraph;
+    if (containing || row_.alias_opcode == opcode::cuGraphChildGraphNodeGetGraph) {
+      note_nested_graph();
+    }
     keep_returned();
     retire_destroyed();
     return result;

@@ -360,6 +360,10 @@ int unload_module(const EntryContext& here, CallSite site, Handle module) {
     return call_row(here, opcode::cuModuleUnload, site, {}, module);
   }
   memory_returns.fetch_add(1, std::memory_order_relaxed);
+  // Another thread may have waited, and the program sees what the device wrote before.
+  here.session().take_device_writes(*here.lane);
+  // No stream has work to wait for. So later loads wait for its end, and find its memory free.
+  site.flags |= protocol::kFlagPassesStreams;
   return post_row(here, opcode::cuModuleUnload, site, {}, module);
 }
 

@@ -88,6 +88,23 @@ void DeviceOrder::keep_work(const Call& call, std::uint64_t home, void* stream) 
   (void)enter_context(driver_, owner_, call.driver_context());
 }
 
+bool DeviceOrder::legacy_may_delay(const Call& call) {
+  const IssueQueue::StreamTraits traits = streams_.traits(call.header());
+  const std::uint64_t home = traits.context != 0 ? traits.context : call.header().context;
+  bool delays = false;
+  for (const std::uint64_t legacy : {std::uint64_t{0}, protocol::kStreamLegacy}) {
+    void* const stream = reinterpret_cast<void*>(legacy);
+    if (!traits.blocking || delays || !context_streams_.has_given(home, stream)) continue;
+    // A query of the legacy stream would end captures.
+    const HandleTable::Found context = handles_.find(home, HandleKind::kContext);
+    delays = !captures_.empty() || context.result != 0 ||
+             enter_context(driver_, owner_, reinterpret_cast<void*>(context.value)) != 0 ||
+             !is_done(stream);
+  }
+  (void)enter_context(driver_, owner_, call.driver_context());
+  return delays;
+}
+
 bool DeviceOrder::is_behind_complete_work(const RecordHeader& header) {
   forget_contexts();
   const HandleTable::Found context = handles_.find(header.context, HandleKind::kContext);

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "driver_abi/opcodes.h"
 #include "server/worker/execution/event_registry.h"
 #include "server/worker/execution/executor.h"
 
@@ -70,6 +71,10 @@ Owners owners_of(const Row& row, const protocol::UnpackedCall& call, const Handl
     if (node == 0 && row.parameters[i].handle == HandleKind::kGraphNode) node = call.word(i);
   }
   if (graph != 0) return {graph, 0};
+  // The graph that contains a node does not end with that node.
+  if (row.opcode == driver_abi::opcode::cuGraphNodeGetContainingGraph) {
+    return {handles.owner_of(node), 0};
+  }
   return node == 0 ? Owners() : Owners{handles.owner_of(node), node};
 }
 

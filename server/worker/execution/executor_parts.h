@@ -109,7 +109,7 @@ struct ExecutorParts {
                      skipped_waits, outbox, id, forms}};
   BriefPoll poll{replies, options.spin};
   ParkedCalls parked{{runner, replies, completions, poll, *pool, tasks, inbox}};
-  StreamReports reports{{options.driver, completions, bound, replies, poll}};
+  StreamReports reports{{options.driver, completions, bound, replies, poll, order}};
   CompletionQueries queries{{options.handlers, kinds, order, queued, stall, runner, parked, replies,
                              reports, tasks, *pool, inbox}};
   Issuer issuer{{executor, options, bulk, kinds, inbox, order, queued, stall, call_bulk, replies,

@@ -15,6 +15,8 @@ bool StreamReports::answer(Call& query) {
       under_way_.load(std::memory_order_relaxed) >= kUnderWayMax) {
     return false;
   }
+  // The event would wait for that work, and later waits of the stream for the event.
+  if (parts_.order.legacy_may_delay(query)) return false;
   void* const context = query.driver_context();
   void* const stream = query.driver_stream();
   if (is_capturing(parts_.driver, stream) || !parts_.bound.room(context, stream)) return false;

@@ -3,7 +3,8 @@
 // A program that polls a stream would otherwise ask for as long as the work takes (docs/adr/0009).
 // The query asks for a report by kFlagTell, and the answer promises it by kReplyFlagTells. The
 // worker records an event of its own behind the work. It promises nothing where that event could
-// change what the device does: in the legacy stream, in a capture, and in a full stream.
+// change what the device does: in the legacy stream, in a blocking stream while the legacy one has
+// work, in a capture, and in a full stream.
 //
 // With the executor's role. The reports come from any thread.
 #pragma once
@@ -15,6 +16,7 @@
 #include "server/worker/execution/brief_poll.h"
 #include "server/worker/execution/call.h"
 #include "server/worker/execution/completions.h"
+#include "server/worker/execution/device_order.h"
 #include "server/worker/execution/reply_sender.h"
 #include "server/worker/execution/stream_bound.h"
 
@@ -32,6 +34,7 @@ class StreamReports {
     StreamBound& bound;
     ReplySender& replies;
     BriefPoll& poll;
+    DeviceOrder& order;
   };
   explicit StreamReports(const Parts& parts) : parts_(parts) {}
   StreamReports(const StreamReports&) = delete;

@@ -75,6 +75,24 @@ TEST_F(LentMemoryTest, EachRightIsLentByItself) {
   EXPECT_TRUE(lent_.lend(at(0x10000, 0x1000)));
 }
 
+// The device reaches the memory from then on, whether it was lent before or is asked for later.
+TEST_F(LentMemoryTest, BarredMemoryGivesNoKeyUntilItEnds) {
+  ASSERT_TRUE(lent_.lend(at(0x10000, 0x4000)));
+  lent_.bar(at(0x11000, 0x1000), false);
+  EXPECT_EQ(remote_.lent_.size(), 1U) << "a copy may be under way";
+  EXPECT_FALSE(lent_.key_of(at(0x10000, 1)).has_value());
+  EXPECT_FALSE(lent_.lend(at(0x10000, 0x4000)));
+  EXPECT_EQ(lent_.refused().reason, "the device reaches the memory");
+  lent_.bar(at(0x11000, 0x1000), true);
+  EXPECT_TRUE(remote_.lent_.empty());
+  lent_.bar(at(0x20000, 0x1000), false);
+  EXPECT_FALSE(lent_.lend(at(0x20000, 0x1000)));
+  EXPECT_EQ(remote_.asked_, 1U);
+  lent_.take_back(at(0x10000, 0x11000));
+  EXPECT_TRUE(lent_.lend(at(0x10000, 0x4000)));
+  EXPECT_TRUE(lent_.lend(at(0x20000, 0x1000)));
+}
+
 TEST_F(LentMemoryTest, EndOfMemoryTakesItBack) {
   ASSERT_TRUE(lent_.lend(at(0x10000, 0x1000)));
   ASSERT_TRUE(lent_.lend(at(0x11000, 0x1000)));

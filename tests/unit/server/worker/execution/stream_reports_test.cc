@@ -93,6 +93,20 @@ TEST_F(StreamReportsTest, LegacyStreamGetsNoEvent) {
   device().run(kLegacy);
 }
 
+// The event of a blocking stream would wait for the legacy stream's work, and a later wait for the
+// event.
+TEST_F(StreamReportsTest, BlockingStreamBesideLegacyWorkGetsNoEvent) {
+  constexpr std::uintptr_t kLegacy = protocol::kStreamLegacy;
+  fill();
+  fill(kLegacy);
+  EXPECT_EQ(query(protocol::kFlagTell).header.flags, 0);
+  EXPECT_EQ(device().queued(kFirst), 1u);
+  device().run(kLegacy);
+  EXPECT_EQ(query(protocol::kFlagTell).header.flags, protocol::kReplyFlagTells);
+  device().run(kFirst);
+  EXPECT_EQ(client_.item().header.kind, ReplyKind::kEventDone);
+}
+
 TEST_F(StreamReportsTest, FaultIsReported) {
   constexpr int kIllegalAddress = 700;
   fill();
