@@ -109,6 +109,7 @@ bool between_kernels(const Parts& parts, unsigned seed) {
   MUST(cuMemAlloc_v2(&before, parts.bytes));
   MUST(cuMemAlloc_v2(&after, parts.bytes));
   MUST(cuMemsetD32_v2(memory, kOld, parts.words()));
+  MUST(cuCtxSynchronize());  // The stream does not wait for the legacy one.
   fill(parts, seed);
   launch(parts, parts.slow, memory, before, kRounds);
   MUST(cuMemcpyHtoDAsync_v2(memory, parts.source, parts.bytes, parts.stream));

@@ -63,9 +63,9 @@ class StepDevice {
       return 0;
     };
     driver.cuStreamQuery = [](void* stream) {
-      return device().queued(number(stream)) == 0 ? 0 : kNotReady;
+      return device().queued(number_of(stream)) == 0 ? 0 : kNotReady;
     };
-    driver.cuStreamSynchronize = [](void* stream) { return device().drain(number(stream)); };
+    driver.cuStreamSynchronize = [](void* stream) { return device().drain(number_of(stream)); };
     driver.cuStreamWaitEvent = [](void*, void*, unsigned) { return 0; };
     driver.cuEventCreate = [](void** event, unsigned) { return device().create_event(event); };
     driver.cuEventRecord = [](void* event, void* stream) { return device().record(event, stream); };
@@ -85,6 +85,14 @@ class StepDevice {
     return driver;
   }
 
+  // The values 0 and 1 name the legacy stream (cuda.h). Values of tests are their own numbers.
+  static constexpr std::uintptr_t kStreams = 0x1000;
+  static std::uintptr_t number_of(const void* stream) {
+    const auto value = reinterpret_cast<std::uintptr_t>(stream);
+    if (value > kStreams) return value - kStreams;
+    return value == 1 ? 0 : value;
+  }
+
   static constexpr int kInvalidValue = 1;
   static constexpr int kNotReady = 600;
 
@@ -94,7 +102,7 @@ class StepDevice {
   }
   int create(void** stream) {
     const std::lock_guard lock(mutex_);
-    *stream = reinterpret_cast<void*>(++streams_);
+    *stream = reinterpret_cast<void*>(kStreams + ++streams_);
     return 0;
   }
   int create_event(void** event) {
@@ -104,7 +112,7 @@ class StepDevice {
   }
   int push(void* stream, std::function<void()> work) {
     const std::lock_guard lock(mutex_);
-    auto& queue = queues_[number(stream)];
+    auto& queue = queues_[number_of(stream)];
     queue.push_back(std::move(work));
     longest_ = std::max(longest_, queue.size());
     return 0;

@@ -125,7 +125,7 @@ class QueriedCompletionsTest : public ::testing::Test {
     // With driver_at_once_, new work completes at once.
     driver_.cuEventRecord = [](void* event, void* stream) {
       const int result = StepDevice::functions().cuEventRecord(event, stream);
-      if (driver_at_once_) StepDevice::device().run(reinterpret_cast<std::uintptr_t>(stream));
+      if (driver_at_once_) StepDevice::device().run(StepDevice::number_of(stream));
       return result;
     };
     EXPECT_EQ(driver_.cuStreamCreate(&stream_, 0), 0);

@@ -18,6 +18,7 @@ using protocol::ReplyKind;
 
 constexpr std::uint64_t kThreadsOwn = protocol::kStreamPerThread;
 constexpr std::uintptr_t kFirst = 1;  // The first stream that the worker makes.
+constexpr std::uintptr_t kLegacyWork = 0;
 
 WorkerOptions with_handlers() {
   WorkerOptions options;
@@ -84,24 +85,24 @@ TEST_F(StreamReportsTest, PlainQueryGetsNoReport) {
 
 // An event in the legacy stream would order all blocking streams.
 TEST_F(StreamReportsTest, LegacyStreamGetsNoEvent) {
-  constexpr std::uintptr_t kLegacy = protocol::kStreamLegacy;
+  constexpr std::uint64_t kLegacy = protocol::kStreamLegacy;
   fill(kLegacy);
   const RawClient::Item answer = query(protocol::kFlagTell, kLegacy);
   EXPECT_EQ(answer.header.result, kErrorNotReady);
   EXPECT_EQ(answer.header.flags, 0);
-  EXPECT_EQ(device().queued(kLegacy), 1u);
-  device().run(kLegacy);
+  EXPECT_EQ(device().queued(kLegacyWork), 1u);
+  device().run(kLegacyWork);
 }
 
 // The event of a blocking stream would wait for the legacy stream's work, and a later wait for the
 // event.
 TEST_F(StreamReportsTest, BlockingStreamBesideLegacyWorkGetsNoEvent) {
-  constexpr std::uintptr_t kLegacy = protocol::kStreamLegacy;
+  constexpr std::uint64_t kLegacy = protocol::kStreamLegacy;
   fill();
   fill(kLegacy);
   EXPECT_EQ(query(protocol::kFlagTell).header.flags, 0);
   EXPECT_EQ(device().queued(kFirst), 1u);
-  device().run(kLegacy);
+  device().run(kLegacyWork);
   EXPECT_EQ(query(protocol::kFlagTell).header.flags, protocol::kReplyFlagTells);
   device().run(kFirst);
   EXPECT_EQ(client_.item().header.kind, ReplyKind::kEventDone);
