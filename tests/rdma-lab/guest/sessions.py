@@ -29,8 +29,10 @@ def measured(serving, *command, **changes):
 
 def kill(victim, serving):
     """Kills "worker", the one that has a session, or "daemon", without a chance to clean up."""
-    if victim == "daemon":
-        return os.kill(serving.process.pid, signal.SIGKILL)
+    if victim == "daemon":  # Its workers end with it.
+        workers = serving.workers()
+        os.kill(serving.process.pid, signal.SIGKILL)
+        return world.until(lambda: not any(map(world.alive, workers)), "the end of the workers")
     worker, = serving.workers()
     return os.kill(worker, signal.SIGKILL)
 
