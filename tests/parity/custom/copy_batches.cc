@@ -62,13 +62,9 @@ struct Batch {
 
 // Whether the client still sends a wait for the batch. It sends none if it waited for the last copy
 // itself. That is a copy out, after which the client knows that the stream is idle.
-bool is_waited_for(const Batch& batch, const Both<CUstream>& stream) {
-  if (!batch.awaits) return false;
-  const bool comes_out =
-      batch.to_lies.back() == Lies::kHost && batch.from_lies.back() == Lies::kDevice;
-  const bool per_thread = stream.client == CU_STREAM_PER_THREAD ||
-                          (stream.client == nullptr && stream.driver != nullptr);
-  return !comes_out || per_thread;
+bool is_waited_for(const Batch& batch) {
+  return batch.awaits &&
+         (batch.to_lies.back() != Lies::kHost || batch.from_lies.back() != Lies::kDevice);
 }
 
 // `call(batch, stream)` goes through the client.
@@ -91,7 +87,7 @@ void compare(Trial& t, Call call) {
           copy_line(t, batch.to_lies[i], reinterpret_cast<void*>(batch.to[i]), batch.from_lies[i],
                     reinterpret_cast<void*>(batch.from[i]), batch.bytes[i], stream);
     }
-    if (result != CUDA_SUCCESS || !is_waited_for(batch, stream)) return result;
+    if (result != CUDA_SUCCESS || !is_waited_for(batch)) return result;
     return t.call_direct(FN(cuStreamSynchronize), stream);
   }));
   EXPECT_EQ(copied, batch.contents()) << "other bytes have come";
@@ -112,7 +108,7 @@ void compare_one(Trial& t) {
     const CUresult result =
         copy_line(t, batch.to_lies[0], reinterpret_cast<void*>(batch.to[0]), batch.from_lies[0],
                   reinterpret_cast<void*>(batch.from[0]), batch.bytes[0], stream);
-    if (result != CUDA_SUCCESS || !is_waited_for(batch, stream)) return result;
+    if (result != CUDA_SUCCESS || !is_waited_for(batch)) return result;
     return t.call_direct(FN(cuStreamSynchronize), stream);
   }));
   EXPECT_EQ(copied, batch.contents()) << "other bytes have come";
