@@ -82,7 +82,8 @@ enum class Feature : std::uint8_t {
   // (kFlagWritten, record.h). Only over RDMA.
   kWrittenResults = 23,
   // The worker reports the end of a stream's work to a query that asks for it (kFlagTell of
-  // Form::kCall, record.h).
+  // Form::kCall, record.h). Not offered: the report's event is work of the stream, which a query
+  // sees for a moment after the program knows that its own work is complete (docs/adr/0009).
   kStreamReports = 24,
 };
 inline constexpr unsigned kFeatureCount = 25;
@@ -117,8 +118,7 @@ constexpr Features features_of_sources(Sender who) {
       feature_bit(Feature::kBytesInItems) | feature_bit(Feature::kFreesInOrder) |
       feature_bit(Feature::kHostArena) | feature_bit(Feature::kHostMirror) |
       feature_bit(Feature::kShareableHandles) | feature_bit(Feature::kCarrierChanges) |
-      feature_bit(Feature::kPulledCopies) | feature_bit(Feature::kWrittenResults) |
-      feature_bit(Feature::kStreamReports);
+      feature_bit(Feature::kPulledCopies) | feature_bit(Feature::kWrittenResults);
   constexpr std::uint64_t kServersToo = feature_bit(Feature::kCounting);
   if (who == Sender::kServer) return {kOffered | kServersToo, 0};
   return {kOffered, kNeeded};

@@ -209,6 +209,7 @@ class StreamKnowledge {
     EXPECT(Device::read(memory_) == value_);
     // Not complete again: the answer must not be the old one.
     MUST(cuMemsetD32(other_, 0, 1));
+    MUST(cuStreamSynchronize(CU_STREAM_LEGACY));  // two_ does not wait for it.
     device_.launch_wait(one_, other_, memory_);
     for (int i = 0; i < 100; ++i) EXPECT(!is_complete(one_));
     MUST(cuMemsetD32Async(other_, 1, 1, two_));
