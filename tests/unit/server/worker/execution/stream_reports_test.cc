@@ -104,6 +104,7 @@ TEST_F(StreamReportsTest, BlockingStreamBesideLegacyWorkGetsNoEvent) {
   EXPECT_EQ(device().queued(kFirst), 1u);
   device().run(kLegacyWork);
   EXPECT_EQ(query(protocol::kFlagTell).header.flags, protocol::kReplyFlagTells);
+  while (device().queued(kFirst) < 2) std::this_thread::yield();  // The fill and an event.
   device().run(kFirst);
   EXPECT_EQ(client_.item().header.kind, ReplyKind::kEventDone);
 }
