@@ -7,14 +7,22 @@
 #include "protocol/limits.h"
 
 namespace gpurun::client {
+namespace {
+
+IncomingTransfer transfer_to(const HostBox& destination, bool unattended) {
+  IncomingTransfer in;
+  in.destination = destination;
+  in.total = destination.bytes();
+  in.unattended = unattended;
+  return in;
+}
+
+}  // namespace
 
 unsigned BulkDownloads::expect(std::uint64_t transfer, const HostBox& destination,
                                bool unattended) {
   const std::lock_guard<std::mutex> lock(state_.mutex);
-  Incoming in;
-  in.destination = destination;
-  in.total = destination.bytes();
-  in.unattended = unattended;
+  Incoming in = transfer_to(destination, unattended);
   const unsigned connections = state_.use.expect(in);
   state_.incoming.add(transfer, in);
   return connections;
@@ -24,10 +32,7 @@ unsigned BulkDownloads::expect(std::uint64_t transfer, const HostBox& destinatio
 void BulkDownloads::expect_written(std::uint64_t transfer, const HostBox& destination,
                                    bool unattended) {
   const std::lock_guard<std::mutex> lock(state_.mutex);
-  Incoming in;
-  in.destination = destination;
-  in.total = destination.bytes();
-  in.unattended = unattended;
+  Incoming in = transfer_to(destination, unattended);
   in.written = true;
   state_.incoming.add(transfer, in);
 }
