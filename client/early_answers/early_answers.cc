@@ -52,18 +52,16 @@ std::uint64_t EarlyAnswers::last_issued(const Lane& lane, Handle context,
   return uses_.progress.last_issued(context);
 }
 
-std::optional<int> EarlyAnswers::poll(const Caller& caller, Handle context, Handle stream,
-                                      std::uint64_t bulk_completions) const noexcept {
+std::optional<int> EarlyAnswers::poll(const Caller& caller, Handle context,
+                                      Handle stream) const noexcept {
   const Lane& lane = caller.lane;
   if (uses_.every_call_is_a_fence || !caller.adopted) return {};
   const StreamPolls::Poll* const known = lane.stream_polls_.find(context, stream);
   if (known == nullptr) return {};
-  const std::uint64_t through = lane.stream_polls_.complete_through(*known, bulk_completions);
   // Before `came`: the news of written bytes are counted before they stop being outstanding.
   const bool unseen = uses_.bulk.any_written();
   const bool news = known->came != uses_.events.came();
-  const bool shown = known->complete || news;
-  if (shown && through != 0 && last_issued(lane, context, stream) <= through) {
+  if (known->complete && last_issued(lane, context, stream) <= known->asked) {
     // A call since the last fence may have failed.
     return lane.posted_ ? std::nullopt : std::optional<int>(0);
   }
@@ -73,15 +71,8 @@ std::optional<int> EarlyAnswers::poll(const Caller& caller, Handle context, Hand
       uses_.memory.is_shared() || uses_.memory.device_may_use_beside(created ? stream : 0)) {
     return {};
   }
-  if (!known->may_go_on(known->promise != 0, Clock::now())) return {};
+  if (!known->may_go_on(Clock::now(), uses_.ask_after_min)) return {};
   return kNotReady;
-}
-
-bool EarlyAnswers::wants_report(const Lane& lane, Handle context, Handle stream) const noexcept {
-  if (stream < protocol::kStreamPerThread) return false;
-  const StreamPolls::Poll* const known = lane.stream_polls_.find(context, stream);
-  return known == nullptr || !lane.stream_polls_.report_comes(*known) ||
-         last_issued(lane, context, stream) > known->promise;
 }
 
 bool EarlyAnswers::device_may_use_memory() const noexcept { return uses_.memory.device_may_use(); }

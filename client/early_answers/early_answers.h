@@ -28,6 +28,7 @@
 #include "client/early_answers/stream_progress.h"
 #include "client/log/handles.h"
 #include "client/log/lane.h"
+#include "client/log/stream_polls.h"
 
 namespace gpurun::client {
 
@@ -41,6 +42,7 @@ class EarlyAnswers {
     Bulk& bulk;
     // GPURUN_SYNC=1. Nothing is answered early then.
     bool every_call_is_a_fence = false;
+    std::chrono::steady_clock::duration ask_after_min = StreamPolls::kAskAfterMin;
     // Returns whether the device has written to memory of the program, or may have, and this
     // process does not have it yet (HostMirrorTraffic::is_due()). nullptr: no memory is mirrored.
     bool (*writes_are_due)(const void* of) = nullptr;
@@ -70,12 +72,8 @@ class EarlyAnswers {
 
   // The program queries `stream` of `context`, as in CallSite. Returns the answer if the client
   // knows it: 0, or kResultNotReady while nothing can have shown the program that the stream is
-  // complete (docs/adr/0009). `bulk_completions` have arrived.
-  std::optional<int> poll(const Caller& caller, Handle context, Handle stream,
-                          std::uint64_t bulk_completions) const noexcept;
-  // Returns whether such a query is to ask the worker for a report (kFlagTell). Not for a legacy
-  // stream: the worker's event would order other streams. Nor if a report of all its work comes.
-  bool wants_report(const Lane& lane, Handle context, Handle stream) const noexcept;
+  // complete (docs/adr/0009).
+  std::optional<int> poll(const Caller& caller, Handle context, Handle stream) const noexcept;
 
   // Answers before the work is complete. The worker then keeps the order (protocol::kFlagBarrier).
 

@@ -85,7 +85,6 @@ class Lane {
   std::uint32_t abandoned_ = 0;
   int result_ = 0;  // Guarded by mutex_ until answered_.
   std::uint64_t watermark_ = 0;
-  std::uint8_t flags_ = 0;         // As result_.
   std::uint64_t came_ = 0;         // EventCompletions::came() at the call.
   Bytes reply_;                    // Keeps its capacity from call to call.
   bool posted_ = false;            // A call was made since the last one that was answered.

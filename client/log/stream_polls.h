@@ -1,15 +1,13 @@
 // StreamPolls: what one thread has learned of the streams that it queries.
 //
-// The answer of the worker to the last query of a few streams is kept. If the stream was not
-// complete, the worker may have promised a report (kReplyFlagTells), which comes without a further
-// query. EarlyAnswers::poll() decides what the thread may be answered from this (docs/adr/0009).
+// The answer of the worker to the last query of a few streams is kept. EarlyAnswers::poll() decides
+// what the thread may be answered from this (docs/adr/0009).
 //
-// Only its own thread uses it, except for told().
+// Only its own thread uses it.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,29 +21,25 @@ class StreamPolls {
   using Clock = std::chrono::steady_clock;
   // The streams that a thread may query in turn. Beyond that, queries ask the worker.
   static constexpr std::size_t kStreamsMax = 4;
-  // While a report is to come, a poll asks the worker after this time. The report may be late,
-  // because the worker lacks helpers.
-  static constexpr std::chrono::milliseconds kPromised{100};
-  // Without a promised report, polls ask after an eighth of the time since the first, within these
-  // bounds.
+  // Polls ask the worker after an eighth of the time since the first. They ask after a time between
+  // the least one (kAskAfterMin, except in tests) and kAskAfterMax.
   static constexpr std::chrono::microseconds kAskAfterMin{20};
   static constexpr std::chrono::milliseconds kAskAfterMax{1};
 
   struct Poll {
     Handle context = 0;
-    Handle stream = 0;          // As CallSite::stream.
-    std::uint64_t asked = 0;    // The last query that the worker answered.
-    bool complete = false;      // Its answer.
-    std::uint64_t came = 0;     // EventCompletions::came() at the query.
-    std::uint64_t promise = 0;  // The query of which the worker reports the end. 0: none.
-    Clock::time_point first;    // The first answer of a row of polls.
+    Handle stream = 0;        // As CallSite::stream.
+    std::uint64_t asked = 0;  // The last query that the worker answered.
+    bool complete = false;    // Its answer.
+    std::uint64_t came = 0;   // EventCompletions::came() at the query.
+    Clock::time_point first;  // The first answer of a row of polls.
     Clock::time_point answered;
 
     // Returns whether a poll that nothing contradicts may still be answered as "not ready".
-    bool may_go_on(bool report_comes, Clock::time_point now) const noexcept {
-      if (report_comes) return now - answered < kPromised;
+    bool may_go_on(Clock::time_point now, Clock::duration least) const noexcept {
       const Clock::duration grown = (answered - first) / 8;
-      return now - answered < std::clamp<Clock::duration>(grown, kAskAfterMin, kAskAfterMax);
+      return now - answered <
+             std::max<Clock::duration>(std::min<Clock::duration>(grown, kAskAfterMax), least);
     }
   };
   // An answer of the worker.
@@ -54,7 +48,6 @@ class StreamPolls {
     Handle stream = 0;
     std::uint64_t sequence = 0;  // Of the query.
     bool complete = false;
-    bool promised = false;  // The worker reports the end.
     std::uint64_t came = 0;
     std::uint64_t last_work = 0;  // This thread's last call that adds work.
   };
@@ -75,33 +68,9 @@ class StreamPolls {
     poll.asked = answer.sequence;
     poll.complete = answer.complete;
     poll.came = answer.came;
-    if (answer.promised || !report_comes(poll)) poll.promise = answer.promised ? poll.asked : 0;
   }
 
-  // Returns whether the promised report is still to come.
-  bool report_comes(const Poll& poll) const noexcept {
-    return poll.promise != 0 && told_.load(std::memory_order_acquire) != poll.promise;
-  }
-  // Returns the call up to which the stream is complete, or 0. `bulk_completions` have arrived. The
-  // program may learn it only once the report counts as something that came.
-  std::uint64_t complete_through(const Poll& poll, std::uint64_t bulk_completions) const noexcept {
-    if (poll.complete) return poll.asked;
-    if (poll.promise == 0 || told_.load(std::memory_order_acquire) != poll.promise) return 0;
-    return bulk_completions >= watermark_.load(std::memory_order_relaxed) ? poll.promise : 0;
-  }
-
-  // The worker reports that what precedes the query `sequence` in its stream is complete. Its bytes
-  // are there after `watermark` bulk completions. For the thread that reads the log. Only the
-  // latest report is kept. A poll that finds another one asks the worker.
-  void told(std::uint64_t sequence, std::uint64_t watermark) noexcept {
-    watermark_.store(watermark, std::memory_order_relaxed);
-    told_.store(sequence, std::memory_order_release);
-  }
-
-  void forget() noexcept {
-    polls_.fill(Poll{});
-    told_.store(0, std::memory_order_relaxed);
-  }
+  void forget() noexcept { polls_.fill(Poll{}); }
 
  private:
   Poll& slot_of(Handle context, Handle stream) noexcept {
@@ -118,8 +87,6 @@ class StreamPolls {
 
   std::array<Poll, kStreamsMax> polls_{};
   std::size_t next_ = 0;  // The one that the next new stream replaces.
-  std::atomic<std::uint64_t> told_{0};
-  std::atomic<std::uint64_t> watermark_{0};
 };
 
 }  // namespace gpurun::client

@@ -61,8 +61,7 @@ int Fences::finish(Lane& lane, const CallSite& site, std::uint64_t sequence, Rep
     if (site.opcode == driver_abi::opcode::cuStreamQuery &&
         (reply->result == 0 || reply->result == kResultNotReady)) {
       lane.stream_polls_.answered(
-          {site.context, site.stream, sequence, reply->result == 0,
-           (lane.flags_ & protocol::kReplyFlagTells) != 0, lane.came_, lane.last_work_},
+          {site.context, site.stream, sequence, reply->result == 0, lane.came_, lane.last_work_},
           Clock::now());
     }
     if (reply->result == 0) {

@@ -49,7 +49,6 @@ class Fences {
   // Waits for the news of `record` of the event site.subject, which are coming, or for the end of
   // the context or the session.
   EventCompletions::State await_event(Lane& lane, const CallSite& site, std::uint64_t record);
-  std::uint64_t bulk_completions() const noexcept { return uses_.replies.completions(); }
   EventCompletions::State event_state(Handle event, std::uint64_t record) const noexcept {
     return uses_.known.events.state(event, record, uses_.replies.completions());
   }

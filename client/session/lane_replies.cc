@@ -49,16 +49,10 @@ Status LaneReplies::answer(const protocol::ReplyView& item) {
   }
   lane->result_ = item.header.result;
   lane->watermark_ = item.header.watermark;
-  lane->flags_ = item.header.flags;
   lane->reply_.assign(item.payload.begin(), item.payload.end());
   lane->answered_ = true;
   lane->arrived_.notify_one();
   return {};
-}
-
-void LaneReplies::stream_done(const protocol::ReplyHeader& header) noexcept {
-  Lane* const lane = lane_of_id(header.lane);
-  if (lane != nullptr) lane->stream_polls_.told(header.call_sequence, header.watermark);
 }
 
 std::uint64_t LaneReplies::count_awaited(std::uint64_t taken) const {

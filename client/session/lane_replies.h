@@ -52,8 +52,6 @@ class LaneReplies {
 
   // Hands a reply to its lane. kProtocol: no thread waits for it.
   Status answer(const protocol::ReplyView& item);
-  // The worker reports the end of the work that the query header.call_sequence found.
-  void stream_done(const protocol::ReplyHeader& header) noexcept;
   // Returns how many calls up to `taken` have lanes that wait for their replies.
   std::uint64_t count_awaited(std::uint64_t taken) const;
 

@@ -10,7 +10,6 @@
 #include "base/printable.h"
 #include "client/session/lost_context.h"
 #include "driver_abi/error_codes.h"
-#include "driver_abi/opcodes.h"
 #include "driver_abi/row.h"
 
 namespace gpurun::client {
@@ -114,10 +113,6 @@ Status ReplyHandler::handle_item(const protocol::ReplyView& item) {
                                        ", which was never made");
   }
   uses_.bulk.after_reads();
-  // Noted first: a poll that finds news but no report would ask the worker.
-  const bool of_stream = header.kind == protocol::ReplyKind::kEventDone &&
-                         header.opcode == driver_abi::opcode::cuStreamQuery;
-  if (of_stream && header.result == 0) uses_.replies.stream_done(header);
   const bool says_nothing = header.kind == protocol::ReplyKind::kReply &&
                             header.result == kResultNotReady;  // About what is complete.
   if (!says_nothing) uses_.known.events.something_comes();
@@ -134,7 +129,6 @@ Status ReplyHandler::handle_item(const protocol::ReplyView& item) {
       uses_.known.output.keep(item.payload, (header.flags & protocol::kReplyFlagErrors) != 0);
       return {};
     case protocol::ReplyKind::kEventDone:
-      if (of_stream) return {};
       note_progress(header);
       uses_.known.events.completed(header.subject, header.call_sequence, header.result,
                                    header.watermark);

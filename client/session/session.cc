@@ -76,7 +76,7 @@ Session::Impl::Impl(Channels given, const SessionOptions& chosen, HandleTable& h
       graphs(graph_calls(handles)),
       memory(bulk, graphs.memory_use(), known.progress),
       early({known.events, known.progress, known.early_waits, memory, bulk,
-             options.every_call_is_a_fence,
+             options.every_call_is_a_fence, options.ask_after_min,
              [](const void* impl) { return static_cast<const Impl*>(impl)->mirror.is_due(); },
              this}),
       mirror(mirror_calls()),
@@ -423,7 +423,7 @@ bool Session::known_complete(Handle context) const noexcept {
   return impl_->early.known_complete(context);
 }
 
-bool Session::poll_answered(Lane& lane, CallSite* site, int* result) {
+bool Session::poll_answered(Lane& lane, const CallSite& site, int* result) {
   if (!impl_->waits.poll(lane, site, result)) return false;
   const bool seen = *result == kResultNotReady || impl_->mirror.take(lane);
   if (!seen) *result = kResultPeerGone;

@@ -203,8 +203,8 @@ class Session {
   bool idle_answered(Lane& lane, const CallSite& site, int* result);
   // The program queries site->stream, which is not known to be idle. Returns true if nothing need
   // be sent. `*result` is then the call's result: 0, CUDA_ERROR_NOT_READY, an earlier failure, or
-  // the session's end. Returns false: call the worker, with the flags of `*site`.
-  bool poll_answered(Lane& lane, CallSite* site, int* result);
+  // the session's end. Returns false: call the worker.
+  bool poll_answered(Lane& lane, const CallSite& site, int* result);
   // Returns whether all calls issued to `context` are known to be complete.
   bool known_complete(Handle context) const noexcept;
   // See StreamProgress::last_issued().

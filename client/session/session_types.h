@@ -17,6 +17,7 @@
 #include "client/early_answers/stream_progress.h"
 #include "client/host_memory/host_memory_offer.h"
 #include "client/log/handles.h"
+#include "client/log/stream_polls.h"
 #include "protocol/log/record.h"
 #include "transport/transport.h"
 
@@ -65,7 +66,6 @@ struct SessionOptions {
   bool spread_copies = false;          // The worker supports them (Feature::kSpreadCopies).
   bool pulled_copies = false;          // The worker supports them (Feature::kPulledCopies).
   bool written_results = false;        // The worker supports them (Feature::kWrittenResults).
-  bool stream_reports = false;         // The worker supports them (Feature::kStreamReports).
   // GPURUN_SPIN_US, 0 to kSpinUsMax: how long a thread that sends or waits for a reply polls before
   // it sleeps.
   std::chrono::microseconds spin = BriefSpin::kSpan;
@@ -79,6 +79,7 @@ struct SessionOptions {
   std::chrono::milliseconds heartbeat{limits::kHeartbeatS * 1000};
   std::size_t log_bytes = limits::kLogBytes;
   EarlyWaitLimiter::Clock::duration ahead_slack = EarlyWaitLimiter::kSlack;
+  StreamPolls::Clock::duration ask_after_min = StreamPolls::kAskAfterMin;
   std::FILE* output = stdout;  // Where device printf goes. See device_output.h.
   // Reads GPURUN_SYNC, GPURUN_STATS, GPURUN_PACKING, GPURUN_SPIN_US, GPURUN_BULK_CONNECTIONS and
   // CUDA_LAUNCH_BLOCKING. A text that is not a number in its range counts as unset, with a warning.

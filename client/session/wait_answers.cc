@@ -43,19 +43,12 @@ bool WaitAnswers::idle(Lane& lane, const CallSite& site, int* result) {
   return true;
 }
 
-bool WaitAnswers::poll(Lane& lane, CallSite* site, int* result) {
-  *result = uses_.shutdown.refusal(site->context);
+bool WaitAnswers::poll(Lane& lane, const CallSite& site, int* result) {
+  *result = uses_.shutdown.refusal(site.context);
   if (*result != 0) return true;
-  const std::optional<int> known =
-      uses_.early.poll(caller(lane), site->context, site->stream, uses_.fences.bulk_completions());
-  if (!known.has_value()) {
-    if (uses_.options.stream_reports &&
-        uses_.early.wants_report(lane, site->context, site->stream)) {
-      site->flags |= protocol::kFlagTell;
-    }
-    return false;
-  }
-  *result = deliver(lane, site->context);
+  const std::optional<int> known = uses_.early.poll(caller(lane), site.context, site.stream);
+  if (!known.has_value()) return false;
+  *result = deliver(lane, site.context);
   if (*result == 0) *result = *known;
   return true;
 }

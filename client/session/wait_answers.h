@@ -31,7 +31,7 @@ class WaitAnswers {
 
   bool event(Lane& lane, const CallSite& site, bool wait, int* result);
   bool idle(Lane& lane, const CallSite& site, int* result);
-  bool poll(Lane& lane, CallSite* site, int* result);
+  bool poll(Lane& lane, const CallSite& site, int* result);
   bool wait(Lane& lane, CallSite site, ByteView payload, int* result);
   bool wait(Lane& lane, const EventRecord& record, CallSite site, ByteView payload, int* result);
   EventRecord stream_of_record(Handle event);

@@ -55,8 +55,6 @@ std::string feature_name(unsigned bit) {
       return "large copies that the worker reads over RDMA";
     case static_cast<unsigned>(Feature::kWrittenResults):
       return "large results that the worker writes over RDMA";
-    case static_cast<unsigned>(Feature::kStreamReports):
-      return "reports of the end of a stream's work";
     case static_cast<unsigned>(Feature::kPackedRecords):
       return "packed records of calls";
     case static_cast<unsigned>(Feature::kCounting):

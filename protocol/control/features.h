@@ -81,12 +81,8 @@ enum class Feature : std::uint8_t {
   // The worker writes the bytes of large copies from the device into the client's memory
   // (kFlagWritten, record.h). Only over RDMA.
   kWrittenResults = 23,
-  // The worker reports the end of a stream's work to a query that asks for it (kFlagTell of
-  // Form::kCall, record.h). Not offered: the report's event is work of the stream, which a query
-  // sees for a moment after the program knows that its own work is complete (docs/adr/0009).
-  kStreamReports = 24,
 };
-inline constexpr unsigned kFeatureCount = 25;
+inline constexpr unsigned kFeatureCount = 24;
 
 constexpr std::uint64_t feature_bit(Feature feature) {
   return std::uint64_t{1} << static_cast<unsigned>(feature);

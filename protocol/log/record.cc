@@ -152,9 +152,7 @@ Result<RecordView> parse_record(ByteView bytes) {
   const bool hot = header.form != Form::kCall && header.form != Form::kRaw;
   if (hot && header.order != Order::kStream) return malformed(header, "ordered in no stream");
   if ((header.flags & ~kFlagsKnown) != 0) return malformed(header, "unknown flags");
-  const bool query = header.form == Form::kCall && header.order == Order::kStream &&
-                     (header.flags & kFlagFence) != 0;
-  if ((header.flags & kFlagTell) != 0 && header.form != Form::kEventRecord && !query) {
+  if ((header.flags & kFlagTell) != 0 && header.form != Form::kEventRecord) {
     return malformed(header, "nothing to report");
   }
   const bool on_demand = header.order == Order::kOrderedHost || header.form == Form::kCopyIn;
@@ -197,7 +195,7 @@ Result<ReplyView> parse_reply(ByteView bytes) {
       header.bytes != reply_bytes(header.payload_bytes) || header.bytes > bytes.size()) {
     return Status(Code::kProtocol, "reply of a wrong size");
   }
-  constexpr std::uint8_t kReplyFlagsKnown = kReplyFlagSticky | kReplyFlagErrors | kReplyFlagTells;
+  constexpr std::uint8_t kReplyFlagsKnown = kReplyFlagSticky | kReplyFlagErrors;
   if (header.reserved != 0 || (header.flags & ~kReplyFlagsKnown) != 0) {
     return Status(Code::kProtocol, "reply with unknown flags");
   }

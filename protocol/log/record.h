@@ -80,9 +80,6 @@ inline constexpr std::uint16_t kFlagWritesSubject = 4;  // Changes `subject`. Ot
                                                         // it.
 // kEventRecord: the client wants to know this record's end. So the worker sends one kEventDone for
 // it without a query, whatever happens to the record.
-// A fenced kCall in a stream: a query of that stream. If the stream is not complete, the worker may
-// promise a report (kReplyFlagTells). It then sends one kEventDone for the query once the work
-// before it has ended (Feature::kStreamReports, docs/adr/0009).
 inline constexpr std::uint16_t kFlagTell = 8;
 // The record only offers its bulk. kOrderedHost: the client sends it if the worker asks by
 // kChunkWanted. kCopyIn: the client sends it when the worker asks by kBytesWanted, because the
@@ -277,7 +274,6 @@ inline constexpr std::uint8_t kReplyKindMin = 1;
 inline constexpr std::uint8_t kReplyKindMax = 10;
 inline constexpr std::uint8_t kReplyFlagSticky = 1;  // kCallError, kReply: the context is lost.
 inline constexpr std::uint8_t kReplyFlagErrors = 2;  // kOutput: for stderr, not for stdout.
-inline constexpr std::uint8_t kReplyFlagTells = 4;   // kReply: a kEventDone follows (kFlagTell).
 
 struct ReplyHeader {
   std::uint32_t bytes = 0;  // Whole item, a multiple of 8, at most kReplyBytesMax.

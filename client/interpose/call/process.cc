@@ -121,7 +121,6 @@ int connect() {
   options.spread_copies = knows(protocol::Feature::kSpreadCopies);
   options.pulled_copies = knows(protocol::Feature::kPulledCopies);
   options.written_results = knows(protocol::Feature::kWrittenResults);
-  options.stream_reports = knows(protocol::Feature::kStreamReports);
   Result<std::unique_ptr<Session>> session = Session::start(std::move(attached->channels), options);
   if (!session.ok()) return failed(session.status(), kResultPeerGone);
   auto* process = new Process;

@@ -110,7 +110,7 @@ CUresult cuStreamQuery(CUstream given) {
   CallSite site = here.stream_site(stream);
   int result = 0;
   if (known_idle(here, site, Waits::kForStream, &result)) return cuda(result);
-  if (here.session().poll_answered(*here.lane, &site, &result)) return cuda(result);
+  if (here.session().poll_answered(*here.lane, site, &result)) return cuda(result);
   site.work = Work::kNone;
   return cuda(call_row(here, opcode::cuStreamQuery, site, {}, as<CUstream>(stream)));
 }

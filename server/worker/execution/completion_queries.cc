@@ -54,9 +54,7 @@ void CompletionQueries::answer(std::unique_ptr<Call> query) {
 void CompletionQueries::ask_the_driver(Call& query) {
   const CallOutcome outcome = parts_.runner.run(query);
   const bool done = outcome.kind == CallOutcome::Kind::kDone;
-  const int result = done ? outcome.result : kErrorUnknown;
-  if (result == kErrorNotReady && parts_.reports.answer(query)) return;
-  parts_.replies.answer(query, result);
+  parts_.replies.answer(query, done ? outcome.result : kErrorUnknown);
 }
 
 bool CompletionQueries::would_end_what_helpers_wait_for(const RecordHeader& header) const {

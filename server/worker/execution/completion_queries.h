@@ -22,7 +22,6 @@
 #include "server/worker/execution/queued_calls.h"
 #include "server/worker/execution/reply_sender.h"
 #include "server/worker/execution/stall_warning.h"
-#include "server/worker/execution/stream_reports.h"
 #include "server/worker/execution/thread_pool.h"
 
 namespace gpurun::server {
@@ -39,7 +38,6 @@ class CompletionQueries {
     CallRunner& runner;
     ParkedCalls& parked;
     ReplySender& replies;
-    StreamReports& reports;
     DriverTasks& tasks;
     HelperThreadPool& pool;
     ExecutorInbox& inbox;

@@ -88,25 +88,6 @@ void DeviceOrder::keep_work(const Call& call, std::uint64_t home, void* stream) 
   (void)enter_context(driver_, owner_, call.driver_context());
 }
 
-bool DeviceOrder::legacy_may_delay(const Call& call) {
-  const IssueQueue::StreamTraits traits = streams_.traits(call.header());
-  const std::uint64_t home = traits.context != 0 ? traits.context : call.header().context;
-  void* context = call.driver_context();
-  if (home != call.header().context) {
-    const HandleTable::Found found = handles_.find(home, HandleKind::kContext);
-    if (found.result != 0) return true;  // It has ended.
-    context = reinterpret_cast<void*>(found.value);
-  }
-  bool delays = enter_context(driver_, owner_, context) != 0;
-  for (const std::uint64_t legacy : {std::uint64_t{0}, protocol::kStreamLegacy}) {
-    void* const stream = reinterpret_cast<void*>(legacy);
-    if (!traits.blocking || delays || !context_streams_.has_given(home, stream)) continue;
-    delays = !captures_.empty() || !is_done(stream);  // A query would end captures.
-  }
-  (void)enter_context(driver_, owner_, call.driver_context());
-  return delays;
-}
-
 bool DeviceOrder::is_behind_complete_work(const RecordHeader& header) {
   forget_contexts();
   const HandleTable::Found context = handles_.find(header.context, HandleKind::kContext);

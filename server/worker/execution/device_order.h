@@ -67,10 +67,6 @@ class DeviceOrder {
   // the context current. False for a call without a context.
   bool is_behind_complete_work(const protocol::RecordHeader& header);
 
-  // Whether more work in the stream of `call` would wait for work of the legacy stream. Asks the
-  // driver. The call's context is current, before and afterwards.
-  bool legacy_may_delay(const Call& call);
-
   // Waits for a context: see ContextStreams. end_context_wait() and wait_for_more(): any thread.
   bool context_is_known(std::uint64_t context) { return context_streams_.is_known(context); }
   bool context_is_done(std::uint64_t context);

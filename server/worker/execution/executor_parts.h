@@ -32,7 +32,6 @@
 #include "server/worker/execution/staging_registration.h"
 #include "server/worker/execution/stall_warning.h"
 #include "server/worker/execution/stream_bound.h"
-#include "server/worker/execution/stream_reports.h"
 #include "server/worker/execution/thread_pool.h"
 
 namespace gpurun::server {
@@ -109,9 +108,8 @@ struct ExecutorParts {
                      skipped_waits, outbox, id, forms}};
   BriefPoll poll{replies, options.spin};
   ParkedCalls parked{{runner, replies, completions, poll, *pool, tasks, inbox}};
-  StreamReports reports{{options.driver, completions, bound, replies, poll, order}};
   CompletionQueries queries{{options.handlers, kinds, order, queued, stall, runner, parked, replies,
-                             reports, tasks, *pool, inbox}};
+                             tasks, *pool, inbox}};
   Issuer issuer{{executor, options, bulk, kinds, inbox, order, queued, stall, call_bulk, replies,
                  completions, runner, parked, queries, outbox}};
 };

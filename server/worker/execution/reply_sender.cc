@@ -168,19 +168,10 @@ void ReplySender::send_all() {
   outbox_.send();
 }
 
-void ReplySender::tell_stream_ended(const RecordHeader& header, int result) {
-  if (is_sticky(result)) report(header, result, 0);
-  const auto tell = [this, header, result] {
-    tell_event_done(header, header.stream, header.sequence, result, true);
-  };
-  later(tell, true);
-}
-
-void ReplySender::answer(const Call& call, int result, bool settled, std::uint8_t flags) {
+void ReplySender::answer(const Call& call, int result, bool settled) {
   call_bulk_.end(call, result);
   const RecordHeader& header = call.header();
-  const bool records = header.form == protocol::Form::kEventRecord;
-  if (result != 0 && records && (header.flags & protocol::kFlagTell) != 0) {
+  if (result != 0 && (header.flags & protocol::kFlagTell) != 0) {
     tell_event_done(header, header.subject, header.sequence, result, settled);
   }
   if (!call.awaited()) {
@@ -194,7 +185,7 @@ void ReplySender::answer(const Call& call, int result, bool settled, std::uint8_
   reply.result = result;
   reply.call_sequence = header.sequence;
   reply.context = header.context;
-  reply.flags = is_sticky(result) ? protocol::kReplyFlagSticky : flags;
+  if (is_sticky(result)) reply.flags = protocol::kReplyFlagSticky;
   reply.watermark = watermark(settled);
   print_first();
   send_gathered();  // The reply may depend on these bytes.

@@ -50,11 +50,8 @@ class ReplySender {
   }
 
   // Ends the call: its reply, or its failure if the client does not wait. `settled`: completions
-  // has already reported the work that is done on the device. `flags`: kReplyFlagTells or 0.
-  void answer(const Call& call, int result, bool settled = false, std::uint8_t flags = 0);
-  // The report that the answer to the query `header` has promised. `result` as of
-  // Completions::Ended. Within an `ended`, or before run_due().
-  void tell_stream_ended(const protocol::RecordHeader& header, int result);
+  // has already reported the work that is done on the device.
+  void answer(const Call& call, int result, bool settled = false);
   // The call was answered, or the client does not wait for it, and it failed. `created`: the
   // client's handle that the call would have created.
   void report(const protocol::RecordHeader& header, int result, std::uint64_t created = 0);

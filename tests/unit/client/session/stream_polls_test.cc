@@ -1,6 +1,5 @@
 // Polls of streams: the client answers a query of a busy stream itself until a message arrives that
-// could show the program that the stream is complete, or until it is time to ask. The worker's
-// report ends the polls without a further query.
+// could show the program that the stream is complete, or until it is time to ask.
 #include "client/log/stream_polls.h"
 
 #include <gmock/gmock.h>
@@ -18,9 +17,10 @@ constexpr Handle kStream = 77, kOther = 78;
 
 class SessionStreamPolls : public ::testing::Test {
  protected:
+  // No poll asks because of the time.
   static SessionOptions options() {
     SessionOptions options = quiet();
-    options.stream_reports = true;
+    options.ask_after_min = std::chrono::hours(1);
     return options;
   }
   CallSite about(Handle stream) {
@@ -34,41 +34,25 @@ class SessionStreamPolls : public ::testing::Test {
   int poll(Handle stream = kStream) {
     CallSite query = about(stream);
     int result = -1;
-    return session_->poll_answered(*Lane::current(), &query, &result) ? result : -1;
+    return session_->poll_answered(*Lane::current(), query, &result) ? result : -1;
   }
-  // Asks the worker from this thread. Returns the query's number.
-  std::uint64_t ask(int answer, bool promised, Handle stream = kStream) {
-    CallSite query = about(stream);
+  // Asks the worker from this thread.
+  void ask(int answer, Handle stream = kStream) {
+    const CallSite query = about(stream);
     int result = -1;
-    EXPECT_FALSE(session_->poll_answered(*Lane::current(), &query, &result));
-    std::uint64_t sequence = 0;
+    EXPECT_FALSE(session_->poll_answered(*Lane::current(), query, &result));
     auto worker = std::async(std::launch::async, [&] {
       const FakeWorker::Record asked = worker_.next();
-      sequence = asked.header.sequence;
-      told_ = (asked.header.flags & protocol::kFlagTell) != 0;
       protocol::ReplyHeader reply;
       reply.kind = protocol::ReplyKind::kReply;
       reply.lane = asked.header.lane;
       reply.result = answer;
-      reply.call_sequence = sequence;
-      reply.flags = promised ? protocol::kReplyFlagTells : std::uint8_t{0};
+      reply.call_sequence = asked.header.sequence;
       worker_.send_item(reply);
     });
     Reply reply;
     EXPECT_EQ(session_->call(*Lane::current(), query, ByteView(), &reply), answer);
     worker.get();
-    return sequence;
-  }
-  void tell(std::uint64_t query, std::uint64_t watermark = 0, int result = 0) {
-    protocol::ReplyHeader header;
-    header.kind = protocol::ReplyKind::kEventDone;
-    header.opcode = driver_abi::opcode::cuStreamQuery;
-    header.lane = Lane::current()->id();
-    header.subject = kStream;
-    header.result = result;
-    header.call_sequence = query;
-    header.watermark = watermark;
-    worker_.send_item(header);
   }
   // Returns after all items so far were handled. The other thread's call returns 0, or `error` of
   // this thread's call if it began before that came.
@@ -91,37 +75,19 @@ class SessionStreamPolls : public ::testing::Test {
 
   FakeWorker worker_;
   std::unique_ptr<Session> session_ = start(worker_, options());
-  bool told_ = false;  // The last query asked for a report.
 };
 
-TEST_F(SessionStreamPolls, PollsSendNothingUntilReport) {
+TEST_F(SessionStreamPolls, CompleteAnswerIsKeptUntilMoreWork) {
   ASSERT_EQ(launch(kStream), 0);
   EXPECT_EQ(poll(), -1);
-  const std::uint64_t query = ask(kResultNotReady, true);
-  EXPECT_TRUE(told_);
-  for (int i = 0; i < 1000; ++i) ASSERT_EQ(poll(), kResultNotReady);
-  tell(query);
-  settle();
+  ask(0);
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(poll(), 0);
-}
-
-TEST_F(SessionStreamPolls, WorkSinceReportIsAskedAbout) {
-  ASSERT_EQ(launch(kStream), 0);
-  const std::uint64_t query = ask(kResultNotReady, true);
-  ASSERT_EQ(launch(kStream), 0);
-  EXPECT_EQ(poll(), kResultNotReady);
-  tell(query);
-  settle();
-  EXPECT_EQ(poll(), -1);
-  ask(0, false);
-  EXPECT_TRUE(told_);  // The report that came is of less work.
-  EXPECT_EQ(poll(), 0);
   ASSERT_EQ(launch(kStream), 0);
   EXPECT_EQ(poll(), -1);
 }
 
 TEST_F(SessionStreamPolls, CompleteAnswerEndsWithOtherThreadsWork) {
-  ask(0, false);
+  ask(0);
   EXPECT_EQ(poll(), 0);
   CallSite work = site(2);
   work.order = protocol::Order::kStream;
@@ -132,27 +98,11 @@ TEST_F(SessionStreamPolls, CompleteAnswerEndsWithOtherThreadsWork) {
   EXPECT_EQ(poll(), -1);
 }
 
-TEST_F(SessionStreamPolls, AnyNewsIsAskedAboutWithoutSecondReport) {
+TEST_F(SessionStreamPolls, AnyNewsIsAskedAbout) {
   ASSERT_EQ(launch(kStream), 0);
-  ask(kResultNotReady, true);
+  ask(kResultNotReady);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(poll(), kResultNotReady);
   settle();  // What it waited for may have come after the stream's work.
-  EXPECT_EQ(poll(), -1);
-  ask(kResultNotReady, false);
-  EXPECT_FALSE(told_);  // The report is still to come.
-  EXPECT_EQ(poll(), kResultNotReady);
-}
-
-TEST_F(SessionStreamPolls, FailedReportIsAskedAbout) {
-  ASSERT_EQ(launch(kStream), 0);
-  tell(ask(kResultNotReady, true), 0, kIllegalAddress);
-  settle();
-  EXPECT_EQ(poll(), -1);
-}
-
-TEST_F(SessionStreamPolls, ReportWithPendingBytesIsAskedAbout) {
-  ASSERT_EQ(launch(kStream), 0);
-  tell(ask(kResultNotReady, true), /*watermark=*/1);
-  settle();
   EXPECT_EQ(poll(), -1);
 }
 
@@ -161,22 +111,15 @@ TEST_F(SessionStreamPolls, EarlyAnswersOfAnyThreadAreAskedAbout) {
   copy.order = protocol::Order::kStream;
   copy.flags = protocol::kFlagBarrier;
   ASSERT_EQ(launch(kStream), 0);
-  ask(kResultNotReady, true);
+  ask(kResultNotReady);
   ASSERT_EQ(post(copy), 0);
   EXPECT_EQ(poll(), -1);
-  ask(kResultNotReady, false);
+  ask(kResultNotReady);
   EXPECT_EQ(poll(), kResultNotReady);
   auto other = std::async(std::launch::async,
                           [&] { return session_->post(*Lane::current(), copy, ByteView()); });
   EXPECT_EQ(other.get(), 0);
   EXPECT_EQ(poll(), -1);
-}
-
-TEST_F(SessionStreamPolls, LegacyStreamAsksForNoReport) {
-  ask(kResultNotReady, false, 0);
-  EXPECT_FALSE(told_);
-  ask(kResultNotReady, false, protocol::kStreamPerThread);
-  EXPECT_TRUE(told_);
 }
 
 TEST_F(SessionStreamPolls, HostMemoryOfOtherStreamsIsAskedAbout) {
@@ -185,25 +128,22 @@ TEST_F(SessionStreamPolls, HostMemoryOfOtherStreamsIsAskedAbout) {
   work.order = protocol::Order::kStream;
   work.stream = kStream;
   ASSERT_EQ(post(work), 0);
-  ask(kResultNotReady, true);
+  ask(kResultNotReady);
   EXPECT_EQ(poll(), kResultNotReady);  // What its own work writes does not show its end.
   work.stream = kOther;
   ASSERT_EQ(post(work), 0);
   EXPECT_EQ(poll(), -1);
 }
 
-TEST_F(SessionStreamPolls, CompleteAnswerReturnsEarlierError) {
-  const std::uint64_t query = ask(kResultNotReady, true);
+TEST_F(SessionStreamPolls, CompleteAnswerHidesNoLaterError) {
+  ask(0);
   ASSERT_EQ(session_->post(*Lane::current(), site(2), ByteView()), 0);
   worker_.call_error(worker_.next(), kInvalidImage);
-  settle(kInvalidImage);
-  EXPECT_EQ(poll(), -1);
-  tell(query);
   settle(kInvalidImage);
   EXPECT_EQ(poll(), -1);  // The call since may have failed.
 }
 
-// Without a report, a poll asks again at a bounded rate, so that polls cost few round trips.
+// A poll asks again at a bounded rate, so that polls cost few round trips.
 TEST(StreamPollsTest, IntervalGrowsWithTheWait) {
   using Clock = StreamPolls::Clock;
   StreamPolls polls;
@@ -216,16 +156,13 @@ TEST(StreamPollsTest, IntervalGrowsWithTheWait) {
   polls.answered(answer, now);
   unsigned asked = 1;
   for (; now - begin < std::chrono::seconds(1); now += std::chrono::microseconds(5)) {
-    if (polls.find(kContext, kStream)->may_go_on(false, now)) continue;
+    if (polls.find(kContext, kStream)->may_go_on(now, StreamPolls::kAskAfterMin)) continue;
     ++answer.sequence;
     ++asked;
     polls.answered(answer, now);
   }
   EXPECT_GT(asked, 900u);  // At least once a millisecond.
   EXPECT_LT(asked, 1100u);
-  const StreamPolls::Poll& last = *polls.find(kContext, kStream);
-  EXPECT_TRUE(last.may_go_on(true, last.answered + StreamPolls::kPromised / 2));
-  EXPECT_FALSE(last.may_go_on(true, last.answered + StreamPolls::kPromised));
 }
 
 TEST(StreamPollsTest, KeepsFewStreams) {

@@ -62,14 +62,13 @@ class RawClient {
     return ended_;
   }
 
-  // Sends a record and returns its number. Uses context 0, and the per-thread stream of `lane`
-  // unless the record names the legacy stream.
+  // Sends a record and returns its number. Uses context 0, and the per-thread stream of `lane`.
   std::uint64_t record(protocol::RecordHeader header, ByteView payload, std::uint32_t lane = 0) {
     header.order = header.order == protocol::Order::kContext && header.form != protocol::Form::kRaw
                        ? protocol::Order::kStream
                        : header.order;
     header.lane = lane;
-    if (header.stream != protocol::kStreamLegacy) header.stream = protocol::kStreamPerThread;
+    header.stream = protocol::kStreamPerThread;
     header.sequence = ++last_;
     header.payload_bytes = static_cast<std::uint32_t>(payload.size());
     header.bytes = static_cast<std::uint32_t>(protocol::record_bytes(payload.size()));
