@@ -72,13 +72,19 @@ WideWords wide_cas_by_instruction(WideWords* cell, WideWords expected, WideWords
 #endif
 
 WideWords wide_cas_by_lock(WideWords* cell, WideWords expected, WideWords desired) {
-  // A bad address faults here, not while the lock is held.
-  static_cast<void>(*const_cast<volatile const std::uint64_t*>(&cell->low));
+  // A bad address faults here, not while the lock is held. Others may write meanwhile, so every
+  // access is atomic.
+  static_cast<void>(
+      __atomic_load_n(const_cast<volatile const std::uint64_t*>(&cell->low), __ATOMIC_RELAXED));
   std::atomic_flag& lock = lock_of(cell);
   while (lock.test_and_set(std::memory_order_acquire)) {
   }
-  const WideWords before = *cell;
-  if (before == expected) *cell = desired;
+  const WideWords before{__atomic_load_n(&cell->low, __ATOMIC_RELAXED),
+                         __atomic_load_n(&cell->high, __ATOMIC_RELAXED)};
+  if (before == expected) {
+    __atomic_store_n(&cell->low, desired.low, __ATOMIC_RELAXED);
+    __atomic_store_n(&cell->high, desired.high, __ATOMIC_RELAXED);
+  }
   lock.clear(std::memory_order_release);
   return before;
 }
