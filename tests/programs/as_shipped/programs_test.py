@@ -122,6 +122,9 @@ class Programs(unittest.TestCase):
             self.assertFalse(os.path.exists(places["HOME"]))
         with programs.home_of(False) as words:
             self.assertEqual([], words)
+        for name, entry in programs.catalog().items():  # Caches are in the home, which is empty then.
+            places = {**entry.get("environment", {}), **entry.get("native", {})}
+            self.assertFalse([key for key in places if "CACHE" in key], name)
 
     def test_processor_seconds_count_children(self):
         before = programs.processor_seconds()
