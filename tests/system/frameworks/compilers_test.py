@@ -90,6 +90,29 @@ check(compiler.nvPTXCompilerCompile(None, 1, words("--gpu-name=sm_80")))
                          'except AttributeError as error: print("no_such_function" in str(error))')
         self.assertEqual(said, "2\nTrue\n")
 
+    def look_ups(self, env=None):
+        """The lines of a program that looks compilers up before and after it loads one."""
+        done = subprocess.run([world.GPURUN, "-q", "--device", "emulated", "--", FOLDER + "/symbol_look_ups",
+                               FOLDER + "/libnvrtc.so.13"],
+                              env=world.environment(GPURUN_DRIVER=None, **(env or {})), capture_output=True,
+                              text=True, timeout=world.SECONDS, stdin=subprocess.DEVNULL)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.splitlines()
+
+    def test_compiler_that_is_not_loaded_is_not_found(self):
+        """A program that finds a compiler would call it, and get an error in place of its fallback."""
+        self.assertEqual(self.look_ups(), ["nvrtcCompileProgram: none, dlerror() names it",
+                                           "nvPTXCompilerCompile: none, dlerror() names it",
+                                           f"nvrtc -arch=sm_80 {LINES}", f"ptx --gpu-name=sm_80 {LINES}",
+                                           "number_of_preloaded: none, dlerror() names it"])
+
+    def test_preloaded_dlsym_still_answers(self):
+        """gpurun's dlsym() is in front of one that the user preloads, and passes look-ups on to it."""
+        said = self.look_ups(env={"LD_PRELOAD": FOLDER + "/libpreloaded_dlsym.so"})
+        self.assertEqual(said, ["nvrtcCompileProgram: none, dlerror() names it",
+                                "nvPTXCompilerCompile: none, dlerror() names it",
+                                f"nvrtc -arch=sm_80 {LINES}", f"ptx --gpu-name=sm_80 {LINES}", "7"])
+
     @unittest.skipUnless(os.path.exists(NVRTC), "no NVRTC on this machine")
     def test_machine_code_of_nvrtc(self):
         done = self.python(COMPILE, NVRTC)
