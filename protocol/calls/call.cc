@@ -139,6 +139,11 @@ Result<std::size_t> parameter_extent(const Row& row, std::size_t index, CountVal
   return bytes;
 }
 
+bool count_comes_out(const Row& row, const Parameter& parameter) {
+  return parameter.count_parameter < row.parameters.size() &&
+         comes_out(row.parameters[parameter.count_parameter]);
+}
+
 bool is_zero(const Result<std::size_t>& extent) { return extent.ok() && *extent == 0; }
 
 // As parameter_extent(), for the program's own arguments.
@@ -224,10 +229,12 @@ Status PackedCall::plan(const Row& row, void* const* arguments,
       plan.words[i] = load(arguments[i], parameter.element_bytes);
       continue;
     }
-    const Result<std::size_t> extent = argument_extent(row, i, arguments);
-    if (!extent) return extent.status();
     const void* target =
         parameter.shape == Shape::kStruct ? arguments[i] : pointer_argument(arguments, i);
+    // A call without a list asks for its size. A program need not have set the count.
+    if (target == nullptr && parameter.nullable && count_comes_out(row, parameter)) continue;
+    const Result<std::size_t> extent = argument_extent(row, i, arguments);
+    if (!extent) return extent.status();
     if (target == nullptr) {
       const bool counted = parameter.count_parameter != driver_abi::kNoParameter;
       if (parameter.nullable || (counted && *extent == 0)) continue;

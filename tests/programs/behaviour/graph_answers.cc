@@ -68,6 +68,26 @@ void list_with_room(const Chain& of) {
   std::printf("behind: %zu\n", count);
 }
 
+// A list of no address asks for its size. The count that goes in may hold anything.
+void ask_for_sizes(const Chain& of) {
+  constexpr std::size_t kUnset = ~std::size_t{0};
+  std::size_t count = kUnset;
+  SHOW(cuGraphGetNodes(of.graph, nullptr, &count));
+  std::printf("nodes: %zu\n", count);
+  count = kUnset;
+  SHOW(cuGraphGetRootNodes(of.graph, nullptr, &count));
+  std::printf("roots: %zu\n", count);
+  count = kUnset;
+  SHOW(cuGraphGetEdges(of.graph, nullptr, nullptr, nullptr, &count));
+  std::printf("edges: %zu\n", count);
+  count = kUnset;
+  SHOW(cuGraphNodeGetDependencies(of.second, nullptr, nullptr, &count));
+  std::printf("behind: %zu\n", count);
+  count = kUnset;
+  SHOW(cuGraphNodeGetDependentNodes(of.second, nullptr, nullptr, &count));
+  std::printf("in front: %zu\n", count);
+}
+
 void find_in_clones(const Chain& of) {
   CUgraph clone;
   CUgraphNode found = nullptr, added = nullptr;
@@ -167,6 +187,7 @@ int main() {
   const Chain chain;
   list_without_room(chain);
   list_with_room(chain);
+  ask_for_sizes(chain);
   find_in_clones(chain);
   instantiate(chain);
   put_memory_in_children(chain);

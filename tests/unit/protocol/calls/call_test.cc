@@ -311,6 +311,31 @@ TEST(Call, RefusesArraysAndStringsOverBounds) {
   EXPECT_EQ(packed.pack(the_row, arguments, {}).code(), Code::kTooLarge);
 }
 
+// A program that asks for the size of a list need not have set its count, as Warp does.
+TEST(Call, CountWithoutItsListMayHoldAnything) {
+  const Parameter parameters[] = {parameter(Shape::kHandleArray, Direction::kOut, 8, 1, true),
+                                  parameter(Shape::kPointee, Direction::kInOut, 8)};
+  const Row the_row = row(parameters);
+  void* list = nullptr;
+  std::uint64_t count = ~std::uint64_t{0};
+  std::uint64_t* counter = &count;
+  void* arguments[] = {&list, &counter};
+  PackedCall packed;
+  ASSERT_TRUE(packed.pack(the_row, arguments, {}).ok());
+  UnpackedCall call;
+  ASSERT_TRUE(call.unpack(the_row, packed.bytes()).ok());
+  const std::uint64_t size = 3;
+  std::memcpy(call.memory(1).data(), &size, sizeof size);
+  PackedReply reply;
+  ASSERT_TRUE(reply.pack(the_row, call, 0).ok());
+  ASSERT_TRUE(unpack_reply(the_row, arguments, reply.bytes()).ok());
+  EXPECT_EQ(count, 3u);
+  std::uint64_t one = 0;
+  list = &one;
+  count = ~std::uint64_t{0};
+  EXPECT_EQ(packed.pack(the_row, arguments, {}).code(), Code::kTooLarge);
+}
+
 // Tensor maps have one stride fewer than dimensions. Reading more would be out of bounds.
 TEST(Call, CountOffsetShortensArray) {
   Parameter fewer = parameter(Shape::kArray, Direction::kIn, 8, 0);
