@@ -210,6 +210,12 @@ CUresult prepare_launch(const ContextPtr& context, const LaunchCall& call, Kerne
   launch->grid = {call.grid[0], call.grid[1], call.grid[2]};
   launch->block = {call.block[0], call.block[1], call.block[2]};
   if (!extents_allowed(launch->grid, launch->block)) return CUDA_ERROR_INVALID_VALUE;
+  // cuda.h, CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM: a block of one thread means the required block.
+  const KernelAttributes& attributes = launch->function->attributes();
+  const auto& required = attributes.required_block;
+  if (attributes.of_tiles && required[0] != 0 && launch->block.count() == 1) {
+    launch->block = {required[0], required[1], required[2]};
+  }
   launch->cluster = {0, 0, 0};
   launch->dynamic_shared_bytes = call.dynamic_shared_bytes;
   launch->cooperative = call.cooperative;

@@ -234,6 +234,7 @@ void LoadedModule::fill_attributes(Record& record, const Unit& unit) const {
   std::copy(std::begin(function.required_cluster), std::end(function.required_cluster),
             std::begin(out.required_cluster));
   out.min_blocks_per_sm = function.min_blocks_per_sm;
+  out.of_tiles = function.of_tiles;
   if (function.max_block[0] != 0) out.max_threads = product(function.max_block);
   if (function.required_block[0] != 0) out.max_threads = product(function.required_block);
   const ptx::ModuleIndex& index = indexes_[record.definition.text];

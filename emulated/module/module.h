@@ -50,6 +50,7 @@ struct KernelAttributes {
   std::uint32_t required_block[3] = {0, 0, 0};    // .reqntid, or zeros.
   std::uint32_t max_block[3] = {0, 0, 0};         // .maxntid, or zeros.
   std::uint32_t min_blocks_per_sm = 0;            // .minnctapersm
+  bool of_tiles = false;                          // Launches leave the block to the kernel.
   std::uint32_t required_cluster[3] = {0, 0, 0};  // .reqnctapercluster
   std::uint32_t max_threads = kBlockThreadsMax;   // From required_block or max_block.
   // The sm number of .target: 75, 90, 120. CU_FUNC_ATTRIBUTE_PTX_VERSION and BINARY_VERSION report

@@ -116,6 +116,7 @@ struct Function {
   std::uint32_t max_block[3] = {0, 0, 0};
   std::uint32_t required_cluster[3] = {0, 0, 0};
   std::uint32_t min_blocks_per_sm = 0;
+  bool of_tiles = false;  // Compiled from Tile IR.
 
   std::vector<Type> registers;
   // Results, then parameters of the signature, then what the body declares. Those results and

@@ -245,6 +245,10 @@ std::vector<Variable> DeclarationParser::parameter_list() {
       fail("a parameter expected");
       break;
     }
+    if (lexer_.at_directive("hidden")) {
+      fail("hidden parameters (tensor maps of tileiras) are not supported");
+      break;
+    }
     const Space space = parse_space(lexer_.token().text);
     if (space != Space::kParam && space != Space::kRegister) fail(".param or .reg expected");
     lexer_.next();

@@ -35,6 +35,7 @@ class Indexer : public DeclarationParser {
     }
     if (name == "file" || name == "loc") return lexer_.skip_line();
     if (name == "section") return section();
+    if (name == "nv_intermediate_source_section") return source_section();
     if (name == "pragma") return skip_statement();
     if (name == "alias") return alias();
     declaration();
@@ -68,6 +69,22 @@ class Indexer : public DeclarationParser {
   void section() {
     while (!lexer_.at('{') && !lexer_.at_end()) lexer_.next();
     if (lexer_.at_end() || !lexer_.skip_braces()) fail("'}' expected");
+  }
+
+  // The Tile IR of the kernels, as text for tools. Lines between its marks may hold anything.
+  void source_section() {
+    while (!lexer_.at('{') && !lexer_.at_end()) lexer_.next();
+    int depth = 0;
+    do {
+      if (lexer_.at_end()) return fail("'}' expected");
+      if (lexer_.at('{')) ++depth;
+      if (lexer_.at('}')) --depth;
+      if (!lexer_.at_directive("source_begin")) {
+        lexer_.next();
+      } else if (!lexer_.skip_past(".source_end")) {
+        return fail(".source_end expected");
+      }
+    } while (depth > 0);
   }
 
   void skip_statement() {

@@ -1,6 +1,7 @@
 // Tokens of PTX (PTX ISA, section 4).
 #include "emulated/ptx/lexer.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -224,6 +225,17 @@ bool Lexer::skip_braces() {
     ++at_;
   }
   if (depth > 0) return false;
+  next();
+  return true;
+}
+
+bool Lexer::skip_past(std::string_view end) {
+  const std::string_view rest(at_, static_cast<std::size_t>(end_ - at_));
+  const std::size_t found = rest.find(end);
+  if (found == std::string_view::npos) return false;
+  const char* const past = at_ + found + end.size();
+  line_ += static_cast<std::uint32_t>(std::count(at_, past, '\n'));
+  at_ = past;
   next();
   return true;
 }

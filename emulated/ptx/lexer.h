@@ -44,6 +44,9 @@ class Lexer {
 
   // Moves to after the '}' that matches the current token, a '{'. False: no '}' matches.
   bool skip_braces();
+  // Moves to after the next `end` behind the current token. What lies between need not be PTX.
+  // False: `end` does not follow.
+  bool skip_past(std::string_view end);
   // Moves to the first token after the current token's line.
   void skip_line();
   // Ends the input: every later token is kEnd. A parser calls it at its first error.

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kBlockDepthMax = 256;
 constexpr std::size_t kRegistersMax = 1u << 22;
+constexpr std::uint64_t kTileLanguage = 7;  // Of kernels that tileiras compiles from Tile IR.
 
 }  // namespace
 
@@ -75,6 +76,8 @@ void FunctionParser::performance_directives() {
       dimensions3(function_.required_cluster);
     } else if (name == "minnctapersm") {
       function_.min_blocks_per_sm = static_cast<std::uint32_t>(expect_integer());
+    } else if (name == "language") {
+      function_.of_tiles = expect_integer() == kTileLanguage;
     } else if (name == "noreturn") {
       function_.no_return = true;
     } else {
@@ -132,7 +135,7 @@ void FunctionParser::block(int depth) {
 
 void FunctionParser::body_directive() {
   const std::string_view name = lexer_.token().text;
-  if (name == "loc" || name == "file") return lexer_.skip_line();
+  if (name == "loc" || name == "loc_intermediate" || name == "file") return lexer_.skip_line();
   if (name == "pragma") {
     while (!lexer_.at(';') && !lexer_.at_end()) lexer_.next();
     return expect(';');

@@ -71,6 +71,20 @@ again:
 .visible .entry odd() { .reg .b32 %r<2>; tcgen05.wait::ld.sync.aligned; ret; }
 )";
 
+// Stores its number of threads. .language is that of kernels that tileiras compiles.
+constexpr char kTilePtx[] = R"(.version 9.4
+.target sm_80
+.address_size 64
+.visible .entry tiles(.param .u64 out) .reqntid 8 .language 7
+{
+  .reg .b32 %r<2>; .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r1, %ntid.x;
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+)";
+
 class EmulatedLaunch : public testing::Test {
  protected:
   void SetUp() override {
@@ -123,6 +137,25 @@ class EmulatedLaunch : public testing::Test {
   CUfunction store_ = nullptr;
   CUdeviceptr memory_ = 0;
 };
+
+// cuda.h, CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM. cuTile launches its kernels like that.
+TEST_F(EmulatedLaunch, TileKernelLaunchedWithOneThreadGetsItsRequiredBlock) {
+  CUmodule module = nullptr;
+  CUfunction tiles = nullptr;
+  ASSERT_EQ(CALL(cuModuleLoadData, &module, kTilePtx), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuModuleGetFunction, &tiles, module, "tiles"), CUDA_SUCCESS);
+  const auto threads_with = [&](unsigned block) {
+    void* parameters[] = {&memory_};
+    EXPECT_EQ(CALL(cuMemsetD32_v2, memory_, 0, 1), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuLaunchKernel, tiles, 1, 1, 1, block, 1, 1, 0, nullptr, parameters, nullptr),
+              block == 4 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+    return word(memory_);
+  };
+  EXPECT_EQ(threads_with(1), 8u);
+  EXPECT_EQ(threads_with(8), 8u);
+  EXPECT_EQ(threads_with(4), 0u);
+  EXPECT_EQ(launch("exact", 1, 1), CUDA_ERROR_INVALID_VALUE);
+}
 
 TEST_F(EmulatedLaunch, AcceptsBothParameterForms) {
   EXPECT_EQ(store(memory_), CUDA_SUCCESS);

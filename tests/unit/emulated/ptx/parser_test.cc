@@ -19,12 +19,20 @@ constexpr char kText[] = R"(
 .func (.param .b32 out) callee(.param .b32 in);
 .visible .entry kernel(.param .u64 p, .param .align 8 .b8 q[12]) .maxntid 64, 2 {
   .reg .pred %p<2>; .reg .b32 %r<3>; .reg .b64 %rd<2>;
+  .loc_intermediate 1 13 0
   ld.param.u64 %rd1, [p+8];
 $L: { .reg .b32 %r1; mov.u32 %r1, %tid.x; @!%p1 bra $L; bra $M;
 $M: shfl.sync.idx.b32 %r1|%p1, %r2, -1, 31, _; }
   ret;
 }
 .section .debug_info { .b8 1 }
+.nv_intermediate_source_section { .code_block {
+.ir_name: "tile ir"
+.source_begin
+entry @kernel(%a: tile<ptr<f32>>) hints=<default = {}> { print "an \"{\" of /* text" }
+.source_end
+} }
+.global .u32 behind;
 )";
 
 TEST(PtxIndex, FindsFunctionsAndVariablesWithoutParsingBodies) {
@@ -35,7 +43,8 @@ TEST(PtxIndex, FindsFunctionsAndVariablesWithoutParsingBodies) {
   ASSERT_EQ(index->functions.size(), 2u);
   EXPECT_TRUE(index->functions[0].declaration);
   EXPECT_TRUE(index->functions[1].entry);
-  ASSERT_EQ(index->variables.size(), 2u);
+  ASSERT_EQ(index->variables.size(), 3u);
+  EXPECT_EQ(index->variables[2].name, "behind");
   EXPECT_TRUE(index->variables[0].unsized());
   const Variable& table = index->variables[1];
   EXPECT_EQ(table.byte_size(), 32u);
@@ -102,7 +111,8 @@ TEST(PtxParser, RejectsTextThatIsCutWithinStatement) {
   for (const Statement& statement :
        {Statement{".extern .shared", "dynamic[];"}, Statement{".global .align", "-2}};"},
         Statement{".func (.param", ".param .b32 in);"}, Statement{".visible .entry", "ret;\n}"},
-        Statement{".section", ".b8 1 }"}}) {
+        Statement{".section", ".b8 1 }"},
+        Statement{".nv_intermediate_source_section", ".source_end\n} }"}}) {
     SCOPED_TRACE(statement.start);
     const std::size_t start = text.find(statement.start);
     const std::size_t end = text.find(statement.end, start) + std::strlen(statement.end);
