@@ -44,7 +44,7 @@ class VerbsFabric final : public Fabric {
 
   Result<std::unique_ptr<FabricEnd>> make_end(const Gid& local, const Offer* theirs,
                                               const EndPlace& place) override {
-    std::uint32_t ring_bytes = ring_bytes_for(lockable_, place.count, place.later_bytes);
+    std::uint32_t ring_bytes = ring_bytes_for(lockable_, place.count, place.later);
     Link link = Link::kInfiniBand;
     Offer copied;
     if (theirs != nullptr) {

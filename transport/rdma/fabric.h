@@ -15,6 +15,7 @@
 #include "transport/carrier/carrier.h"
 #include "transport/rdma/allowed_ports.h"
 #include "transport/rdma/descriptors.h"
+#include "transport/rdma/locked_memory.h"
 #include "transport/rdma/offer.h"
 #include "transport/rdma/port_order.h"
 
@@ -44,8 +45,7 @@ class FabricEnd {
 struct EndPlace {
   unsigned index = 0;  // 0: the log's.
   unsigned count = 1;  // All of the session.
-  // Bytes that the session registers beside its connections, where a limit leaves them.
-  std::uint64_t later_bytes = 0;
+  LaterBytes later = {};
 };
 
 // Open devices. One thread at a time.

@@ -57,11 +57,15 @@ std::optional<std::uint64_t> lockable_bytes(const SystemFiles& files) {
 }
 
 std::uint32_t ring_bytes_for(const std::optional<std::uint64_t>& lockable, unsigned connections,
-                             std::uint64_t later_bytes) {
+                             const LaterBytes& later) {
   if (!lockable) return kRingBytes;
   const std::uint64_t rings = kRingsOfConnection * std::max(connections, 1U);
-  const bool leaves = *lockable >= later_bytes + rings * kRingBytesMin;
-  const std::uint64_t share = (*lockable - (leaves ? later_bytes : 0)) / rings;
+  std::uint64_t left = *lockable;
+  for (const std::uint64_t part : later) {
+    if (left < part + rings * kRingBytesMin) break;
+    left -= part;
+  }
+  const std::uint64_t share = left / rings;
   return static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(std::bit_floor(share), kRingBytesMin, kRingBytes));
 }

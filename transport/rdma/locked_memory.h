@@ -6,6 +6,7 @@
 // has no limit.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -16,10 +17,13 @@ namespace gpurun::transport::rdma {
 // Bytes that may still be registered. Nothing: there is no limit, or it is unknown.
 std::optional<std::uint64_t> lockable_bytes(const SystemFiles& files = SystemFiles());
 
+// What a session registers beside the rings of its connections, the most important part first.
+using LaterBytes = std::array<std::uint64_t, 2>;
+
 // The ring of each of `connections` that share `lockable`: kRingBytesMin to kRingBytes. The first
-// connection must not take the memory of the others. `later_bytes`: what the process registers
-// beside the rings. It is left, unless the smallest rings leave less.
+// connection must not take the memory of the others. Each part of `later` is left where the
+// smallest rings and the parts before it leave so much.
 std::uint32_t ring_bytes_for(const std::optional<std::uint64_t>& lockable, unsigned connections,
-                             std::uint64_t later_bytes = 0);
+                             const LaterBytes& later = {});
 
 }  // namespace gpurun::transport::rdma

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "server/bulk/bulk_out.h"
 #include "server/bulk/bulk_pulls.h"
 
 namespace gpurun::server {
@@ -26,7 +27,7 @@ Result<std::vector<transport::rdma::Agreement>> WorkerFabric::answer(WorkerChann
                                                                      Deadline deadline) const {
   transport::rdma::Side side{fabric_.get(), why_none_};
   side.place.count = static_cast<unsigned>(channels.bulk.size() + 1);
-  side.place.later_bytes = BulkPulls::kStagingBytes;
+  side.place.later = {BulkPulls::kStagingBytes, kStagingOutBytes};  // Reads come first.
   std::vector<transport::rdma::Agreement> agreements;
   const auto answer = [&](std::unique_ptr<transport::Connection>& connection) -> Status {
     transport::Connection* const below = below_.at(agreements.size());

@@ -24,6 +24,10 @@ class WorkerFabric {
   // given up. A device that another user has opened refuses requests. `gpus`: those of the session,
   // because the nearest port comes first.
   void open(const std::vector<PciDevice>& gpus);
+  // For tests, in place of open().
+  void use(std::unique_ptr<transport::rdma::Fabric> fabric) noexcept {
+    fabric_ = std::move(fabric);
+  }
   // Whether a client may ask. It then gets an answer on each connection, with the reason if RDMA is
   // not possible.
   bool is_wanted() const noexcept { return !trusted_.empty(); }

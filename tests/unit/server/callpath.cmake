@@ -24,6 +24,15 @@ gpurun_test(hot_calls_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/worker/execut
 gpurun_test(numa_placement_test unit
             SOURCES worker/sandbox/numa_placement_test.cc ${CMAKE_SOURCE_DIR}/server/worker/sandbox/numa_placement.cc
             LIBRARIES gpurun_base)
+if(GPURUN_VERBS_INCLUDE)
+  gpurun_test(worker_fabric_test unit
+              SOURCES worker/channels/worker_fabric_test.cc ${CMAKE_SOURCE_DIR}/server/worker/channels/worker_fabric.cc
+              LIBRARIES gpurun_server_callpath gpurun_transport_rdma)
+  target_include_directories(worker_fabric_test SYSTEM PRIVATE "${GPURUN_VERBS_INCLUDE}")
+  gpurun_on_verbs_double(worker_fabric_test)
+else()
+  gpurun_skipped_test(worker_fabric_test unit "no infiniband/verbs.h (libibverbs-dev)")
+endif()
 if(TARGET gpurun_emulated_cuda)
   gpurun_test(direct_memory_test unit SOURCES driver/direct_memory_test.cc LIBRARIES gpurun_server_driver
               ENVIRONMENT GPURUN_EMULATED=memory=192MiB)

@@ -36,13 +36,19 @@ TEST(LockedMemory, IsDividedOverTheConnections) {
 }
 
 TEST(LockedMemory, RingsLeaveWhatTheSessionRegistersLater) {
-  EXPECT_EQ(ring_bytes_for(std::nullopt, 2, 32 * kMib), kRingBytes);
-  EXPECT_EQ(ring_bytes_for(40 * kMib, 2, 32 * kMib), kRingBytes);
-  EXPECT_EQ(ring_bytes_for(36 * kMib, 2, 32 * kMib), kRingBytes / 2);
-  EXPECT_EQ(ring_bytes_for(32 * kMib + 8 * kRingBytesMin, 2, 32 * kMib), kRingBytesMin);
-  // The smallest rings leave too little, so the rings have all of it.
-  EXPECT_EQ(ring_bytes_for(32 * kMib + 8 * kRingBytesMin - 1, 2, 32 * kMib), kRingBytes);
-  EXPECT_EQ(ring_bytes_for(8 * kMib, 2, 32 * kMib), kRingBytes);
+  constexpr LaterBytes kLater = {32 * kMib, 64 * kMib};
+  constexpr std::uint64_t kSmallest = 8 * kRingBytesMin;
+  EXPECT_EQ(ring_bytes_for(std::nullopt, 2, kLater), kRingBytes);
+  EXPECT_EQ(ring_bytes_for(104 * kMib, 2, kLater), kRingBytes);
+  EXPECT_EQ(ring_bytes_for(100 * kMib, 2, kLater), kRingBytes / 2);
+  EXPECT_EQ(ring_bytes_for(96 * kMib + kSmallest, 2, kLater), kRingBytesMin);
+  // The smallest rings leave too little for both parts, so the second one gets nothing.
+  EXPECT_EQ(ring_bytes_for(96 * kMib + kSmallest - 1, 2, kLater), kRingBytes);
+  EXPECT_EQ(ring_bytes_for(36 * kMib, 2, kLater), kRingBytes / 2);
+  EXPECT_EQ(ring_bytes_for(32 * kMib + kSmallest, 2, kLater), kRingBytesMin);
+  // Nor for the first part, so the rings have all of it.
+  EXPECT_EQ(ring_bytes_for(32 * kMib + kSmallest - 1, 2, kLater), kRingBytes);
+  EXPECT_EQ(ring_bytes_for(8 * kMib, 2, kLater), kRingBytes);
 }
 
 TEST(LockedMemory, LimitCountsOnlyWithoutTheCapability) {
