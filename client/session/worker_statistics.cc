@@ -110,6 +110,14 @@ Result<protocol::WorkerStatistics> ask_statistics(Session& session,
   return protocol::parse_worker_statistics(*answer);
 }
 
+Result<protocol::WorkerRefusals> ask_refusals(Session& session,
+                                              std::chrono::milliseconds patience) {
+  const Result<Bytes> answer = within<Bytes>(
+      patience, [&session] { return ask(session, {protocol::StatisticsQuery::kRefusals}); });
+  if (!answer.ok()) return answer.status();
+  return protocol::parse_worker_refusals(*answer);
+}
+
 namespace {
 
 // Returns fewer samples when the worker does not answer.

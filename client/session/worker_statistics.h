@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "client/session/session.h"
 #include "protocol/statistics/recording.h"
+#include "protocol/statistics/worker_refusals.h"
 #include "protocol/statistics/worker_statistics.h"
 
 namespace gpurun::client {
@@ -29,6 +30,10 @@ inline constexpr std::chrono::milliseconds kRecordingPatience{20'000};
 //   kUnavailable   the worker counts nothing, or there is no thread or lane.
 Result<protocol::WorkerStatistics> ask_statistics(Session& session,
                                                   std::chrono::milliseconds patience);
+
+// Why the worker's RDMA device does not move large copies by itself. As ask_statistics(). An older
+// worker's answer is kUnavailable.
+Result<protocol::WorkerRefusals> ask_refusals(Session& session, std::chrono::milliseconds patience);
 
 // The worker records from now on. Returns a few readings of its clock, at a round trip each, on
 // this thread. Errors as ask_statistics(), but without a time limit, because the session has just

@@ -68,7 +68,7 @@ std::uint64_t host_functions(const Statistics& statistics) {
 std::uint64_t round_trips(const StatsSubject& subject, const Statistics& statistics,
                           const Stats::Row& sum) {
   return sum.fences - host_functions(statistics) + subject.attach_round_trips +
-         (statistics.worker_asked ? 1 : 0);
+         statistics.worker_questions;
 }
 
 double microseconds(Nanoseconds time) { return static_cast<double>(time.count()) / 1000.0; }
@@ -270,7 +270,21 @@ void append_writes(std::string* text, const StatsSubject& subject, std::uint64_t
   }
 }
 
+void append_refusals(std::string* text, const protocol::WorkerRefusals& refusals) {
+  const auto line = [text](const char* what, const std::string& why) {
+    if (!why.empty()) append(text, "the server does not %s: %.350s\n", what, why.c_str());
+  };
+  line("read large copies by itself", refusals.reads);
+  line("write large copies by itself", refusals.writes);
+  line("read straight into GPU memory", refusals.gpu_memory);
+}
+
 }  // namespace
+
+bool may_have_refusals(const Statistics& statistics) {
+  const Stats::Row sum = sum_of(statistics.rows);
+  return sum.pulled_bytes != 0 || sum.written_bytes != 0;
+}
 
 std::string statistics_table(const StatsSubject& subject, const Statistics& statistics) {
   std::string text;
@@ -297,9 +311,12 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
   }
   const Stats::Row sum = sum_of(statistics.rows);
   line("all", sum);
-  append(&text, "blocking round trips: %llu, of them %u to attach%s\n",
-         Number{round_trips(subject, statistics, sum)}, subject.attach_round_trips,
-         statistics.worker_asked ? ", and 1 to ask for the worker's numbers" : "");
+  append(&text, "blocking round trips: %llu, of them %u to attach",
+         Number{round_trips(subject, statistics, sum)}, subject.attach_round_trips);
+  if (statistics.worker_questions != 0) {
+    append(&text, ", and %u to ask for the worker's numbers", statistics.worker_questions);
+  }
+  text += "\n";
   if (const std::uint64_t turns = host_functions(statistics); turns != 0) {
     append(&text, "functions of the program that ran between a stream's work: %llu\n",
            Number{turns});
@@ -311,6 +328,7 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
          Number{sum.reached_bytes});
   append_pulls(&text, subject, sum.pulled_bytes);
   append_writes(&text, subject, sum.written_bytes);
+  append_refusals(&text, statistics.refusals);
   append(&text, "connections for copies to the device: %u in the end, at most %u\n",
          subject.bulk_connections, subject.bulk_connections_most);
   append(&text, "connections for copies from the device: %u in the end, at most %u\n",
@@ -341,8 +359,8 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
          subject.bulk_connections);
   append(&text, ",\"bulk_connections_out\":%u,\"bulk_connections_out_most\":%u",
          subject.bulk_connections_out, subject.bulk_connections_out_most);
-  append(&text, ",\"bulk_connections_most\":%u,\"report_round_trips\":%d",
-         subject.bulk_connections_most, statistics.worker_asked ? 1 : 0);
+  append(&text, ",\"bulk_connections_most\":%u,\"report_round_trips\":%u",
+         subject.bulk_connections_most, statistics.worker_questions);
   append(&text, ",\"pulled_bytes\":%llu,\"direct_bytes\":%llu,\"pulls_sent\":%llu",
          Number{sum.pulled_bytes}, Number{subject.direct_bytes}, Number{subject.pulls_sent});
   append(&text, ",\"not_pulled\":{\"copies\":%llu", Number{subject.not_pulled});
@@ -350,6 +368,9 @@ std::string statistics_json(const StatsSubject& subject, const Statistics& stati
   append(&text, ",\"written_bytes\":%llu,\"not_written\":{\"copies\":%llu",
          Number{sum.written_bytes}, Number{subject.not_written});
   text += ",\"reason\":" + json_string(subject.why_not_written) + "}";
+  text += ",\"server_refuses\":{\"reads\":" + json_string(statistics.refusals.reads) +
+          ",\"writes\":" + json_string(statistics.refusals.writes) +
+          ",\"gpu_memory\":" + json_string(statistics.refusals.gpu_memory) + "}";
   append(&text, ",\"blocking_round_trips\":%llu", Number{round_trips(subject, statistics, sum)});
   append(&text, ",\"completion_waits\":%llu,\"host_functions\":%llu", Number{sum.waits},
          Number{host_functions(statistics)});

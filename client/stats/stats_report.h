@@ -7,6 +7,7 @@
 
 #include "client/stats/connections_that_left.h"
 #include "client/stats/stats.h"
+#include "protocol/statistics/worker_refusals.h"
 #include "protocol/statistics/worker_statistics.h"
 #include "transport/rejected.h"
 
@@ -47,10 +48,12 @@ struct StatsSubject {
 struct Statistics {
   std::vector<Stats::Row> rows;
   Stats::Batches batches;
-  // The worker was asked at the end, which cost a round trip whether or not an answer came.
-  bool worker_asked = false;
+  // The worker was asked so often at the end. Each question cost a round trip whether or not an
+  // answer came.
+  unsigned worker_questions = 0;
   std::optional<protocol::WorkerStatistics> worker;
   std::string no_worker;  // The reason why the worker sent no numbers. Empty: not requested.
+  protocol::WorkerRefusals refusals;  // Empty: none, or not requested.
 };
 inline Statistics statistics_of(const Stats& stats) {
   Statistics result;
@@ -58,6 +61,9 @@ inline Statistics statistics_of(const Stats& stats) {
   result.batches = stats.batches();
   return result;
 }
+
+// Whether the worker's device was to move large copies, so that the worker may have refusals.
+bool may_have_refusals(const Statistics& statistics);
 
 // Returns a table for people. It has one line per function that sent something, longest wait first,
 // and the sum. It also shows how calls were sent, what the worker counted, and what kept the
@@ -71,6 +77,7 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
 //    "bulk_connections_most":2,"bulk_connections_out":1,"bulk_connections_out_most":1,
 //    "pulled_bytes":0,"direct_bytes":0,"pulls_sent":0,"not_pulled":{"copies":0,"reason":""},
 //    "written_bytes":0,"not_written":{"copies":0,"reason":""},
+//    "server_refuses":{"reads":"","writes":"","gpu_memory":""},
 //    "blocking_round_trips":5,
 //    "completion_waits":2,"host_functions":0,"calls":9,"bytes":1,"waited_us":1,
 //    "batches":{"count":..,"records":..,"bytes":..,"by_records":[..],"by_bytes":[..]},
@@ -81,10 +88,10 @@ std::string statistics_table(const StatsSubject& subject, const Statistics& stat
 //    "events_told":..,"functions":[{"name":"cuMemFree","calls":..,"failures":..,"driver_us":..,
 //    "driver_longest_us":..,"queue_us":..,"queue_longest_us":..}, ...]}}`
 // `entries`: how often the program called it. `calls`: how often something was sent for it.
-// `blocking_round_trips` is the fences of all functions, those of the attach, and the one for the
+// `blocking_round_trips` is the fences of all functions, those of the attach, and those for the
 // worker's numbers. `host_functions` are not among them, although they are the fences of
 // cuLaunchHostFunc: our own thread waits until a stream reaches a function of the program.
-// `report_round_trips` is that last one, and "worker" is missing if no answer
+// `report_round_trips` are those last ones, and "worker" is missing if no answer
 // came. `waits` sent nothing: the thread waited for news that an event is complete, which were
 // under way unasked. Beyond the device's own time, such a wait is at most a round trip.
 // `by_records`, `by_bytes`: batches of 1, of 2 to 3, of 4 to 7, ... records or bytes, without the

@@ -25,8 +25,9 @@ enum class StatisticsQuery : std::uint32_t {
   kStatistics = 1,  // The reply is a WorkerStatistics, encoded.
   kClock = 2,       // The reply is the worker's steady clock in nanoseconds, 8 bytes.
   kRecord = 3,      // The worker records from now on. The reply is empty.
-  kRecording = 4    // The reply has the recording's size (recording.h), 8 bytes, and a piece of it
+  kRecording = 4,   // The reply has the recording's size (recording.h), 8 bytes, and a piece of it
                     // from byte `value` on. The recording is as of the query for byte 0.
+  kRefusals = 5     // The reply is a WorkerRefusals (worker_refusals.h), encoded.
 };
 // Bytes of a recording in one reply.
 inline constexpr std::size_t kRecordingPieceBytes = std::size_t{192} << 10;

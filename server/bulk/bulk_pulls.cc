@@ -52,12 +52,16 @@ void BulkPulls::stop() {
 bool BulkPulls::start() {
   if (started_ || unable_ || stopping_) return started_ && !unable_ && !stopping_;
   unable_ = !staging_.ok();
-  if (unable_) return false;
+  if (unable_) {
+    why_unable_ = "no address space for staging memory";
+    return false;
+  }
   try {
     thread_ = std::thread([this] { run(); });
     started_ = true;
-  } catch (const std::system_error&) {
+  } catch (const std::system_error& error) {
     unable_ = true;
+    why_unable_ = error.what();
   }
   return started_;
 }
@@ -74,6 +78,7 @@ void BulkPulls::enroll_slots(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   enrolled_ = enrolled.ok();
   unable_ = !enrolled_;
+  why_unable_ = enrolled.message();
   if (unable_) fail_all(notices);
   begin_reads(notices);
   work_.notify_all();
@@ -487,6 +492,11 @@ void BulkPulls::retired(std::uint64_t /*transfer*/, const Chunk& chunk) {
     begin_reads(notices);
   }
   send(notices, Thread::kCaller);
+}
+
+std::string BulkPulls::why_refused() const {
+  const std::lock_guard lock(mutex_);
+  return why_unable_;
 }
 
 std::size_t BulkPulls::remembered() const {

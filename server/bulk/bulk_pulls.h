@@ -31,6 +31,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "base/deadline.h"
@@ -85,6 +86,9 @@ class BulkPulls {
   DirectMemory* direct() noexcept { return remote_ == nullptr ? nullptr : direct_; }
   // False: open() would fail.
   bool may_open() const noexcept { return remote_ != nullptr && remote_->works(); }
+  // Why the slots could not be enrolled, for people. Empty: they were, or no copy has asked for it.
+  // Any thread.
+  std::string why_refused() const;
 
   // For the executor.
 
@@ -200,6 +204,7 @@ class BulkPulls {
   bool started_ = false;
   bool enrolled_ = false;  // Reads may begin.
   bool unable_ = false;    // No memory could be enrolled, or there is no thread.
+  std::string why_unable_;
   bool stopping_ = false;
   std::thread thread_;
 };

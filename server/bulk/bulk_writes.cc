@@ -35,6 +35,7 @@ bool BulkWrites::start() {
   started_ = enrolled.ok();
   unable_ = !started_;
   if (unable_) {
+    why_unable_ = enrolled.message();
     GPURUN_LOG(kWarning, "large results are not written over RDMA: %s", enrolled.message().c_str());
   }
   return started_;
@@ -145,6 +146,11 @@ std::optional<BulkHeader> BulkWrites::written_before(const BulkHeader& chunk) {
   if (found == transfers_.end() || found->second.written == 0) return std::nullopt;
   if (std::exchange(found->second.told, true)) return std::nullopt;
   return BulkHeader{chunk.transfer, found->second.written, chunk.total, 0};
+}
+
+std::string BulkWrites::why_refused() const {
+  const std::lock_guard lock(mutex_);
+  return why_unable_;
 }
 
 std::size_t BulkWrites::remembered() const {

@@ -21,6 +21,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -76,6 +77,10 @@ class BulkWrites {
   // the transfer were written.
   std::optional<protocol::BulkHeader> written_before(const protocol::BulkHeader& chunk);
 
+  // Why the memory could not be enrolled, for people. Empty: it was, or no copy has asked for it.
+  // Any thread.
+  std::string why_refused() const;
+
   // The number of remembered transfers, for tests.
   std::size_t remembered() const;
 
@@ -104,10 +109,11 @@ class BulkWrites {
   Staging& staging_;
   std::atomic<bool> stopping_{false};
 
-  mutable std::mutex mutex_;  // Guards the next three. A leaf.
+  mutable std::mutex mutex_;  // Guards the next four. A leaf.
   std::map<std::uint64_t, Transfer> transfers_;
   bool started_ = false;
   bool unable_ = false;  // The memory could not be enrolled.
+  std::string why_unable_;
 
   std::atomic<bool> failed_{false};
   std::deque<Writing> writing_;  // Under way, in their order.

@@ -191,6 +191,7 @@ DirectMemory::Device DirectMemory::device_facts(int device) {
                               : nullptr;
   if (why != nullptr) GPURUN_LOG(kInfo, "no GPUDirect: GPU %d %s", device, why);
   const std::lock_guard lock(mutex_);
+  if (why != nullptr) why_ = std::string("the GPU ") + why;
   return devices_.emplace(device, facts).first->second;
 }
 
@@ -330,6 +331,7 @@ bool DirectMemory::enroll(std::unique_lock<std::mutex>& lock, std::uint64_t star
     return true;
   }
   range.refused = true;
+  why_ = key.status().message();
   // Without any success the next range would be refused, too.
   if (way_ == Way::kUnknown) off_ = true;
   GPURUN_LOG(kWarning, "%s is not read into over RDMA: %s",
@@ -407,7 +409,13 @@ bool DirectMemory::flush(void* context) {
   GPURUN_LOG(kWarning, "GPU memory is not read into over RDMA: no flush (error %d)", int{result});
   const std::lock_guard lock(mutex_);
   off_ = true;
+  why_ = "the driver does not flush (error " + std::to_string(int{result}) + ")";
   return false;
+}
+
+std::string DirectMemory::why_refused() const {
+  const std::lock_guard lock(mutex_);
+  return why_;
 }
 
 std::size_t DirectMemory::registered() const {

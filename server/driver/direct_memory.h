@@ -86,6 +86,8 @@ class DirectMemory {
 
   // For tests and reports.
   std::size_t registered() const;
+  // The last reason why memory of a GPU was not read into, for people. Empty: none.
+  std::string why_refused() const;
 
  private:
   enum class Way : std::uint8_t { kUnknown, kDmaBuf, kPeer };
@@ -144,6 +146,7 @@ class DirectMemory {
   std::uint64_t uses_ = 0;
   std::vector<std::uint32_t> stale_;  // Keys of ranges that are forgotten. prepare() ends them.
   std::map<int, Device> devices_;
+  std::string why_;  // why_refused().
 };
 
 }  // namespace gpurun::server

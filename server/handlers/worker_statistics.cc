@@ -6,6 +6,7 @@
 #include "server/driver/snapshot.h"
 #include "server/handlers/state/handler_state.h"
 #include "server/worker/execution/executor.h"
+#include "server/worker/execution/refusals.h"
 #include "server/worker/stats/statistics_counter.h"
 
 namespace gpurun::server {
@@ -48,6 +49,9 @@ CallOutcome answer_statistics_query(Call& call) {
       call.set_reply(bytes_of(now));
       return CallOutcome::done(0);
     }
+    case protocol::StatisticsQuery::kRefusals:
+      call.set_reply(protocol::encode(refusals_of(call.executor())));
+      return CallOutcome::done(0);
     case protocol::StatisticsQuery::kRecord:
       return begin_recording(call, *statistics);
     case protocol::StatisticsQuery::kRecording:

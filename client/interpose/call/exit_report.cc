@@ -30,13 +30,18 @@ void add_worker(const Process& process, Statistics* statistics) {
     statistics->no_worker = "the server (gpurun " + process.server_release + ") does not count";
     return;
   }
+  const bool large = may_have_refusals(*statistics);
   auto worker = ask_statistics(*process.session, kStatisticsPatience);
-  statistics->worker_asked = true;
-  if (worker.ok()) {
-    statistics->worker = *std::move(worker);
-  } else {
+  ++statistics->worker_questions;
+  if (!worker.ok()) {
     statistics->no_worker = worker.status().message();
+    return;
   }
+  statistics->worker = *std::move(worker);
+  if (!large) return;
+  auto refusals = ask_refusals(*process.session, kStatisticsPatience);
+  ++statistics->worker_questions;
+  if (refusals.ok()) statistics->refusals = *std::move(refusals);
 }
 
 void print_statistics(const Process& process) {

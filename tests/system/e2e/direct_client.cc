@@ -1,6 +1,7 @@
 // direct_client: a CUDA program with kernels around large copies of pinned memory. A slow kernel
 // before a copy reads the old bytes of its destination, and one right behind it reads the new ones.
-// It knows nothing of gpurun. usage: direct_client BYTES. Prints "right", or what is wrong.
+// With "views", kernels read results of copies by the device's address of pinned memory. It knows
+// nothing of gpurun. usage: direct_client BYTES [views]. Prints "right", or what is wrong.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -142,10 +143,44 @@ bool in_idle_stream(const Parts& parts, unsigned seed) {
   return right;
 }
 
+// A kernel gets the device's address of memory to which a copy is under way.
+bool through_view(const Parts& parts, bool registers) {
+  std::vector<unsigned> own(registers ? parts.words() : 0);
+  void* memory = own.data();
+  CUdeviceptr device = 0, after = 0, view = 0;
+  if (registers) {
+    MUST(cuMemHostRegister_v2(memory, parts.bytes, 0));
+  } else {
+    MUST(cuMemHostAlloc(&memory, parts.bytes, 0));
+  }
+  std::memset(memory, 0, parts.bytes);
+  MUST(cuMemAlloc_v2(&device, parts.bytes));
+  MUST(cuMemAlloc_v2(&after, parts.bytes));
+  fill(parts, 11);
+  MUST(cuMemcpyHtoD_v2(device, parts.source, parts.bytes));
+  MUST(cuMemcpyDtoHAsync_v2(memory, device, parts.bytes, parts.stream));
+  MUST(cuMemHostGetDevicePointer_v2(&view, memory, 0));
+  launch(parts, parts.add, view, after, 0);
+  MUST(cuStreamSynchronize(parts.stream));
+  bool right = holds(parts, after, 1, false, "the kernel that reads the result");
+  // The device's own copy to what it reaches.
+  MUST(cuMemcpyDtoHAsync_v2(memory, after, parts.bytes, parts.stream));
+  launch(parts, parts.add, view, after, 0);
+  MUST(cuStreamSynchronize(parts.stream));
+  right = right && holds(parts, after, 2, false, "the kernel that reads the next result");
+  right = right &&
+          static_cast<unsigned*>(memory)[parts.words() - 1] == parts.source[parts.words() - 1] + 1;
+  MUST(registers ? cuMemHostUnregister(memory) : cuMemFreeHost(memory));
+  MUST(cuMemFree_v2(device));
+  MUST(cuMemFree_v2(after));
+  return right;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc < 2 || argc > 3) return 2;
+  const bool views = argc == 3 && std::strcmp(argv[2], "views") == 0;
   Parts parts;
   parts.bytes = std::strtoul(argv[1], nullptr, 10) / 4 * 4;
   CUcontext context = nullptr;
@@ -159,7 +194,8 @@ int main(int argc, char** argv) {
   MUST(cuModuleGetFunction(&parts.add, module, "add"));
   MUST(cuMemAllocHost_v2(&source, parts.bytes));
   parts.source = static_cast<unsigned*>(source);
-  const bool right = in_idle_stream(parts, 1) && between_kernels(parts, 7);
+  const bool right = views ? through_view(parts, false) && through_view(parts, true)
+                           : in_idle_stream(parts, 1) && between_kernels(parts, 7);
   MUST(cuMemFreeHost(source));
   MUST(cuCtxDestroy_v2(context));
   if (right) std::puts("right");

@@ -22,21 +22,21 @@ WINDOWED, PLAIN = 24 * MIB, 72 * MIB
 
 
 class DirectCopies(unittest.TestCase):
-    def run_at(self, server, size, **changes):
-        done = world.measured(server, [PROGRAM, str(size)], words=("--trust-fabric",),
+    def run_at(self, server, size, *way, **changes):
+        done = world.measured(server, [PROGRAM, str(size), *way], words=("--trust-fabric",),
                               **{"GPURUN_TRANSPORTS": "rdma,tcp", "LD_LIBRARY_PATH": VERBS_FOLDER, **changes})
         self.assertEqual((done.status, done.stdout, world.without_meeting(done.stderr)), (0, "right\n", ""))
         (statistics,) = done.statistics
         return statistics
 
-    def run_with(self, faults, size, *words):
+    def run_with(self, faults, size, *way):
         """The statistics of a run, where the worker's RDMA device has faults."""
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
             with open(os.path.join(folder, "verbs_faults"), "w", encoding="utf-8") as file:
                 file.write(faults)
-            with world.Gpurund(*SERVER, *words, env=world.environment(TMPDIR=folder)) as server:
-                return self.run_at(server, size)
+            with world.Gpurund(*SERVER, env=world.environment(TMPDIR=folder)) as server:
+                return self.run_at(server, size, *way)
 
     def test_kernels_see_the_right_bytes(self):
         with world.Gpurund(*SERVER) as server:
@@ -45,10 +45,17 @@ class DirectCopies(unittest.TestCase):
                 self.assertEqual((statistics["pulled_bytes"], statistics["direct_bytes"]), (ALL * size, direct * size))
                 self.assertEqual((statistics["pulls_sent"], statistics["connections_that_left"]), (0, 0))
 
+    # The worker has a copy of such memory, of which no write of its device under way may stay out.
+    def test_kernels_see_results_that_were_under_way_to_viewed_memory(self):
+        size = 4 * MIB
+        statistics = self.run_with("delays us=5000", size, "views")
+        self.assertEqual((statistics["written_bytes"], statistics["connections_that_left"]), (2 * size, 0))
+
     def test_operator_may_say_no(self):
         with world.Gpurund(*SERVER, "--gpudirect", "off") as server:
             statistics = self.run_at(server, WINDOWED)
         self.assertEqual((statistics["pulled_bytes"], statistics["direct_bytes"]), (ALL * WINDOWED, 0))
+        self.assertEqual(statistics["server_refuses"]["gpu_memory"], "the operator has turned GPUDirect off")
 
     def test_peer_memory_serves_where_dma_buf_does_not(self):
         statistics = self.run_with("dmabuf_fails error=EOPNOTSUPP", WINDOWED)

@@ -1,8 +1,11 @@
 // pulled_client: a CUDA program that copies pinned memory to the device and back, in the ways in
-// which such memory is used. It knows nothing of gpurun. usage: pulled_client BYTES [WAY]. WAY is
-// "pinned" (every copy has pinned memory), "results" (copies from the device), or "ended" (a
-// context ends while its registered memory is read, and the next one registers more memory at the
-// same address). Prints "right", or the first wrong place.
+// which such memory is used. It knows nothing of gpurun. usage: pulled_client BYTES [WAY]. Prints
+// "right", or the first wrong place. WAY is one of these:
+//   pinned   Every copy has pinned memory.
+//   results  Copies from the device.
+//   boxes    Copies of two dimensions from the device.
+//   ended    A context ends while its registered memory is read, and the next one registers more
+//            memory at the same address.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -218,6 +221,49 @@ bool results(const Ends& ends) {
   return right;
 }
 
+// Lines of the device that lie apart come to lines of `pitch` bytes in the program's memory.
+bool box_comes(const Ends& ends, void* result, std::size_t pitch, unsigned seed, const char* what) {
+  constexpr std::size_t kLines = 64;
+  const std::size_t width = ends.bytes / kLines / 2;
+  CUDA_MEMCPY2D box = {};
+  box.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  box.srcDevice = ends.device;
+  box.srcPitch = 2 * width;
+  box.dstMemoryType = CU_MEMORYTYPE_HOST;
+  box.dstHost = result;
+  box.dstPitch = pitch;
+  box.WidthInBytes = width;
+  box.Height = kLines;
+  MUST(cuMemcpy2DAsync_v2(&box, ends.stream));
+  MUST(cuStreamSynchronize(ends.stream));
+  std::vector<unsigned char> wanted(ends.bytes);
+  fill(wanted.data(), ends.bytes, seed);
+  const auto* const got = static_cast<const unsigned char*>(result);
+  for (std::size_t i = 0; i < kLines * pitch; ++i) {
+    const std::size_t line = i / pitch, at = i % pitch;
+    const unsigned char is = at < width ? wanted[line * 2 * width + at] : 0xee;
+    if (got[i] == is) continue;
+    std::printf("%s: byte %zu is wrong\n", what, i);
+    return false;
+  }
+  return true;
+}
+
+// One box without gaps in the program's memory, and one with gaps.
+bool boxes(const Ends& ends) {
+  const std::size_t width = ends.bytes / 128;
+  void* memory = nullptr;
+  MUST(cuMemAllocHost_v2(&memory, ends.bytes));
+  fill(memory, ends.bytes, 10);
+  MUST(cuMemcpyHtoD_v2(ends.device, memory, ends.bytes));
+  std::memset(memory, 0xee, ends.bytes);
+  bool right = box_comes(ends, memory, width, 10, "a box without gaps");
+  std::memset(memory, 0xee, ends.bytes);
+  right = right && box_comes(ends, memory, width + 512, 10, "a box with gaps");
+  MUST(cuMemFreeHost(memory));
+  return right;
+}
+
 bool ended_context(std::size_t bytes) {
   std::vector<unsigned char> memory(2 * bytes);
   CUcontext context = nullptr;
@@ -262,9 +308,10 @@ int main(int argc, char** argv) {
   MUST(cuMemAlloc_v2(&ends.device, ends.bytes));
   const bool right = way == "pinned"    ? pinned_both_ways(ends)
                      : way == "results" ? results(ends)
+                     : way == "boxes"   ? boxes(ends)
                                         : allocated(ends) && written_behind_event(ends) &&
-                                              freed_at_once(ends) && registered(ends) &&
-                                              written_by_function(ends) && written_by_copy(ends);
+                                            freed_at_once(ends) && registered(ends) &&
+                                            written_by_function(ends) && written_by_copy(ends);
   MUST(cuMemFree_v2(ends.device));
   MUST(cuCtxDestroy_v2(context));
   if (right) std::puts("right");

@@ -84,6 +84,32 @@ class PulledCopies(unittest.TestCase):
             self.assertEqual((statistics["written_bytes"], statistics["not_written"]["copies"]), (8 * size, 0))
             self.assertEqual(statistics["connections_that_left"], 0, "a write met memory that had ended")
 
+    # A box without gaps in pinned memory is written. The bytes between lines belong to the program.
+    def test_boxes_are_written_where_they_have_no_gaps(self):
+        size = 8 * MIB
+        with world.Gpurund(*SERVER) as server:
+            statistics = self.run_over(server, size, way="boxes")
+        self.assertEqual((statistics["written_bytes"], statistics["connections_that_left"]), (size // 2, 0))
+
+    # The server's limit suffices for the rings, and not for its own part of large copies. A person at the client learns why.
+    def test_client_learns_why_the_server_does_not_move_copies(self):
+        size = 4 * MIB
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            with open(os.path.join(folder, "verbs_faults"), "w", encoding="utf-8") as file:
+                file.write(f"memlock bytes={(8 << 20) + (512 << 10)}")
+            with world.Gpurund(*SERVER, env=world.environment(TMPDIR=folder)) as server:
+                statistics = self.run_over(server, size, way="pinned")
+                done = world.gpurun("--stats", "--trust-fabric", *server.options(), "--", PROGRAM, str(size), "pinned",
+                                    env=world.environment(GPURUN_TRANSPORTS="rdma", LD_LIBRARY_PATH=VERBS_FOLDER))
+        for what in ("reads", "writes"):
+            self.assertIn("the device does not register", statistics["server_refuses"][what])
+        self.assertGreater(statistics["pulls_sent"], 0)
+        self.assertEqual(statistics["report_round_trips"], 2)
+        self.assertEqual(done.stdout, "right\n")
+        for what in ("read", "write"):
+            self.assertRegex(done.stderr, f"\nthe server does not {what} large copies by itself: the device does not register")
+
     # The worker's device fails in mid-copy, and the rest of the bytes comes over TCP.
     def test_results_end_right_over_tcp_when_a_write_fails(self):
         size = 16 * MIB

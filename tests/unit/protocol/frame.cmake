@@ -1,7 +1,7 @@
 gpurun_test(protocol_frame_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/log/frame_test.cc"
             LIBRARIES gpurun_protocol)
 gpurun_test(protocol_worker_statistics_test unit ONE_THREAD SOURCES "${CMAKE_CURRENT_LIST_DIR}/statistics/worker_statistics_test.cc"
-                    "${CMAKE_CURRENT_LIST_DIR}/statistics/recording_test.cc"
+                    "${CMAKE_CURRENT_LIST_DIR}/statistics/recording_test.cc" "${CMAKE_CURRENT_LIST_DIR}/statistics/worker_refusals_test.cc"
             LIBRARIES gpurun_protocol gpurun_driver_abi)
 gpurun_test(protocol_receipts_test unit SOURCES "${CMAKE_CURRENT_LIST_DIR}/bulk/receipts_test.cc"
             LIBRARIES gpurun_protocol_packing)

@@ -55,6 +55,31 @@ TEST(WorkerStatistics, RejectsMalformedAnswer) {
   EXPECT_EQ(asking.get().status().code(), Code::kProtocol);
 }
 
+// The server may lie, and a person reads its reasons in a terminal.
+TEST(WorkerStatistics, ReasonsOfWorkerArePrintable) {
+  FakeWorker worker;
+  auto session = start(worker);
+  auto asking =
+      std::async(std::launch::async, [&session] { return ask_refusals(*session, hours(1)); });
+  const FakeWorker::Record asked = worker.next();
+  EXPECT_EQ(question_of(asked).what, protocol::StatisticsQuery::kRefusals);
+  worker.reply(asked, 0, protocol::encode({"no\x1b[2Jmemory", "", "off"}));
+  const auto answer = asking.get();
+  ASSERT_TRUE(answer.ok()) << answer.status().to_string();
+  EXPECT_EQ(answer->reads, "no?[2Jmemory");
+  EXPECT_EQ(answer->writes, "");
+  EXPECT_EQ(answer->gpu_memory, "off");
+}
+
+TEST(WorkerStatistics, OlderWorkerHasNoReasons) {
+  FakeWorker worker;
+  auto session = start(worker);
+  auto asking =
+      std::async(std::launch::async, [&session] { return ask_refusals(*session, hours(1)); });
+  worker.reply(worker.next(), 1);
+  EXPECT_EQ(asking.get().status().code(), Code::kUnavailable);
+}
+
 TEST(WorkerStatistics, CountsAreUnavailableWhenWorkerDoesNotCount) {
   FakeWorker worker;
   auto session = start(worker);

@@ -102,6 +102,51 @@ TEST(StatsReport, RejectedTransportsHaveALineEach) {
   EXPECT_TRUE(nlohmann::json::parse(statistics_json(subject, counted()))["rejected"].empty());
 }
 
+// What the server refuses, in the server's words.
+TEST(StatsReport, RefusalsOfServerHaveALineEach) {
+  const StatsSubject subject{"x", 1, "h:1", 2};
+  Statistics statistics = counted();
+  EXPECT_EQ(statistics_table(subject, statistics).find("the server does not"), std::string::npos);
+  statistics.refusals = {"no \"room\"", "no device", "it is off"};
+  EXPECT_NE(statistics_table(subject, statistics)
+                .find("\nthe server does not read large copies by itself: no \"room\"\n"
+                      "the server does not write large copies by itself: no device\n"
+                      "the server does not read straight into GPU memory: it is off\n"),
+            std::string::npos);
+  const auto json = nlohmann::json::parse(statistics_json(subject, statistics));
+  EXPECT_EQ(json["server_refuses"]["reads"], "no \"room\"");
+  EXPECT_EQ(json["server_refuses"]["writes"], "no device");
+  EXPECT_EQ(json["server_refuses"]["gpu_memory"], "it is off");
+}
+
+// Each question to the worker costs a round trip.
+TEST(StatsReport, QuestionsToTheWorkerAreRoundTrips) {
+  Statistics statistics = counted();
+  EXPECT_FALSE(may_have_refusals(statistics)) << "a question for nothing";
+  const StatsSubject subject{"x", 1, "h:1", 2};
+  const auto before = nlohmann::json::parse(statistics_json(subject, statistics));
+  statistics.worker_questions = 2;
+  const auto after = nlohmann::json::parse(statistics_json(subject, statistics));
+  EXPECT_EQ(after["report_round_trips"], 2);
+  EXPECT_EQ(after["blocking_round_trips"], before["blocking_round_trips"].get<int>() + 2);
+  EXPECT_NE(statistics_table(subject, statistics).find("and 2 to ask for the worker's numbers"),
+            std::string::npos);
+}
+
+TEST(StatsReport, LargeCopiesOverRdmaMayHaveRefusals) {
+  const std::uint16_t copy = driver_abi::find_row("cuMemcpyHtoDAsync_v2")->opcode;
+  for (const bool reads : {false, true}) {
+    Stats stats(true);
+    stats.count_entry(copy);
+    if (reads) {
+      stats.count_pulled(copy, 5);
+    } else {
+      stats.count_written(copy, 5);
+    }
+    EXPECT_TRUE(may_have_refusals(statistics_of(stats)));
+  }
+}
+
 // A session that leaves RDMA reports what it uses in the end, what it used before, and the reason.
 TEST(StatsReport, ConnectionsThatLeftChangeTheTransport) {
   StatsSubject subject{"x", 1, "h:1", 2};

@@ -286,6 +286,7 @@ TEST_F(BulkPullsTest, NothingIsReadWithoutMemoryForIt) {
   ASSERT_TRUE(pulls.open(1, 10, source(2)));
   EXPECT_TRUE(eventually([&] { return pulls.has_failed(1); }));
   EXPECT_FALSE(pulls.open(2, 11, source(2)));
+  EXPECT_EQ(pulls.why_refused(), "no memory");
   EXPECT_TRUE(full.works()) << "the carrier is given up";
   BulkPulls none(nullptr, {});
   EXPECT_FALSE(none.may_open());

@@ -235,6 +235,7 @@ TEST_F(BulkWritesTest, NothingIsWrittenWithoutMemoryOrDevices) {
   EXPECT_FALSE(writes_.open(1, destination(2)));
   remote_.refuses_ = false;
   EXPECT_FALSE(writes_.open(1, destination(2))) << "it is asked once";
+  EXPECT_EQ(writes_.why_refused(), "no memory");
   PlayedMemory sends;
   sends.writes_ = false;
   BulkWrites plain(&sends, staging_);

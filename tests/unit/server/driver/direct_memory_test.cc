@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
+#include <thread>
 #include <vector>
 
 namespace gpurun::server {
@@ -25,6 +28,10 @@ class CountingMemory final : public RemoteMemory {
   Status enroll(MutableBytes) override { return {}; }
   void withdraw() noexcept override {}
   Result<std::uint32_t> enroll_device(const DeviceMemory& memory) override {
+    if (enrolls_.valid()) {
+      begun_ = true;
+      enrolls_.wait_for(std::chrono::seconds(20));
+    }
     const std::lock_guard lock(mutex_);
     if (refused_.count(memory.address) != 0) return Status(Code::kResourceExhausted, "no room");
     has_.insert(++last_);
@@ -45,7 +52,9 @@ class CountingMemory final : public RemoteMemory {
     const std::lock_guard lock(mutex_);
     return has_.size();
   }
-  std::set<std::uint64_t> refused_;  // Addresses.
+  std::set<std::uint64_t> refused_;   // Addresses.
+  std::shared_future<void> enrolls_;  // enroll_device() waits for it.
+  std::atomic<bool> begun_{false};    // enroll_device() has begun to wait.
   std::vector<DeviceMemory> asked_;
 
  private:
@@ -208,6 +217,45 @@ TEST_F(DirectMemoryTest, AbandonTakesAllMemoryFromTheDevice) {
   direct_.remove(memory);  // Does not wait for the read without an end.
 }
 
+// The kernel takes its time to find the pages. Memory that it has found too late would stay with
+// the device.
+TEST_F(DirectMemoryTest, RemovalWaitsForRegistration) {
+  const CUdeviceptr memory = memory_.emplace_back(allocate(kBytes));
+  std::promise<void> registers;
+  remote_.enrolls_ = registers.get_future().share();
+  ASSERT_TRUE(direct_.reaches(memory, kBytes));
+  auto preparing =
+      std::async(std::launch::async, [&] { return direct_.prepare(context_, memory, kBytes); });
+  while (!remote_.begun_) std::this_thread::yield();
+  std::atomic<bool> removed{false};
+  auto removal = std::async(std::launch::async, [&] {
+    direct_.remove(memory);
+    removed = true;
+  });
+  // The removal has begun once no further copy may go there.
+  while (!removed && direct_.reaches(memory, kBytes)) std::this_thread::yield();
+  EXPECT_FALSE(removed) << "a registration was under way";
+  registers.set_value();
+  removal.get();
+  static_cast<void>(preparing.get());
+  EXPECT_EQ(remote_.count(), 0U);
+  EXPECT_EQ(direct_.registered(), 0U);
+}
+
+TEST_F(DirectMemoryTest, RegistrationThatEndsBehindAbandonIsOfNoUse) {
+  const CUdeviceptr memory = memory_.emplace_back(allocate(kBytes));
+  std::promise<void> registers;
+  remote_.enrolls_ = registers.get_future().share();
+  ASSERT_TRUE(direct_.reaches(memory, kBytes));
+  auto preparing =
+      std::async(std::launch::async, [&] { return direct_.prepare(context_, memory, kBytes); });
+  while (!remote_.begun_) std::this_thread::yield();
+  direct_.abandon();
+  registers.set_value();
+  EXPECT_FALSE(preparing.get());
+  EXPECT_EQ(direct_.registered(), 0U);
+}
+
 TEST_F(DirectMemoryTest, EndOfContextEndsItsMemory) {
   memory_ = {allocate(kBytes), allocate(kBytes)};
   for (const CUdeviceptr each : memory_) ASSERT_TRUE(prepare(each, kBytes));
@@ -253,6 +301,18 @@ TEST_F(DirectMemoryTest, PiecesAreRegisteredOneByOne) {
     (void)GPURUN_DRIVER(driver(), cuMemRelease, pieces[i]);
   }
   (void)GPURUN_DRIVER(driver(), cuMemAddressFree, window, 4 * kPiece);
+}
+
+// The client shows the reason to a person.
+TEST_F(DirectMemoryTest, RefusalHasTheReason) {
+  const CUdeviceptr memory = memory_.emplace_back(allocate(kBytes));
+  const CUdeviceptr other = memory_.emplace_back(allocate(kBytes));
+  EXPECT_EQ(direct_.why_refused(), "");
+  ASSERT_TRUE(prepare(memory, kBytes));
+  EXPECT_EQ(direct_.why_refused(), "");
+  remote_.refused_ = {other};
+  EXPECT_FALSE(prepare(other, kBytes));
+  EXPECT_NE(direct_.why_refused().find("no room"), std::string::npos) << direct_.why_refused();
 }
 
 TEST_F(DirectMemoryTest, NothingIsReadIntoUnlessAllowed) {
