@@ -172,8 +172,8 @@ TEST(PulledCopies, MemoryEndsOnceItIsRead) {
   EXPECT_EQ(pulling.session().pulls().sent, 0U);
 }
 
-// Each fault in mid-copy: all bytes come over the socket. remote_memory_test.cc bounds the time
-// after which a lost fabric shows. A sanitizer's build on a busy machine needs the rest.
+// Each fault in mid-copy: all bytes come over the socket. LostQueuePairEndsCopyWithinTwoSeconds
+// bounds the time.
 TEST(PulledCopies, CopyEndsRightWhenTheQueuePairFails) {
   for (const char* fault :
        {"completes_with at=1 kind=read status=10", "completes_with at=9 kind=read status=12",
@@ -198,6 +198,28 @@ TEST(PulledCopies, CopyEndsRightWhenTheQueuePairFails) {
     // What is not lent any more goes in turn.
     ASSERT_EQ(pulling.copy(device, source), 0);
     EXPECT_EQ(pulling.world->synchronize(), 0) << fault;
+  }
+}
+
+constexpr const char* kLostQueuePairs[] = {"breaks_qp bytes=3000000", "cuts_qp bytes=2000000",
+                                           "port_down port=1 bytes=2000000"};
+
+TEST(PulledCopies, LostQueuePairEndsCopyWithinTwoSeconds) {
+  for (const char* fault : kLostQueuePairs) {
+    const auto took = shortest_time([fault] {
+      Pulling pulling;
+      const Bytes source = random_bytes(9 * kMiB, 6);
+      const std::uint64_t device = pulling.world->allocate(source.size());
+      EXPECT_TRUE(pulling.may_pull(source));
+      VerbsDouble::inject(fault);
+      const auto before = std::chrono::steady_clock::now();
+      EXPECT_EQ(pulling.copy(device, source), 0);
+      EXPECT_EQ(pulling.world->synchronize(), 0) << fault;
+      const auto took = std::chrono::steady_clock::now() - before;
+      EXPECT_EQ(pulling.session().pulls().sent, 1U) << fault;
+      return took;
+    });
+    EXPECT_LT(took, kLostFabricEnds) << fault;
   }
 }
 
@@ -389,6 +411,61 @@ TEST(WrittenResults, CopyEndsRightWhenTheQueuePairFails) {
       EXPECT_TRUE(results.destination == results.source) << fault;
     }
   }
+}
+
+TEST(WrittenResults, LostQueuePairEndsCopyWithinTwoSeconds) {
+  for (const char* fault : kLostQueuePairs) {
+    const auto took = shortest_time([fault] {
+      Results results(9 * kMiB);
+      EXPECT_TRUE(results.pulling.may_be_written(results.destination));
+      VerbsDouble::inject(fault);
+      const auto before = std::chrono::steady_clock::now();
+      EXPECT_EQ(results.pulling.copy_back(results.destination, results.device, true), 0) << fault;
+      const auto took = std::chrono::steady_clock::now() - before;
+      EXPECT_TRUE(results.destination == results.source) << fault;
+      EXPECT_GT(results.pulling.session().connections_that_left().count, 0U) << fault;
+      return took;
+    });
+    EXPECT_LT(took, kLostFabricEnds) << fault;
+  }
+}
+
+// The worker gets a copy of the memory, and the kernel notes no write of a device. So a later write
+// would be lost to the worker.
+TEST(WrittenResults, EndOfDeviceWritesWaitsForThoseUnderWay) {
+  Results results(4 * kMiB);
+  Pulling& pulling = results.pulling;
+  ASSERT_TRUE(pulling.may_be_written(results.destination));
+  VerbsDouble::inject("delays us=3000");
+  ASSERT_EQ(pulling.copy_back(results.destination, results.device, false), 0);
+  pulling.session().end_device_writes(results.destination);
+  EXPECT_TRUE(results.destination == results.source) << "a write was under way";
+  EXPECT_FALSE(pulling.may_be_written(results.destination));
+  EXPECT_EQ(pulling.session().pulls().why_unwritten, "the device reaches the memory");
+  // The next one is sent, and other memory is written.
+  const std::uint64_t written = pulling.written_bytes();
+  std::memset(results.destination.data(), 0, results.destination.size());
+  ASSERT_EQ(pulling.copy_back(results.destination, results.device, true), 0);
+  EXPECT_TRUE(results.destination == results.source);
+  EXPECT_EQ(pulling.written_bytes(), written);
+  Bytes other(results.source.size());
+  EXPECT_TRUE(pulling.may_be_written(other));
+  EXPECT_EQ(pulling.session().connections_that_left().count, 0U);
+}
+
+// A write that cannot come in time, such as one of a stream that waits, comes as chunks.
+TEST(WrittenResults, EndOfDeviceWritesTakesTheRightFromLateWrites) {
+  Results results(2 * kMiB);
+  Pulling& pulling = results.pulling;
+  ASSERT_TRUE(pulling.may_be_written(results.destination));
+  const std::uint64_t taken_back = VerbsDouble::counts().deregistrations;
+  VerbsDouble::inject("delays us=700000");  // The record, and then each write.
+  ASSERT_EQ(pulling.copy_back(results.destination, results.device, false), 0);
+  pulling.session().end_device_writes(results.destination);
+  EXPECT_EQ(VerbsDouble::counts().deregistrations, taken_back + 1) << "the worker may still write";
+  EXPECT_EQ(pulling.world->synchronize(), 0);
+  EXPECT_TRUE(results.destination == results.source);
+  EXPECT_FALSE(pulling.may_be_written(results.destination));
 }
 
 // Several copies are under way, and some of them have not begun.
