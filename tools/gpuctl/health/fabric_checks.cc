@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "base/pci_devices.h"
 #include "tools/gpuctl/machine/verbs.h"
@@ -181,19 +183,47 @@ Check check_pvrdma(const Fabric& fabric) {
   return ok(name, "vmxnet3 and ib_uverbs started before vmw_pvrdma");
 }
 
+// Why RDMA devices do not reach GPU memory by dma-buf. Empty: they may.
+std::string why_no_dma_buf(const SystemFiles& files) {
+  // The first kernel with registrations of dma-bufs (ib_umem_dmabuf).
+  constexpr std::pair<long, long> kFirst{5, 12};
+  const std::string release = files.text("/proc/sys/kernel/osrelease").value_or("");
+  char* end = nullptr;
+  const long major = std::strtol(release.c_str(), &end, 10);
+  const long minor = *end == '.' ? std::strtol(end + 1, nullptr, 10) : 0;
+  if (std::pair(major, minor) < kFirst) return "Linux " + release + " is older than 5.12";
+  const std::string driver = files.text("/proc/driver/nvidia/version").value_or("");
+  if (driver.empty()) return "NVIDIA's driver is not loaded";
+  const bool open = driver.find("Open Kernel Module") != std::string::npos;
+  return open ? "" : "NVIDIA's driver has proprietary kernel modules";
+}
+
+// Whether GPUDirect is possible, and by what. A worker tries dma-buf first.
 Check check_peer_memory(const Fabric& fabric) {
   const char* name = "peer-memory";
   if (fabric.gpus.empty() || fabric.devices.empty()) {
     return not_applicable(name, "it takes an NVIDIA GPU and an RDMA device");
   }
-  for (const char* module : {"nvidia_peermem", "nv_peer_mem"}) {
-    if (started_as(fabric.files, module) != 0) {
-      return ok(name, std::string(module) + " is loaded. No transfer was tried");
-    }
+  std::string module;
+  for (const char* each : {"nvidia_peermem", "nv_peer_mem"}) {
+    if (module.empty() && started_as(fabric.files, each) != 0) module = each;
   }
-  return not_applicable(name,
-                        "nvidia_peermem is not loaded. NVIDIA's open kernel modules need none, "
-                        "because RDMA devices reach GPU memory by dma-buf");
+  const std::string no_dma_buf = why_no_dma_buf(fabric.files);
+  const std::string possible = "GPUDirect is possible by ";
+  const std::string untried = ". No transfer was tried";
+  if (no_dma_buf.empty()) {
+    return ok(name,
+              possible + "dma-buf" + (module.empty() ? "" : ", or else by " + module) + untried);
+  }
+  if (!module.empty()) {
+    return ok(name, possible + module + ", and not by dma-buf: " + no_dma_buf + untried);
+  }
+  return warning(name,
+                 "RDMA devices do not reach GPU memory: no module of peer memory is loaded, and "
+                 "there is no dma-buf, because " +
+                     no_dma_buf,
+                 "install NVIDIA's open kernel modules on Linux 5.12 or later, or modprobe "
+                 "nvidia_peermem, for which the network driver must have peer memory");
 }
 
 // The type of the IOMMU group of a device: "identity", "DMA", "DMA-FQ". Empty: it has none.

@@ -196,10 +196,48 @@ TEST(FabricChecks, GpuPeersAreChecked) {
   EXPECT_EQ(iommu.verdict, Verdict::kWarning);
   EXPECT_NE(iommu.text.find("0000:3b:00.0"), std::string::npos);
   EXPECT_EQ(iommu.text.find("0000:af:00.0"), std::string::npos);
-  EXPECT_EQ(verdict(checks, "peer-memory"), Verdict::kNotApplicable);  // dma-buf may serve.
+  EXPECT_EQ(verdict(checks, "peer-memory"), Verdict::kWarning);
   const Check far = find(checks, "nic-distance");
   EXPECT_EQ(far.verdict, Verdict::kWarning);
   EXPECT_NE(far.text.find("SYS, NUMA distance 21"), std::string::npos) << far.text;
+}
+
+// Whether the server's GPUs can be read into, by what, and what would help.
+TEST(FabricChecks, PeerMemoryNamesTheWayOfGpuDirect) {
+  constexpr const char* kOpen = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.1\n";
+  constexpr const char* kClosed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1\n";
+  InventedMachine machine;
+  machine.verbs("mlx5_0", "", "4: ACTIVE");
+  EXPECT_EQ(verdict(fabric(machine), "peer-memory"), Verdict::kNotApplicable) << "without a GPU";
+  machine.gpu(std::string(kRoot) + "/0000:3b:00.0/0000:3c:04.0/0000:3e:00.0");
+  const auto found = [&](const char* release, const char* driver, const char* modules) {
+    machine.write("/proc/sys/kernel/osrelease", release);
+    machine.write("/proc/driver/nvidia/version", driver);
+    machine.write("/proc/modules", modules);
+    return find(fabric(machine), "peer-memory");
+  };
+  const char* const peer = "nvidia_peermem 16384 0 - Live 0x0\n";
+  const Check both = found("6.1.0-13-amd64", kOpen, peer);
+  EXPECT_EQ(both.verdict, Verdict::kOk);
+  EXPECT_NE(both.text.find("by dma-buf, or else by nvidia_peermem"), std::string::npos)
+      << both.text;
+  const Check dma_buf = found("5.12.0", kOpen, "");
+  EXPECT_EQ(dma_buf.verdict, Verdict::kOk);
+  EXPECT_NE(dma_buf.text.find("by dma-buf. No"), std::string::npos) << dma_buf.text;
+  const Check module = found("6.1.0", kClosed, peer);
+  EXPECT_EQ(module.verdict, Verdict::kOk);
+  EXPECT_NE(module.text.find("by nvidia_peermem, and not by dma-buf"), std::string::npos)
+      << module.text;
+  const Check closed = found("6.1.0", kClosed, "nvidia 1 0 - Live 0x0\n");
+  EXPECT_EQ(closed.verdict, Verdict::kWarning);
+  EXPECT_NE(closed.text.find("proprietary"), std::string::npos) << closed.text;
+  EXPECT_NE(closed.fix.find("modprobe nvidia_peermem"), std::string::npos) << closed.fix;
+  EXPECT_NE(closed.fix.find("open kernel modules"), std::string::npos) << closed.fix;
+  for (const char* old : {"5.11.22-generic", "4.18.0", "", "x"}) {
+    const Check none = found(old, kOpen, "");
+    EXPECT_EQ(none.verdict, Verdict::kWarning) << old;
+    EXPECT_NE(none.text.find("older than 5.12"), std::string::npos) << none.text;
+  }
 }
 
 // A configuration space with one extended capability, and `control` behind its header's 6 bytes.
