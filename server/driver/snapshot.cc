@@ -64,7 +64,8 @@ void store_device(const CudaDriver& driver, CUdevice device, protocol::wire::Dev
 }
 
 // The PCI device of a GPU on this machine. Nothing: the driver or the kernel does not show it.
-std::optional<PciDevice> pci_device_of(const CudaDriver& driver, CUdevice device) {
+std::optional<PciDevice> pci_device_of(const CudaDriver& driver, CUdevice device,
+                                       const SystemFiles& files) {
   char bus_id[32] = "";
   if (GPURUN_DRIVER(driver, cuDeviceGetPCIBusId, bus_id, static_cast<int>(sizeof bus_id - 1),
                     device) != CUDA_SUCCESS) {
@@ -74,7 +75,7 @@ std::optional<PciDevice> pci_device_of(const CudaDriver& driver, CUdevice device
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char each) { return static_cast<char>(std::tolower(each)); });
   if (name.find('/') != std::string::npos) return std::nullopt;
-  return pci_device_at(SystemFiles(), "/sys/bus/pci/devices/" + name);
+  return pci_device_at(files, "/sys/bus/pci/devices/" + name);
 }
 
 void store_peer(const CudaDriver& driver, CUdevice device, CUdevice other,
@@ -115,20 +116,21 @@ const driver_abi::EmulatedView* emulated_view(const CudaDriver& driver) {
 }
 
 std::vector<PciDevice> gpu_places(const CudaDriver& driver) {
+  const SystemFiles files;
   std::vector<PciDevice> places;
   int count = 0;
   if (is_emulated(driver) || GPURUN_DRIVER(driver, cuDeviceGetCount, &count) != CUDA_SUCCESS) {
     return places;
   }
   for (int ordinal = 0; ordinal < std::min(count, kDevicesMax); ++ordinal) {
-    if (auto place = pci_device_of(driver, ordinal)) places.push_back(*std::move(place));
+    if (auto place = pci_device_of(driver, ordinal, files)) places.push_back(*std::move(place));
   }
   return places;
 }
 
 bool is_emulated(const CudaDriver& driver) { return emulated_view(driver) != nullptr; }
 
-Result<Bytes> take_snapshot(const CudaDriver& driver) {
+Result<Bytes> take_snapshot(const CudaDriver& driver, const SystemFiles& files) {
   int device_count = 0;
   const CUresult counted = GPURUN_DRIVER(driver, cuDeviceGetCount, &device_count);
   if (counted != CUDA_SUCCESS) return Status::cuda(counted, "cuDeviceGetCount failed");
@@ -149,7 +151,7 @@ Result<Bytes> take_snapshot(const CudaDriver& driver) {
   // Emulated devices have invented addresses.
   std::vector<std::optional<PciDevice>> places;
   for (int ordinal = 0; ordinal < device_count; ++ordinal) {
-    places.push_back(emulated != nullptr ? std::nullopt : pci_device_of(driver, ordinal));
+    places.push_back(emulated != nullptr ? std::nullopt : pci_device_of(driver, ordinal, files));
   }
   for (int ordinal = 0; ordinal < device_count; ++ordinal) {
     CUdevice device = 0;

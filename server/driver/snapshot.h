@@ -12,8 +12,9 @@
 namespace gpurun::server {
 
 // A wire::Snapshot message. The driver must be initialized. It is asked some hundred questions per
-// device, so the worker keeps the result. kCuda: the driver cannot even count its devices.
-Result<Bytes> take_snapshot(const CudaDriver& driver);
+// device, so the worker keeps the result. `files`: of the machine, which shows how far its GPUs are
+// from each other. kCuda: the driver cannot even count its devices.
+Result<Bytes> take_snapshot(const CudaDriver& driver, const SystemFiles& files = SystemFiles());
 
 // The PCI devices of the driver's GPUs, as far as the kernel shows them. Empty for emulated
 // devices, which have invented addresses.
