@@ -25,18 +25,6 @@ CUresult find_dependencies(const Graph& graph, const CUgraphNode* list, std::siz
   return unique ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Adds `operation` after the nodes of the list.
-CUresult add_node(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dependencies,
-                  std::size_t count, OperationPtr operation) {
-  const auto graph = handles().find<Graph>(graph_handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::vector<GraphNodePtr> before;
-  GPURUN_TRY(find_dependencies(*graph, dependencies, count, &before));
-  *out = graph->add(std::move(operation), before)->as<CUgraphNode>();
-  return CUDA_SUCCESS;
-}
-
 // Fills `list` with up to `*count` nodes, sets the rest to null, and sets `*count` to the number
 // written. Without a list sets `*count` to the number of nodes (manual, cuGraphGetNodes).
 CUresult list_nodes(const std::vector<GraphNodePtr>& nodes, CUgraphNode* list, std::size_t* count) {
@@ -99,7 +87,37 @@ CUresult enter_node(CUgraphNode handle, GraphNodePtr* node, GraphPtr* graph) {
   return *graph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+// The context that the parameters of any node name.
+CUcontext context_in(const CUgraphNodeParams& parameters) {
+  switch (parameters.type) {
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return parameters.memcpy.copyCtx;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return parameters.memset.ctx;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return parameters.memOp.ctx;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return parameters.conditional.ctx;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
+
+CUresult add_graph_node(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dependencies,
+                        std::size_t count, OperationPtr operation, CUcontext context) {
+  const auto graph = handles().find<Graph>(graph_handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<GraphNodePtr> before;
+  GPURUN_TRY(find_dependencies(*graph, dependencies, count, &before));
+  const GraphNodePtr node = graph->add(std::move(operation), before);
+  node->set_context(context_of_node(context));
+  *out = node->as<CUgraphNode>();
+  return CUDA_SUCCESS;
+}
+
 }  // namespace gpurun::emulated
 
 namespace gpurun::emulated::api {
@@ -113,6 +131,8 @@ CUresult cuGraphCreate(CUgraph* out, unsigned int flags) {
 
 CUresult cuGraphDestroy(CUgraph handle) {
   GPURUN_ENTER_DRIVER();
+  const auto graph = handles().find<Graph>(handle);
+  if (graph != nullptr && graph->moved()) return CUDA_ERROR_INVALID_VALUE;
   return handles().remove<Graph>(handle) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -132,23 +152,32 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphN
   if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
   OperationPtr operation;
   GPURUN_TRY(make_kernel(*parameters, &operation));
-  return add_node(out, graph, dependencies, count, std::move(operation));
+  return add_graph_node(out, graph, dependencies, count, std::move(operation));
+}
+
+CUresult cuGraphAddKernelNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                              size_t count, const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
+  GPURUN_ENTER_DRIVER();
+  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS kernel = newer(*parameters);
+  return api::cuGraphAddKernelNode_v2(out, graph, dependencies, count, &kernel);
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
-                              size_t count, const CUDA_MEMCPY3D* parameters, CUcontext) {
+                              size_t count, const CUDA_MEMCPY3D* parameters, CUcontext context) {
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_copy(parameters, &operation));
-  return add_node(out, graph, dependencies, count, std::move(operation));
+  return add_graph_node(out, graph, dependencies, count, std::move(operation), context);
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
-                              size_t count, const CUDA_MEMSET_NODE_PARAMS* parameters, CUcontext) {
+                              size_t count, const CUDA_MEMSET_NODE_PARAMS* parameters,
+                              CUcontext context) {
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_fill(parameters, &operation));
-  return add_node(out, graph, dependencies, count, std::move(operation));
+  return add_graph_node(out, graph, dependencies, count, std::move(operation), context);
 }
 
 CUresult cuGraphAddHostNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
@@ -156,13 +185,13 @@ CUresult cuGraphAddHostNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* 
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_host(parameters, &operation));
-  return add_node(out, graph, dependencies, count, std::move(operation));
+  return add_graph_node(out, graph, dependencies, count, std::move(operation));
 }
 
 CUresult cuGraphAddEmptyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                              size_t count) {
   GPURUN_ENTER_DRIVER();
-  return add_node(out, graph, dependencies, count, std::make_shared<EmptyOperation>());
+  return add_graph_node(out, graph, dependencies, count, std::make_shared<EmptyOperation>());
 }
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
@@ -170,7 +199,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph graph, const CUgraph
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_child(child, &operation));
-  return add_node(out, graph, dependencies, count, std::move(operation));
+  return add_graph_node(out, graph, dependencies, count, std::move(operation));
 }
 
 CUresult cuGraphAddEventRecordNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
@@ -178,7 +207,7 @@ CUresult cuGraphAddEventRecordNode(CUgraphNode* out, CUgraph graph, const CUgrap
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_event(event, true, &operation));
-  return add_node(out, graph, dependencies, count, std::move(operation));
+  return add_graph_node(out, graph, dependencies, count, std::move(operation));
 }
 
 CUresult cuGraphAddEventWaitNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
@@ -186,7 +215,7 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode* out, CUgraph graph, const CUgraphN
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_event(event, false, &operation));
-  return add_node(out, graph, dependencies, count, std::move(operation));
+  return add_graph_node(out, graph, dependencies, count, std::move(operation));
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dependencies,
@@ -198,13 +227,17 @@ CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph_handle, const CUgraph
   if (out == nullptr || parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> before;
   GPURUN_TRY(find_dependencies(*graph, dependencies, count, &before));
+  const std::span<const CUgraphEdgeData> data(edges, edges == nullptr ? 0 : count);
+  // First, because a child graph that has moved into an operation would end with it.
+  const EmptyOperation kind(parameters->type);
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    if (!fits_edge(*before[i]->operation(), kind, data[i])) return CUDA_ERROR_INVALID_VALUE;
+  }
   OperationPtr operation;
   GPURUN_TRY(make_operation(graph.get(), parameters, &operation));
-  const std::span<const CUgraphEdgeData> data(edges, edges == nullptr ? 0 : count);
-  for (std::size_t i = 0; i < data.size(); ++i) {
-    if (!fits_edge(*before[i]->operation(), *operation, data[i])) return CUDA_ERROR_INVALID_VALUE;
-  }
-  *out = graph->add(std::move(operation), before, 0, data)->as<CUgraphNode>();
+  const GraphNodePtr node = graph->add(std::move(operation), before, 0, data);
+  node->set_context(context_of_node(context_in(*parameters)));
+  *out = node->as<CUgraphNode>();
   return CUDA_SUCCESS;
 }
 

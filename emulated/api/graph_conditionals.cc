@@ -41,6 +41,10 @@ CUresult check_cloneable(const Graph& graph) {
     if (node->operation()->graph_node_type() == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
       return CUDA_ERROR_NOT_SUPPORTED;
     }
+    // A graph that has moved into the node may allocate memory.
+    for (const GraphPtr& inner : node->operation()->inner_graphs()) {
+      GPURUN_TRY(check_cloneable(*inner));
+    }
   }
   return CUDA_SUCCESS;
 }

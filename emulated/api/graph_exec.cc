@@ -13,7 +13,7 @@ constexpr std::uint64_t kFlags =
 CUresult instantiate(CUgraphExec* out, CUgraph handle, std::uint64_t flags) {
   GPURUN_ENTER(context);
   const auto graph = handles().find<Graph>(handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (graph == nullptr || graph->moved()) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr || (flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   // Kernels that launch graphs do not exist here.
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
@@ -115,7 +115,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle,
   std::shared_ptr<GraphExec> exec;
   GPURUN_TRY(enter_exec(handle, &exec));
   const auto graph = handles().find<Graph>(graph_handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (graph == nullptr || graph->moved()) return CUDA_ERROR_INVALID_VALUE;
   if (info == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphNodePtr failed;
   *info = CUgraphExecUpdateResultInfo{};

@@ -62,7 +62,8 @@ CUresult enter_object(CUuserObject handle, unsigned count, std::shared_ptr<UserO
 
 CUresult make_allocation(Graph& graph, Device& device, std::uint64_t bytes, CUdeviceptr* address,
                          OperationPtr* operation, std::vector<CUmemAccessDesc> accesses) {
-  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  // cuda.h, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE.
+  if (bytes == 0 || graph.moved()) return CUDA_ERROR_INVALID_VALUE;
   auto memory = GraphMemory::allocate(device, bytes);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = memory->address();
@@ -151,7 +152,7 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode* out, CUgraph graph_handle,
                                const CUgraphNode* dependencies, size_t count, CUdeviceptr address) {
   GPURUN_ENTER_DRIVER();
   const auto graph = handles().find<Graph>(graph_handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (graph == nullptr || graph->moved()) return CUDA_ERROR_INVALID_VALUE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNodePtr> before;
   GPURUN_TRY(find_nodes(*graph, dependencies, count, &before));

@@ -5,12 +5,14 @@
 #include <cstring>
 #include <iterator>
 
+#include "driver_abi/semantics/object_flags.h"
 #include "driver_abi/semantics/planes.h"
 #include "emulated/api.h"
 #include "emulated/api/copies.h"
 #include "emulated/api/launch_kernel.h"
 #include "emulated/objects/graph_exec.h"
 #include "emulated/objects/host_operation.h"
+#include "emulated/objects/memory_operations.h"
 
 namespace gpurun::emulated {
 
@@ -51,6 +53,24 @@ bool fits_edge(const Operation& from, const Operation& to, const CUgraphEdgeData
   return data.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT &&
          (data.from_port == CU_GRAPH_KERNEL_NODE_PORT_DEFAULT ||
           (behind_kernel && data.from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER));
+}
+
+CUDA_KERNEL_NODE_PARAMS newer(const CUDA_KERNEL_NODE_PARAMS_v1& parameters) {
+  CUDA_KERNEL_NODE_PARAMS made{};
+  static_assert(sizeof parameters == offsetof(CUDA_KERNEL_NODE_PARAMS, kern));
+  std::memcpy(&made, &parameters, sizeof parameters);
+  return made;
+}
+
+std::uint64_t context_of_node(CUcontext given) {
+  if (given != nullptr) return reinterpret_cast<std::uintptr_t>(given);
+  const auto current = [](ContextPtr* context) -> CUresult {
+    GPURUN_ENTER(entered);
+    *context = entered;
+    return CUDA_SUCCESS;
+  };
+  ContextPtr context;
+  return current(&context) == CUDA_SUCCESS ? context->handle() : 0;
 }
 
 CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS& parameters, OperationPtr* operation) {
@@ -122,21 +142,63 @@ CUresult make_event(CUevent handle, bool record, OperationPtr* operation) {
 
 CUresult make_child(CUgraph handle, OperationPtr* operation) {
   const auto graph = handles().find<Graph>(handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (graph == nullptr || graph->moved()) return CUDA_ERROR_INVALID_VALUE;
   GPURUN_TRY(check_cloneable(*graph));
   *operation = std::make_shared<ChildGraphOperation>(handles().add(graph->clone()));
   return CUDA_SUCCESS;
 }
 
-CUresult make_child(const CUDA_CHILD_GRAPH_NODE_PARAMS& parameters, OperationPtr* operation) {
+namespace {
+
+bool has_conditional_node(const Graph& graph) {
+  const auto nodes = graph.nodes();
+  return std::any_of(nodes.begin(), nodes.end(), [](const GraphNodePtr& node) {
+    return node->operation()->graph_node_type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  });
+}
+
+// The node has the program's own graph, with its handle. That may allocate memory, but must not
+// contain conditional nodes (cuda.h, CUDA_CHILD_GRAPH_NODE_PARAMS).
+CUresult move_child(const Graph* parent, CUgraph handle, OperationPtr* operation) {
+  const auto graph = handles().find<Graph>(handle);
+  if (graph == nullptr || parent == nullptr || graph->contains(*parent)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (has_conditional_node(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!graph->give_to_node()) return CUDA_ERROR_INVALID_VALUE;
+  graph->set_moved();
+  *operation = std::make_shared<ChildGraphOperation>(graph);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult make_child(const Graph* parent, const CUDA_CHILD_GRAPH_NODE_PARAMS& parameters,
+                    OperationPtr* operation) {
   switch (parameters.ownership) {
     case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE:
       return make_child(parameters.graph, operation);
     case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return move_child(parent, parameters.graph, operation);
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+}
+
+CUresult make_memory_operations(const CUDA_BATCH_MEM_OP_NODE_PARAMS& parameters,
+                                OperationPtr* operation) {
+  if (parameters.ctx != nullptr && handles().find<Context>(parameters.ctx) == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  if (parameters.flags != 0 || parameters.count > driver_abi::kStreamMemoryOperationsMax ||
+      (parameters.count != 0 && parameters.paramArray == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::vector<CUstreamBatchMemOpParams> list(parameters.paramArray,
+                                             parameters.paramArray + parameters.count);
+  for (const CUstreamBatchMemOpParams& each : list) GPURUN_TRY(check_memory_operation(each));
+  *operation = std::make_shared<MemoryOperations>(std::move(list));
+  return CUDA_SUCCESS;
 }
 
 CUresult make_operation(Graph* graph, CUgraphNodeParams* parameters, OperationPtr* operation) {
@@ -161,7 +223,7 @@ CUresult make_operation(Graph* graph, CUgraphNodeParams* parameters, OperationPt
       return make_host(&host, operation);
     }
     case CU_GRAPH_NODE_TYPE_GRAPH:
-      return make_child(parameters->graph, operation);
+      return make_child(graph, parameters->graph, operation);
     case CU_GRAPH_NODE_TYPE_EMPTY:
       *operation = std::make_shared<EmptyOperation>();
       return CUDA_SUCCESS;
@@ -181,10 +243,14 @@ CUresult make_operation(Graph* graph, CUgraphNodeParams* parameters, OperationPt
     }
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       if (graph == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+      if (graph->moved()) return CUDA_ERROR_INVALID_VALUE;
       return make_free(parameters->free.dptr, operation);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return make_memory_operations({parameters->memOp.ctx, parameters->memOp.count,
+                                     parameters->memOp.paramArray, parameters->memOp.flags},
+                                    operation);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       return CUDA_ERROR_NOT_SUPPORTED;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       if (graph == nullptr) return CUDA_ERROR_NOT_SUPPORTED;

@@ -20,14 +20,28 @@ CUresult check_full_edges(const CUgraphEdgeData* edges, std::size_t count);
 // difference: every edge is a full dependency.
 bool fits_edge(const Operation& from, const Operation& to, const CUgraphEdgeData& data);
 
+// Adds `operation` after the nodes of the list.
+CUresult add_graph_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+                        std::size_t count, OperationPtr operation, CUcontext context = nullptr);
+// Gives the node another operation of the same type, in its graph or in an executable.
+CUresult replace_operation(CUgraphNode node, OperationPtr operation);
+CUresult replace_operation(CUgraphExec exec, CUgraphNode node, OperationPtr operation);
+// The context of a node for which the program gave `given`. NULL is the current one. 0: none.
+std::uint64_t context_of_node(CUcontext given);
+
 // The operation that parameters describe. `context` null: the current one.
+CUDA_KERNEL_NODE_PARAMS newer(const CUDA_KERNEL_NODE_PARAMS_v1& parameters);
 CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS& parameters, OperationPtr* operation);
 CUresult make_copy(const CUDA_MEMCPY3D* parameters, OperationPtr* operation);
 CUresult make_fill(const CUDA_MEMSET_NODE_PARAMS* parameters, OperationPtr* operation);
 CUresult make_host(const CUDA_HOST_NODE_PARAMS* parameters, OperationPtr* operation);
 CUresult make_event(CUevent handle, bool record, OperationPtr* operation);
 CUresult make_child(CUgraph handle, OperationPtr* operation);
-CUresult make_child(const CUDA_CHILD_GRAPH_NODE_PARAMS& parameters, OperationPtr* operation);
+// `parent`: the graph of the new node. nullptr: the node exists already.
+CUresult make_child(const Graph* parent, const CUDA_CHILD_GRAPH_NODE_PARAMS& parameters,
+                    OperationPtr* operation);
+CUresult make_memory_operations(const CUDA_BATCH_MEM_OP_NODE_PARAMS& parameters,
+                                OperationPtr* operation);
 // Allocates memory that `graph` keeps, and makes its node's operation. OUT_OF_MEMORY.
 CUresult make_allocation(Graph& graph, Device& device, std::uint64_t bytes, CUdeviceptr* address,
                          OperationPtr* operation, std::vector<CUmemAccessDesc> accesses = {});

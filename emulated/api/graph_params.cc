@@ -1,4 +1,6 @@
 // Parameters of graph nodes: queries, and replacement in graphs and executables.
+#include <cstring>
+
 #include "emulated/api.h"
 #include "emulated/api/graph_nodes.h"
 #include "emulated/objects/copy.h"
@@ -20,7 +22,9 @@ CUresult read_node(CUgraphNode handle, GraphNodePtr* node, std::shared_ptr<const
   return *operation == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult replace(CUgraphNode handle, OperationPtr operation) {
+}  // namespace
+
+CUresult replace_operation(CUgraphNode handle, OperationPtr operation) {
   const auto node = handles().find<GraphNode>(handle);
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (node->operation()->graph_node_type() != operation->graph_node_type()) {
@@ -30,7 +34,7 @@ CUresult replace(CUgraphNode handle, OperationPtr operation) {
   return CUDA_SUCCESS;
 }
 
-CUresult replace_in(CUgraphExec exec_handle, CUgraphNode node, OperationPtr operation) {
+CUresult replace_operation(CUgraphExec exec_handle, CUgraphNode node, OperationPtr operation) {
   const auto exec = handles().find<GraphExec>(exec_handle);
   // "hNode must not have been removed from the original graph" (manual, cuGraphExec...SetParams).
   if (exec == nullptr || handles().find<GraphNode>(node) == nullptr) {
@@ -40,6 +44,8 @@ CUresult replace_in(CUgraphExec exec_handle, CUgraphNode node, OperationPtr oper
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }
+
+namespace {
 
 // Both sides as unified addresses, which tell where they are.
 CUDA_MEMCPY3D describe(const CopyBox& box) {
@@ -94,7 +100,7 @@ CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_
   if (in == nullptr) return CUDA_ERROR_INVALID_VALUE;
   OperationPtr operation;
   GPURUN_TRY(make_kernel(*in, &operation));
-  return replace(node, std::move(operation));
+  return replace_operation(node, std::move(operation));
 }
 
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
@@ -103,7 +109,30 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
   if (in == nullptr) return CUDA_ERROR_INVALID_VALUE;
   OperationPtr operation;
   GPURUN_TRY(make_kernel(*in, &operation));
-  return replace_in(exec, node, std::move(operation));
+  return replace_operation(exec, node, std::move(operation));
+}
+
+// The structures of CUDA 11 lack the two members of cuGraphAddKernelNode_v2's.
+CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1* out) {
+  CUDA_KERNEL_NODE_PARAMS read{};
+  GPURUN_TRY(api::cuGraphKernelNodeGetParams_v2(node, out == nullptr ? nullptr : &read));
+  std::memcpy(out, &read, sizeof *out);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1* in) {
+  GPURUN_ENTER_DRIVER();
+  if (in == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS parameters = newer(*in);
+  return api::cuGraphKernelNodeSetParams_v2(node, &parameters);
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1* in) {
+  GPURUN_ENTER_DRIVER();
+  if (in == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS parameters = newer(*in);
+  return api::cuGraphExecKernelNodeSetParams_v2(exec, node, &parameters);
 }
 
 CUresult cuGraphMemcpyNodeGetParams(CUgraphNode handle, CUDA_MEMCPY3D* out) {
@@ -119,7 +148,7 @@ CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D* in) {
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_copy(in, &operation));
-  return replace(node, std::move(operation));
+  return replace_operation(node, std::move(operation));
 }
 
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D* in,
@@ -127,7 +156,7 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, cons
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_copy(in, &operation));
-  return replace_in(exec, node, std::move(operation));
+  return replace_operation(exec, node, std::move(operation));
 }
 
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode handle, CUDA_MEMSET_NODE_PARAMS* out) {
@@ -150,7 +179,7 @@ CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PAR
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_fill(in, &operation));
-  return replace(node, std::move(operation));
+  return replace_operation(node, std::move(operation));
 }
 
 CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
@@ -158,7 +187,7 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_fill(in, &operation));
-  return replace_in(exec, node, std::move(operation));
+  return replace_operation(exec, node, std::move(operation));
 }
 
 CUresult cuGraphHostNodeGetParams(CUgraphNode handle, CUDA_HOST_NODE_PARAMS* out) {
@@ -175,7 +204,7 @@ CUresult cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS*
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_host(in, &operation));
-  return replace(node, std::move(operation));
+  return replace_operation(node, std::move(operation));
 }
 
 CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
@@ -183,7 +212,7 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_host(in, &operation));
-  return replace_in(exec, node, std::move(operation));
+  return replace_operation(exec, node, std::move(operation));
 }
 
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode handle, CUgraph* out) {
@@ -201,7 +230,7 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, 
   if (graph != nullptr && !is_acyclic(*graph)) return CUDA_ERROR_INVALID_VALUE;
   OperationPtr operation;
   GPURUN_TRY(make_child(child, &operation));
-  return replace_in(exec, node, std::move(operation));
+  return replace_operation(exec, node, std::move(operation));
 }
 
 CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode handle, CUevent* out) {
@@ -220,25 +249,25 @@ CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event) {
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_event(event, true, &operation));
-  return replace(node, std::move(operation));
+  return replace_operation(node, std::move(operation));
 }
 CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event) {
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_event(event, false, &operation));
-  return replace(node, std::move(operation));
+  return replace_operation(node, std::move(operation));
 }
 CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event) {
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_event(event, true, &operation));
-  return replace_in(exec, node, std::move(operation));
+  return replace_operation(exec, node, std::move(operation));
 }
 CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event) {
   GPURUN_ENTER_DRIVER();
   OperationPtr operation;
   GPURUN_TRY(make_event(event, false, &operation));
-  return replace_in(exec, node, std::move(operation));
+  return replace_operation(exec, node, std::move(operation));
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams* in) {
@@ -246,7 +275,7 @@ CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams* in) {
   if (in == nullptr) return CUDA_ERROR_INVALID_VALUE;
   OperationPtr operation;
   GPURUN_TRY(make_operation(nullptr, in, &operation));
-  return replace(node, std::move(operation));
+  return replace_operation(node, std::move(operation));
 }
 
 CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams* in) {
@@ -258,7 +287,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
   if (in == nullptr) return CUDA_ERROR_INVALID_VALUE;
   OperationPtr operation;
   GPURUN_TRY(make_operation(nullptr, in, &operation));
-  return replace_in(exec, node, std::move(operation));
+  return replace_operation(exec, node, std::move(operation));
 }
 
 }  // namespace gpurun::emulated::api

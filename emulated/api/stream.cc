@@ -1,7 +1,5 @@
 // Streams: creation, order, host functions, memory operations.
-#include <algorithm>
-#include <chrono>
-#include <thread>
+#include <vector>
 
 #include "driver_abi/semantics/launch_attributes.h"
 #include "driver_abi/semantics/object_flags.h"
@@ -10,6 +8,7 @@
 #include "emulated/objects/event.h"
 #include "emulated/objects/graph_exec.h"
 #include "emulated/objects/host_operation.h"
+#include "emulated/objects/memory_operations.h"
 #include "emulated/objects/memory_registry.h"
 #include "emulated/settings.h"
 
@@ -19,109 +18,6 @@ OperationPtr make_host_operation(CUhostFn function, void* user_data) {
   return std::make_shared<HostOperation>(function, user_data);
 }
 
-namespace {
-
-// Waits for a value in memory, or writes one (manual, "Stream Memory Operations").
-class MemoryOperation final : public Operation {
- public:
-  explicit MemoryOperation(const CUstreamBatchMemOpParams& what) : what_(what) {}
-  CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_BATCH_MEM_OP; }
-
-  CUresult run(Context& context) override {
-    switch (what_.operation) {
-      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        wait(context);
-        return CUDA_SUCCESS;
-      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        std::atomic_ref(*reinterpret_cast<std::uint32_t*>(what_.writeValue.address))
-            .store(what_.writeValue.value);
-        return CUDA_SUCCESS;
-      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(what_.writeValue.address))
-            .store(what_.writeValue.value64);
-        return CUDA_SUCCESS;
-      default:
-        return CUDA_SUCCESS;  // Barriers and flushes: copies are complete when they return.
-    }
-  }
-
- private:
-  bool satisfied() const {
-    const auto& wait = what_.waitValue;
-    if (what_.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32) {
-      const std::uint32_t now = std::atomic_ref(*reinterpret_cast<std::uint32_t*>(wait.address));
-      return compare(now, wait.value, static_cast<std::int32_t>(now - wait.value) >= 0);
-    }
-    const std::uint64_t now = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(wait.address));
-    return compare(now, wait.value64, static_cast<std::int64_t>(now - wait.value64) >= 0);
-  }
-
-  template <typename T>
-  bool compare(T now, T wanted, bool at_least) const {
-    switch (what_.waitValue.flags & 3u) {
-      case CU_STREAM_WAIT_VALUE_EQ:
-        return now == wanted;
-      case CU_STREAM_WAIT_VALUE_AND:
-        return (now & wanted) != 0;
-      case CU_STREAM_WAIT_VALUE_NOR:
-        return static_cast<T>(~(now | wanted)) != 0;
-      default:
-        return at_least;
-    }
-  }
-
-  void wait(const Context& context) const {
-    auto pause = std::chrono::microseconds(1);
-    for (int round = 0; !satisfied() && context.sticky_error() == CUDA_SUCCESS; ++round) {
-      if (round < 64) {
-        std::this_thread::yield();
-      } else {
-        std::this_thread::sleep_for(pause);
-        pause = std::min(pause * 2, std::chrono::microseconds(500));
-      }
-    }
-  }
-
-  CUstreamBatchMemOpParams what_;
-};
-
-CUresult check_memory_operation(const CUstreamBatchMemOpParams& what) {
-  std::uint64_t bytes = 0;
-  std::uint64_t address = what.waitValue.address;
-  switch (what.operation) {
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      if ((what.waitValue.flags & ~driver_abi::kWaitValueFlags) != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-      }
-      bytes = 4;
-      break;
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      if ((what.waitValue.flags & ~driver_abi::kWaitValueFlags) != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-      }
-      bytes = 8;
-      break;
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      if ((what.writeValue.flags & ~driver_abi::kWriteValueFlags) != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-      }
-      bytes = what.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ? 4 : 8;
-      break;
-    case CU_STREAM_MEM_OP_BARRIER:
-    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (address % bytes != 0 || !memory_registry().covers(address, bytes)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return CUDA_SUCCESS;
-}
-
-}  // namespace
 }  // namespace gpurun::emulated
 
 namespace gpurun::emulated::api {
@@ -139,10 +35,10 @@ CUresult memory_operations(CUstream handle, const CUstreamBatchMemOpParams* list
   if ((count != 0 && list == nullptr) || count > driver_abi::kStreamMemoryOperationsMax)
     return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) GPURUN_TRY(check_memory_operation(list[i]));
-  for (unsigned i = 0; i < count; ++i) {
-    GPURUN_TRY(submit(context, stream, std::make_shared<MemoryOperation>(list[i])));
-  }
-  return CUDA_SUCCESS;
+  if (count == 0) return CUDA_SUCCESS;
+  return submit(context, stream,
+                std::make_shared<MemoryOperations>(
+                    std::vector<CUstreamBatchMemOpParams>(list, list + count)));
 }
 
 CUresult one_operation(CUstream stream, CUstreamBatchMemOpType type, CUdeviceptr address,

@@ -85,6 +85,7 @@ CUresult Capture::add(Stream& stream, OperationPtr operation) {
   if (invalidated_) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   auto& frontier = participants_[&stream].frontier;
   auto node = graph_->add(std::move(operation), frontier);
+  node->set_context(stream.context().handle());
   frontier.assign(1, std::move(node));
   return CUDA_SUCCESS;
 }

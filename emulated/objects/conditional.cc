@@ -43,6 +43,7 @@ ConditionalOperation::ConditionalOperation(std::shared_ptr<Conditional> conditio
     : conditional_(std::move(conditional)), type_(type) {
   for (std::size_t i = 0; i < count; ++i) {
     bodies_.push_back(handles().add(std::make_shared<Graph>()));
+    (void)bodies_.back()->give_to_node();
     body_handles_.push_back(bodies_.back()->as<CUgraph>());
   }
 }

@@ -49,6 +49,8 @@ class ConditionalOperation final : public Operation {
   CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_CONDITIONAL; }
   void begin_launch() const override;
 
+  const Conditional& conditional() const { return *conditional_; }
+  CUgraphConditionalNodeType type() const { return type_; }
   // The list lives as long as the node (cuda.h).
   CUgraph* body_handles() { return body_handles_.data(); }
   std::vector<GraphPtr> inner_graphs() const override { return bodies_; }

@@ -170,7 +170,10 @@ GraphPtr Graph::clone() const {
   const std::lock_guard lock(mutex_);
   std::unordered_map<const GraphNode*, GraphNodePtr> made;
   for (const GraphNodePtr& node : nodes_) {
-    made[node.get()] = copy->add(node->operation(), {}, node->handle());
+    OperationPtr operation = node->operation();
+    if (auto other = operation->for_clone(); other != nullptr) operation = std::move(other);
+    made[node.get()] = copy->add(std::move(operation), {}, node->handle());
+    made[node.get()]->set_context(node->context());
   }
   for (const GraphNodePtr& node : nodes_) {
     for (const GraphEdge& edge : node->dependencies_) {
@@ -179,6 +182,16 @@ GraphPtr Graph::clone() const {
   }
   copy->kept_ = kept_;
   return copy;
+}
+
+bool Graph::contains(const Graph& other) const {
+  if (this == &other) return true;
+  for (const GraphNodePtr& node : nodes()) {
+    for (const GraphPtr& inner : node->operation()->inner_graphs()) {
+      if (inner->contains(other)) return true;
+    }
+  }
+  return false;
 }
 
 void Graph::keep(std::shared_ptr<void> thing, const void* key) {

@@ -1,6 +1,7 @@
 // Graph: operations and the order between them (CUgraph, CUgraphNode).
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -45,11 +46,15 @@ class GraphNode final : public Object {
     const std::lock_guard lock(mutex_);
     operation_.swap(operation);
   }
+  // The handle of the context in which a copy, a fill or memory operations run. 0: not known.
+  std::uint64_t context() const { return context_.load(); }
+  void set_context(std::uint64_t handle) { context_.store(handle); }
 
  private:
   friend class Graph;
   const std::weak_ptr<Graph> graph_;
   const std::uint64_t original_;
+  std::atomic<std::uint64_t> context_{0};
   mutable std::mutex mutex_;
   OperationPtr operation_;
   std::vector<GraphEdge> dependencies_;  // Guarded by the graph.
@@ -87,6 +92,14 @@ class Graph final : public Object, public std::enable_shared_from_this<Graph> {
 
   GraphPtr clone() const;
 
+  // A graph inside a node belongs to that node. False: a node has it already.
+  bool give_to_node() { return !in_node_.exchange(true); }
+  // The program has moved it into a node (cuda.h, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE).
+  bool moved() const { return moved_.load(); }
+  void set_moved() { moved_.store(true); }
+  // Whether `other` is this graph or inside one of its nodes, at any depth.
+  bool contains(const Graph& other) const;
+
   // Keeps `thing` alive as long as this graph, its clones and their executables live. give_up()
   // finds it by `key`, unless that is nullptr.
   void keep(std::shared_ptr<void> thing, const void* key = nullptr);
@@ -98,6 +111,8 @@ class Graph final : public Object, public std::enable_shared_from_this<Graph> {
   GraphNodePtr in_own_cycle() const;
   bool holds(const GraphNode& node) const { return node.graph_.lock().get() == this; }
 
+  std::atomic<bool> in_node_{false};
+  std::atomic<bool> moved_{false};
   mutable std::mutex mutex_;
   std::vector<GraphNodePtr> nodes_;
   std::vector<std::pair<std::shared_ptr<void>, const void*>> kept_;

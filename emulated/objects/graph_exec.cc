@@ -57,6 +57,33 @@ class GraphLaunch final : public Operation {
   std::mutex* const running_;
 };
 
+// The operation that an executable keeps in its place.
+OperationPtr kept_by_executable(const OperationPtr& operation) {
+  auto made = operation->for_executable();
+  return made != nullptr ? made : operation;
+}
+
+// A child graph in an executable: its operations at the instantiation, and what it keeps alive.
+class NestedGraph final : public Operation {
+ public:
+  NestedGraph(std::vector<OperationPtr> operations,
+              std::shared_ptr<const std::vector<std::shared_ptr<void>>> kept)
+      : operations_(std::move(operations)), kept_(std::move(kept)) {}
+  CUresult run(Context& context) override { return for_launch()->run(context); }
+  CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_GRAPH; }
+  OperationPtr for_launch() const override {
+    std::vector<OperationPtr> operations;
+    for (const OperationPtr& each : operations_) operations.push_back(current(each));
+    return std::make_shared<GraphLaunch>(
+        std::move(operations), std::const_pointer_cast<std::vector<std::shared_ptr<void>>>(kept_),
+        nullptr);
+  }
+
+ private:
+  const std::vector<OperationPtr> operations_;
+  const std::shared_ptr<const std::vector<std::shared_ptr<void>>> kept_;
+};
+
 }  // namespace
 
 OperationPtr GraphEventOperation::for_launch() const {
@@ -73,6 +100,20 @@ OperationPtr GraphEventOperation::for_launch() const {
 CUresult ChildGraphOperation::run(Context& context) { return for_launch()->run(context); }
 
 OperationPtr ChildGraphOperation::for_launch() const { return launch_of(graph_); }
+
+OperationPtr ChildGraphOperation::for_clone() const {
+  return std::make_shared<ChildGraphOperation>(handles().add(graph_->clone()));
+}
+
+OperationPtr ChildGraphOperation::for_executable() const {
+  std::vector<OperationPtr> operations;
+  for (const GraphNodePtr& node : graph_->in_order()) {
+    operations.push_back(kept_by_executable(node->operation()));
+  }
+  return std::make_shared<NestedGraph>(
+      std::move(operations),
+      std::make_shared<const std::vector<std::shared_ptr<void>>>(graph_->kept()));
+}
 
 OperationPtr launch_of(const GraphPtr& graph) {
   std::vector<OperationPtr> operations;
@@ -99,7 +140,7 @@ bool GraphExec::read(const Graph& graph, std::vector<Node>* nodes) {
   for (const GraphNodePtr& node : order) {
     Node made;
     made.handle = node->handle();
-    made.operation = node->operation();
+    made.operation = kept_by_executable(node->operation());
     for (const GraphNodePtr& before : graph.dependencies(*node)) {
       const auto found = at.find(before.get());
       if (found == at.end()) return false;  // Changed meanwhile.
@@ -142,7 +183,7 @@ bool GraphExec::set_operation(std::uint64_t handle, OperationPtr operation) {
   if (node == nullptr || node->operation->graph_node_type() != operation->graph_node_type()) {
     return false;
   }
-  node->operation = std::move(operation);
+  node->operation = kept_by_executable(operation);
   return true;
 }
 

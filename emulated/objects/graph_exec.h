@@ -40,11 +40,15 @@ class GraphEventOperation final : public Operation {
 class ChildGraphOperation final : public Operation {
  public:
   // `graph` has a handle, which ends with this object.
-  explicit ChildGraphOperation(GraphPtr graph) : graph_(std::move(graph)) {}
+  explicit ChildGraphOperation(GraphPtr graph) : graph_(std::move(graph)) {
+    (void)graph_->give_to_node();
+  }
   ~ChildGraphOperation() override { handles().drop(graph_->handle()); }
   CUresult run(Context& context) override;
   CUgraphNodeType graph_node_type() const override { return CU_GRAPH_NODE_TYPE_GRAPH; }
   OperationPtr for_launch() const override;
+  OperationPtr for_clone() const override;
+  OperationPtr for_executable() const override;
   const GraphPtr& graph() const { return graph_; }
   std::vector<GraphPtr> inner_graphs() const override { return {graph_}; }
 

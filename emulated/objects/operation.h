@@ -36,6 +36,10 @@ class Operation {
   virtual CUgraphNodeType graph_node_type() const { return CU_GRAPH_NODE_TYPE_EMPTY; }
   // The operation that one launch of a graph runs instead. nullptr: the operation itself.
   virtual std::shared_ptr<Operation> for_launch() const { return nullptr; }
+  // The operation that a clone of the graph has instead, and the one that an executable has. The
+  // program may change a graph inside a node, and neither sees that. nullptr: the operation itself.
+  virtual std::shared_ptr<Operation> for_clone() const { return nullptr; }
+  virtual std::shared_ptr<Operation> for_executable() const { return nullptr; }
   // The graphs that it runs as a node of a graph.
   virtual std::vector<std::shared_ptr<Graph>> inner_graphs() const { return {}; }
   // A launch of the graph begins to run.

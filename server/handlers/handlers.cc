@@ -122,6 +122,8 @@ Handlers make_handlers() {
   add_graph_host_handlers(handlers);
   add_graph_memory_handlers(handlers);
   add_conditional_node_handlers(handlers);
+  add_batch_node_handlers(handlers);
+  add_moved_graph_handlers(handlers);
   add_graph_params_handlers(handlers);
   add_instantiation_handlers(handlers);
   add_user_object_handlers(handlers);

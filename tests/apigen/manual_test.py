@@ -55,7 +55,8 @@ cuMemcpyBatchAsync.failIdx cuDevSmResourceSplit.remainder cuDevSmResourceSplit.g
 cuGraphExecGetId.graphId cuGraphGetId.graphId cuGraphNodeGetContainingGraph.phGraph
 cuGraphNodeGetToolsId.toolsNodeId cuTensorMapSetAllocationClass.tensorMap cuLinkCreate_v2.stateOut
 cuGraphAddNode.phGraphNode cuGraphAddNode.nodeParams cuGraphAddNode_v2.nodeParams
-cuGraphInstantiateWithParams.instantiateParams
+cuGraphInstantiateWithParams.instantiateParams cuGraphAddKernelNode.phGraphNode
+cuGraphKernelNodeGetParams.nodeParams
 """.split())
 # Inputs without a description and of a type that lets the function write.
 READ = set("""

@@ -8,6 +8,7 @@
 #include "protocol/calls/device_memory.h"
 #include "protocol/calls/graph_host.h"
 #include "protocol/calls/graph_memory.h"
+#include "protocol/calls/graph_parameters.h"
 #include "protocol/calls/host_arena.h"
 #include "protocol/calls/host_mirror.h"
 #include "protocol/calls/managed_variable.h"
@@ -284,12 +285,15 @@ bool copy_in_batches_to_memory_that_goes(Stranger& of) {
   return true;
 }
 
-bool make_graph(Stranger& of, std::uint64_t graph) {
-  if (!of.make_context()) return false;
+bool make_another_graph(Stranger& of, std::uint64_t graph) {
   std::uint64_t word = 0;
   std::uint64_t* place = &word;
   unsigned flags = 0;
   return !refused(of.ask_row("cuGraphCreate", {&place, &flags}, {graph}));
+}
+
+bool make_graph(Stranger& of, std::uint64_t graph) {
+  return of.make_context() && make_another_graph(of, graph);
 }
 
 // Nodes that copy to and from memory of others. The products of their shapes overflow.
@@ -371,6 +375,53 @@ bool add_allocation_nodes_that_lie(Stranger& of) {
          !refused(of.ask(gets, bytes_of(honest.node)));
 }
 
+// Memory operations and child graphs with more of everything than the payload holds, handles of
+// other kinds, and a graph that moves into itself.
+bool add_nodes_that_lie(Stranger& of) {
+  constexpr std::uint64_t kGraph = handle(HandleKind::kGraph, 9);
+  constexpr std::uint64_t kChild = handle(HandleKind::kGraph, 10);
+  if (!make_graph(of, kGraph) || !make_another_graph(of, kChild)) return false;
+  const RecordHeader adds =
+      Stranger::in_context("cuGraphAddBatchMemOpNode", Form::kRaw, Order::kContext);
+  protocol::GraphBatchPayload batch;
+  batch.graph = kGraph;
+  batch.node = handle(HandleKind::kGraphNode, 40);
+  for (const std::uint32_t many : {1u, 257u, 0xffff'ffffu}) {
+    protocol::GraphBatchPayload lie = batch;
+    lie.operation_count = many;
+    if (!refused(of.ask(adds, bytes_of(lie)))) return false;
+    lie = batch;
+    lie.dependency_count = many;
+    if (!refused(of.ask(adds, bytes_of(lie)))) return false;
+  }
+  protocol::GraphBatchPayload wrong = batch;
+  wrong.context = kGraph;
+  if (!refused(of.ask(adds, bytes_of(wrong)))) return false;
+  for (const char* row : {"cuGraphBatchMemOpNodeGetParams", "cuGraphNodeGetParams"}) {
+    const RecordHeader reads = Stranger::in_context(row, Form::kRaw, Order::kContext);
+    if (!refused(of.ask(reads, bytes_of(batch.node))) ||
+        !refused(of.ask(reads, bytes_of(kGraph))) || !refused(of.ask(reads, {}))) {
+      return false;
+    }
+  }
+  const RecordHeader moves = Stranger::in_context("cuGraphAddNode_v2", Form::kRaw, Order::kContext);
+  protocol::GraphMovePayload move;
+  move.graph = kGraph;
+  move.node = handle(HandleKind::kGraphNode, 41);
+  move.child = kGraph;
+  if (!refused(of.ask(moves, bytes_of(move)))) return false;
+  move.child = kChild;
+  move.dependency_count = 0xffff'ffff;
+  if (!refused(of.ask(moves, bytes_of(move))) || !refused(of.ask(moves, {}))) return false;
+  move.dependency_count = 0;
+  if (refused(of.ask(moves, bytes_of(move)))) return false;
+  // It has moved already, and its parent must not become its child.
+  move.node = handle(HandleKind::kGraphNode, 42);
+  if (!refused(of.ask(moves, bytes_of(move)))) return false;
+  std::swap(move.graph, move.child);
+  return refused(of.ask(moves, bytes_of(move)));
+}
+
 constexpr Session kSessions[] = {
     {"memory_of_others", "served", touch_memory_of_others},
     {"fills_that_wrap", "served", fill_more_than_there_is},
@@ -391,6 +442,7 @@ constexpr Session kSessions[] = {
     {"copies_in_batches_to_memory_that_goes", "served", copy_in_batches_to_memory_that_goes},
     {"copy_nodes_that_lie", "served", add_copy_nodes_that_lie},
     {"allocation_nodes_that_lie", "served", add_allocation_nodes_that_lie},
+    {"nodes_that_lie", "served", add_nodes_that_lie},
 };
 
 }  // namespace

@@ -47,6 +47,15 @@ void adopt_node(HandleTable& handles, Handle graph, Handle node) {
   own_handle(handles, graph, node);
 }
 
+void note_moved(HandleTable& handles, Handle graph, Handle node) {
+  (void)handles.set_object(graph, as<void*>(node));
+  own_handle(handles, node, graph);
+}
+
+bool is_moved(const HandleTable& handles, Handle graph) {
+  return claimed_kind(graph) == HandleKind::kGraph && handles.object_of(graph) != nullptr;
+}
+
 void retire_owned(HandleTable& handles, Handle owner) {
   std::vector<Handle> ended;
   {

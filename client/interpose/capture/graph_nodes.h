@@ -20,6 +20,10 @@ Handle mint_node(HandleTable& handles, Handle graph, Handle context);
 void own_handle(const HandleTable& handles, Handle owner, Handle member);
 // As own_handle(), for a node that the worker returned: from now on its graph is known.
 void adopt_node(HandleTable& handles, Handle graph, Handle node);
+// The program has moved `graph` into `node`, and it ends with that (cuda.h,
+// CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE). The object of a moved graph's handle is its node.
+void note_moved(HandleTable& handles, Handle graph, Handle node);
+bool is_moved(const HandleTable& handles, Handle graph);
 // Retires all handles that end with `owner`, at any depth.
 void retire_owned(HandleTable& handles, Handle owner);
 

@@ -1,6 +1,7 @@
 // Any graph node: the calls that take CUgraphNodeParams (CUDA Driver API manual, "Graph
 // Management"). Each becomes the call of the node's own type, so that a node has one path, one set
-// of checks and one record. Only conditional nodes have no such call (conditional_node.h).
+// of checks and one record. Only conditional nodes and graphs that move into a node have no such
+// call (conditional_node.h, moved_graph.h).
 //
 // No call of a type takes edge data. A node with such dependencies is added without any, and then
 // gets them as cuGraphAddDependencies_v2 gives them.
@@ -12,6 +13,7 @@
 #include "client/interpose/call/refusals.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/entry/conditional_node.h"
+#include "client/interpose/entry/moved_graph.h"
 #include "client/interpose/entry/run_row.h"
 
 namespace gpurun::client::interpose {
@@ -54,6 +56,10 @@ CUDA_MEMSET_NODE_PARAMS fill_of(const CUgraphNodeParams& given) {
   return fill;
 }
 
+CUDA_BATCH_MEM_OP_NODE_PARAMS batch_of(const CUgraphNodeParams& given) {
+  return {given.memOp.ctx, given.memOp.count, given.memOp.paramArray, given.memOp.flags};
+}
+
 struct NewNode {
   CUgraphNode* out;
   CUgraph graph;
@@ -82,12 +88,7 @@ CUresult add_allocation(const NewNode& node, CUgraphNodeParams* given) {
 }
 
 CUresult add_child(const NewNode& node, const CUDA_CHILD_GRAPH_NODE_PARAMS& given) {
-  if (given.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) {
-    const bool moves = given.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-    return moves ? refuse_part(*find_row(opcode::cuGraphAddNode),
-                               "a child graph cannot move to its parent yet; clone it")
-                 : CUDA_ERROR_INVALID_VALUE;
-  }
+  if (given.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return CUDA_ERROR_INVALID_VALUE;
   return run_row(opcode::cuGraphAddChildGraphNode, node.out, node.graph, node.behind, node.count,
                  given.graph);
 }
@@ -127,8 +128,11 @@ CUresult add_node(const NewNode& node, CUgraphNodeParams* given) {
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return run_row(opcode::cuGraphAddMemFreeNode, node.out, node.graph, node.behind, node.count,
                      given->free.dptr);
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      return refuse(opcode::cuGraphAddBatchMemOpNode);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
+      const CUDA_BATCH_MEM_OP_NODE_PARAMS batch = batch_of(*given);
+      return custom::cuGraphAddBatchMemOpNode(node.out, node.graph, node.behind, node.count,
+                                              &batch);
+    }
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       return cuda(
           add_conditional_node(node.out, node.graph, node.behind, node.count, &given->conditional));
@@ -147,6 +151,10 @@ CUresult add_any_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* behind
   if (out == nullptr || given == nullptr || (behind == nullptr && count != 0) ||
       count > limits::kArrayCountMax) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (given->type == CU_GRAPH_NODE_TYPE_GRAPH &&
+      given->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
+    return cuda(add_moved_graph(out, graph, behind, edges, count, given->graph.graph));
   }
   if (edges == nullptr || std::all_of(edges, edges + count, &is_plain)) {
     return add_node({out, graph, behind, count}, given);
@@ -198,8 +206,10 @@ CUresult set_node(CUgraphNode node, const CUgraphNodeParams* given) {
       return refuse(opcode::cuGraphExternalSemaphoresSignalNodeSetParams);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
       return refuse(opcode::cuGraphExternalSemaphoresWaitNodeSetParams);
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      return refuse(opcode::cuGraphBatchMemOpNodeSetParams);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
+      const CUDA_BATCH_MEM_OP_NODE_PARAMS batch = batch_of(*given);
+      return custom::cuGraphBatchMemOpNodeSetParams(node, &batch);
+    }
     case CU_GRAPH_NODE_TYPE_GRAPH:
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
@@ -248,8 +258,10 @@ CUresult set_node(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams* g
       return refuse(opcode::cuGraphExecExternalSemaphoresSignalNodeSetParams);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
       return refuse(opcode::cuGraphExecExternalSemaphoresWaitNodeSetParams);
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      return refuse(opcode::cuGraphExecBatchMemOpNodeSetParams);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
+      const CUDA_BATCH_MEM_OP_NODE_PARAMS batch = batch_of(*given);
+      return custom::cuGraphExecBatchMemOpNodeSetParams(exec, node, &batch);
+    }
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:

@@ -86,30 +86,6 @@ bool is_plain_operation(const EntryContext& here, const CUstreamBatchMemOpParams
          check_memory(here, address, bytes) == Sound::kRight;
 }
 
-// cuStreamBatchMemOp: stream, count, list, flags.
-Sound check_batch(const EntryContext& here, void* const* arguments) {
-  const auto count = argument<unsigned>(arguments, 1);
-  const auto* list = argument<const CUstreamBatchMemOpParams*>(arguments, 2);
-  if (count > driver_abi::kStreamMemoryOperationsMax || argument<unsigned>(arguments, 3) != 0)
-    return Sound::kWrong;
-  if (count != 0 && list == nullptr) return Sound::kWrong;
-  for (unsigned i = 0; i < count; ++i) {
-    switch (list[i].operation) {
-      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        if (!is_plain_operation(here, list[i])) return Sound::kUnknown;
-        break;
-      case CU_STREAM_MEM_OP_BARRIER:
-        break;
-      default:
-        return Sound::kUnknown;  // Operations of later versions, and unknown ones.
-    }
-  }
-  return Sound::kRight;
-}
-
 Sound check_stream_attribute(void* const* arguments) {
   const auto rule = driver_abi::launch_attribute(argument<std::uint32_t>(arguments, 1));
   return rule.stream == driver_abi::StreamAttributeUse::kEveryDriver ? Sound::kRight
@@ -176,10 +152,48 @@ Sound check_edges(void* const* arguments) {
   return Sound::kRight;
 }
 
+// A graph that has moved into a node cannot be destroyed by itself or added once more (cuda.h,
+// CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE). Other calls that may not use it wait for the driver.
+bool misuses_moved_graph(const EntryContext& here, std::uint16_t row, void* const* arguments) {
+  const auto moved = [&](std::size_t index) {
+    return is_moved(here.handles(), argument<Handle>(arguments, index));
+  };
+  switch (row) {
+    case opcode::cuGraphDestroy:
+      return moved(0);
+    case opcode::cuGraphAddChildGraphNode:
+      return moved(4);
+    default:
+      return false;
+  }
+}
+
 }  // namespace
+
+Sound check_memory_operations(const EntryContext& here, const CUstreamBatchMemOpParams* list,
+                              unsigned count, unsigned flags) {
+  if (count > driver_abi::kStreamMemoryOperationsMax || flags != 0) return Sound::kWrong;
+  if (count != 0 && list == nullptr) return Sound::kWrong;
+  for (unsigned i = 0; i < count; ++i) {
+    switch (list[i].operation) {
+      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        if (!is_plain_operation(here, list[i])) return Sound::kUnknown;
+        break;
+      case CU_STREAM_MEM_OP_BARRIER:
+        break;
+      default:
+        return Sound::kUnknown;  // Operations of later versions, and unknown ones.
+    }
+  }
+  return Sound::kRight;
+}
 
 Sound check_arguments(const EntryContext& here, const driver_abi::Row& row,
                       void* const* arguments) {
+  if (misuses_moved_graph(here, row.alias_opcode, arguments)) return Sound::kWrong;
   switch (row.alias_opcode) {
     case opcode::cuCtxSetCacheConfig:
       return sound_if(driver_abi::is_cache_config(argument<CUfunc_cache>(arguments, 0)));
@@ -208,7 +222,9 @@ Sound check_arguments(const EntryContext& here, const driver_abi::Row& row,
     case opcode::cuStreamWriteValue64_v2:
       return check_value(here, arguments, 8, driver_abi::kWriteValueFlags);
     case opcode::cuStreamBatchMemOp_v2:
-      return check_batch(here, arguments);
+      return check_memory_operations(here, argument<const CUstreamBatchMemOpParams*>(arguments, 2),
+                                     argument<unsigned>(arguments, 1),
+                                     argument<unsigned>(arguments, 3));
     case opcode::cuStreamSetAttribute:
       return check_stream_attribute(arguments);
     case opcode::cuMemAdvise:

@@ -14,4 +14,8 @@ namespace gpurun::client::interpose {
 // device reaches pinned memory of the arena that they name from now on.
 Sound check_arguments(const EntryContext& here, const driver_abi::Row& row, void* const* arguments);
 
+// The same for memory operations of a stream or of a node.
+Sound check_memory_operations(const EntryContext& here, const CUstreamBatchMemOpParams* list,
+                              unsigned count, unsigned flags);
+
 }  // namespace gpurun::client::interpose

@@ -16,8 +16,7 @@ namespace {
 using protocol::GraphConditionalPayload;
 using Bodies = std::vector<CUgraph>;
 
-// "CUDA-owned array ... Valid for the lifetime of the conditional node" (cuda.h).
-NodeMemory<Bodies>& bodies_of_nodes() {
+NodeMemory<Bodies>& kept_bodies() {
   static auto* const all = new NodeMemory<Bodies>;
   return *all;
 }
@@ -63,6 +62,12 @@ int send(const EntryContext& here, const GraphConditionalPayload& payload,
 
 }  // namespace
 
+CUgraph* bodies_of_node(const HandleTable& handles, Handle node, Bodies bodies) {
+  const Bodies& kept =
+      kept_bodies().keep(handles, node, std::make_unique<Bodies>(std::move(bodies)));
+  return const_cast<CUgraph*>(kept.data());
+}
+
 int add_conditional_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                          std::size_t count, CUDA_CONDITIONAL_NODE_PARAMS* parameters) {
   EntryContext here;
@@ -72,24 +77,23 @@ int add_conditional_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* dep
   std::vector<Handle> behind;
   int result = read(here, graph, dependencies, count, *parameters, &payload, &behind);
   if (result != 0) return result;
-  auto bodies = std::make_unique<Bodies>();
+  Bodies bodies;
   payload.node = mint_node(here.handles(), payload.graph, 0);
   for (unsigned i = 0; i < payload.body_count; ++i) {
     const Handle body = here.handles().mint(HandleKind::kGraph, 0, nullptr);
-    bodies->push_back(as<CUgraph>(body));
+    bodies.push_back(as<CUgraph>(body));
     if (body != 0) own_handle(here.handles(), payload.node, body);
   }
   note_conditional_node();
   const bool minted =
-      payload.node != 0 && std::find(bodies->begin(), bodies->end(), nullptr) == bodies->end();
-  result = minted ? send(here, payload, behind, *bodies) : int{CUDA_ERROR_OUT_OF_MEMORY};
+      payload.node != 0 && std::find(bodies.begin(), bodies.end(), nullptr) == bodies.end();
+  result = minted ? send(here, payload, behind, bodies) : int{CUDA_ERROR_OUT_OF_MEMORY};
   if (result != 0) {
     here.handles().retire(payload.node);
-    for (const CUgraph body : *bodies) here.handles().retire(handle_of(body));
+    for (const CUgraph body : bodies) here.handles().retire(handle_of(body));
     return result;
   }
-  const Bodies& kept = bodies_of_nodes().keep(here.handles(), payload.node, std::move(bodies));
-  parameters->phGraph_out = const_cast<CUgraph*>(kept.data());
+  parameters->phGraph_out = bodies_of_node(here.handles(), payload.node, std::move(bodies));
   *out = as<CUgraphNode>(payload.node);
   return 0;
 }

@@ -1,6 +1,7 @@
 // Graph entries: kernel nodes of graphs (CUDA Driver API manual, "Graph Management"), checked and
 // packed like launches. Other nodes that need no packing are generated rows.
 #include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "client/interpose/capture/exec_changes.h"
@@ -99,9 +100,40 @@ int set_in_exec(const EntryContext& here, const KernelNode& node, const Function
   return result;
 }
 
+// The structure of CUDA 11 lacks the last two members: a library's kernel, and the context.
+CUDA_KERNEL_NODE_PARAMS newer(const CUDA_KERNEL_NODE_PARAMS_v1& given) {
+  CUDA_KERNEL_NODE_PARAMS made{};
+  static_assert(sizeof given == offsetof(CUDA_KERNEL_NODE_PARAMS, kern));
+  std::memcpy(&made, &given, sizeof given);
+  return made;
+}
+
 }  // namespace
 
 namespace custom {
+
+CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                              const CUgraphNode* dependencies, size_t numDependencies,
+                              const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS kernel = newer(*nodeParams);
+  return custom::cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies,
+                                         &kernel);
+}
+
+CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode,
+                                    const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS kernel = newer(*nodeParams);
+  return custom::cuGraphKernelNodeSetParams_v2(hNode, &kernel);
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS kernel = newer(*nodeParams);
+  return custom::cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &kernel);
+}
 
 CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
                                  const CUgraphNode* dependencies, size_t numDependencies,

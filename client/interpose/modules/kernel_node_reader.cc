@@ -121,6 +121,16 @@ int read(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* out) {
 
 namespace custom {
 
+// The structure of CUDA 11 has no member for a library's kernel, so it needs a function.
+CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_KERNEL_NODE_PARAMS made{};
+  if (const int result = read(hNode, &made); result != 0) return cuda(result);
+  if (made.func == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  std::memcpy(nodeParams, &made, sizeof *nodeParams);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return cuda(read(hNode, nodeParams));

@@ -19,6 +19,10 @@ void add_user_object_handlers(Handlers& handlers);
 void add_graph_node_handlers(Handlers& handlers);
 // Conditional nodes: conditional_nodes.cc.
 void add_conditional_node_handlers(Handlers& handlers);
+// Memory operations as nodes: batch_nodes.cc.
+void add_batch_node_handlers(Handlers& handlers);
+// Child graphs that move into their node: moved_graphs.cc.
+void add_moved_graph_handlers(Handlers& handlers);
 // Instantiation by parameters, and updates: instantiations.cc.
 void add_instantiation_handlers(Handlers& handlers);
 // The parameters of nodes, read back: graph_params.cc.

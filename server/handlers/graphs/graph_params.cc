@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "protocol/calls/graph_host.h"
+#include "protocol/calls/graph_parameters.h"
 #include "protocol/calls/module_calls.h"
 #include "server/handlers/graphs/graph_calls.h"
 #include "server/handlers/graphs/graph_hosts.h"
@@ -20,6 +21,7 @@ namespace {
 
 using protocol::GraphCopyReply;
 using protocol::GraphCopySide;
+using protocol::GraphNodeFacts;
 using protocol::KernelNode;
 
 template <typename T>
@@ -210,6 +212,67 @@ CallOutcome run_copy(Call& call) {
   return CallOutcome::done(result);
 }
 
+std::uint64_t name_context(Call& call, CUcontext context) {
+  return context == nullptr
+             ? 0
+             : call.handles().client_handle_of(value_of(context), HandleKind::kContext);
+}
+
+int name_bodies(Call& call, const CUDA_CONDITIONAL_NODE_PARAMS& read, GraphNodeFacts* facts,
+                std::vector<std::uint64_t>* bodies) {
+  facts->conditional = read.handle;
+  facts->conditional_type = static_cast<std::uint32_t>(read.type);
+  facts->context = name_context(call, read.ctx);
+  if (read.phGraph_out == nullptr || read.size > limits::kArrayCountMax) return kErrorNotSupported;
+  for (unsigned i = 0; i < read.size; ++i) {
+    const std::uint64_t body =
+        call.handles().client_handle_of(value_of(read.phGraph_out[i]), HandleKind::kGraph);
+    if (body == 0) return kErrorNotSupported;
+    bodies->push_back(body);
+  }
+  facts->body_count = read.size;
+  return 0;
+}
+
+// Other facts are the answers of the functions of the types.
+int read_facts(Call& call, GraphNodeFacts* facts, std::vector<std::uint64_t>* bodies) {
+  HandlerState& state = HandlerState::of(call);
+  CUgraphNode node = nullptr;
+  int result = find_node(call, &node);
+  if (result != 0) return result;
+  if (const auto own = state.graph_topology().find(node); own.has_value()) {
+    facts->type = own->copies ? CU_GRAPH_NODE_TYPE_MEMCPY : CU_GRAPH_NODE_TYPE_HOST;
+    if (own->copies) facts->context = name_context(call, own->context);
+    return 0;
+  }
+  CUgraphNodeParams read{};
+  result = GPURUN_DRIVER(state.driver(), cuGraphNodeGetParams, node, &read);
+  if (result != 0) return result;
+  facts->type = static_cast<std::uint32_t>(read.type);
+  if (read.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+    facts->context = name_context(call, read.memcpy.copyCtx);
+  } else if (read.type == CU_GRAPH_NODE_TYPE_MEMSET) {
+    facts->context = name_context(call, read.memset.ctx);
+  } else if (read.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    return name_bodies(call, read.conditional, facts, bodies);
+  }
+  return 0;
+}
+
+CallOutcome run_facts(Call& call) {
+  GraphNodeFacts facts;
+  std::vector<std::uint64_t> bodies;
+  const int result = read_facts(call, &facts, &bodies);
+  if (result != 0) return CallOutcome::done(result);
+  Bytes whole(sizeof facts + bodies.size() * sizeof bodies[0]);
+  std::memcpy(whole.data(), &facts, sizeof facts);
+  if (!bodies.empty()) {
+    std::memcpy(whole.data() + sizeof facts, bodies.data(), bodies.size() * sizeof bodies[0]);
+  }
+  call.set_reply(whole);
+  return CallOutcome::done(0);
+}
+
 }  // namespace
 
 // The client writes the program's file (client/interpose/entry/graph_dot_entry.cc). The driver
@@ -219,6 +282,7 @@ CallOutcome refuse_dot_file(Call&) { return CallOutcome::done(kErrorNotSupported
 void add_graph_params_handlers(Handlers& handlers) {
   set_handler(handlers, "cuGraphDebugDotPrint", &refuse_dot_file);
   set_handler(handlers, "cuGraphKernelNodeGetParams_v2", &run_kernel);
+  set_handler(handlers, "cuGraphNodeGetParams", &run_facts);
   set_handler(handlers, "cuGraphHostNodeGetParams", &run_host);
   set_handler(handlers, "cuGraphMemcpyNodeGetParams", &run_copy);
 }

@@ -31,6 +31,7 @@ class GraphTopology {
     protocol::GraphWork work = protocol::GraphWork::kFunction;
     CUuserObject object = nullptr;  // Its end ends the operation.
     bool copies = false;            // For the program, a function that copies is a copy.
+    CUcontext context = nullptr;    // Of a copy.
     CUgraphNode host() const { return work == protocol::GraphWork::kCopyIn ? entry : exit; }
     CUgraphNode copy() const { return work == protocol::GraphWork::kCopyIn ? exit : entry; }
   };

@@ -75,6 +75,7 @@ int add_node(WantedNode& wanted) {
   made.graph = driver_object<CUgraph>(graph.value);
   made.work = wanted.node.work;
   made.copies = wanted.node.width != 0;
+  made.context = static_cast<CUcontext>(wanted.call.driver_context());
   int result = wanted.make_operation();
   if (result != 0) return result;
   bool left = false;
@@ -101,6 +102,7 @@ int capture_node(WantedNode& wanted) {
   HostNode made;
   made.work = wanted.node.work;
   made.copies = wanted.node.width != 0;
+  made.context = static_cast<CUcontext>(wanted.call.driver_context());
   const auto look = [&](CUgraphNode* last) {
     return look_at_capture(wanted.driver, wanted.stream(), &made.graph, last);
   };

@@ -25,11 +25,20 @@ int HandleTable::insert(std::uint64_t client_handle, const Entry& entry) {
   // The newest owner wins. The driver reuses a value when its former object has ended with its
   // context, and the worker does not learn of that end.
   if (entry.failure == 0) reverse_[{entry.value, entry.kind}] = client_handle;
-  if (entry.owner != 0) {
-    owned_.add(entry.owner, client_handle,
-               [this](std::uint64_t each) { return entries_.count(each) != 0; });
-  }
+  if (entry.owner != 0) own(entry.owner, client_handle);
   return 0;
+}
+
+void HandleTable::own(std::uint64_t owner, std::uint64_t member) {
+  owned_.add(owner, member, [this](std::uint64_t each) { return entries_.count(each) != 0; });
+}
+
+void HandleTable::give(std::uint64_t client_handle, std::uint64_t owner) {
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(client_handle);
+  if (it == entries_.end()) return;
+  it->second.owner = owner;
+  own(owner, client_handle);
 }
 
 int HandleTable::bind(std::uint64_t client_handle, HandleKind kind, DriverValue value,

@@ -50,6 +50,8 @@ class HandleTable {
   // Forgets a poisoned handle, which has no object of the driver. False for any other handle.
   bool forget_poisoned(std::uint64_t client_handle, HandleKind kind);
 
+  // `client_handle`, if it is known, ends with `owner` from now on.
+  void give(std::uint64_t client_handle, std::uint64_t owner);
   // The handle that this one ends with. 0: none.
   std::uint64_t owner_of(std::uint64_t client_handle) const;
   // Forgets all handles that end with `owner`, at any depth. Returns the driver's values of graphs
@@ -82,6 +84,7 @@ class HandleTable {
   };
 
   int insert(std::uint64_t client_handle, const Entry& entry);
+  void own(std::uint64_t owner, std::uint64_t member);  // With mutex_ held.
   // With mutex_ held. False: it is not known.
   bool forget(std::uint64_t client_handle);
   std::vector<DriverValue> forget_owned(std::uint64_t owner);

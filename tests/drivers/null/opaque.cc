@@ -96,6 +96,21 @@ std::string graph_memory(const CUDA_MEM_ALLOC_NODE_PARAMS* node) {
   return text + "}";
 }
 
+std::string memory_operations(const CUDA_BATCH_MEM_OP_NODE_PARAMS* node) {
+  std::string text = "{ctx " + number(node->ctx) + " flags " + number(node->flags) + " operations";
+  for (unsigned i = 0; i < node->count; ++i) {
+    text += bytes_text(&node->paramArray[i], sizeof node->paramArray[i]);
+  }
+  return text + "}";
+}
+
+// A node of any type. Only child graphs reach a driver in this form.
+std::string any_node(const CUgraphNodeParams* node) {
+  if (node->type != CU_GRAPH_NODE_TYPE_GRAPH) return kOpaque;
+  return "{graph " + number(node->graph.graph) + " ownership " +
+         number(static_cast<unsigned>(node->graph.ownership)) + "}";
+}
+
 // Of host memory only its presence is recorded, because its address concerns only the caller.
 std::string copy_side(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array,
                       std::size_t x, std::size_t y, std::size_t z, std::size_t pitch,
@@ -174,6 +189,10 @@ std::string opaque_text(const Row& row, void* const* arguments, std::size_t inde
   if (type == "CUDA_MEM_ALLOC_NODE_PARAMS*") {
     return graph_memory(static_cast<const CUDA_MEM_ALLOC_NODE_PARAMS*>(place));
   }
+  if (type == "const CUDA_BATCH_MEM_OP_NODE_PARAMS*") {
+    return memory_operations(static_cast<const CUDA_BATCH_MEM_OP_NODE_PARAMS*>(place));
+  }
+  if (type == "CUgraphNodeParams*") return any_node(static_cast<const CUgraphNodeParams*>(place));
   if (type == "const CUDA_MEMCPY3D*") return copy_of_box(static_cast<const CUDA_MEMCPY3D*>(place));
   auto* const* pointers = static_cast<void* const*>(place);
   if (name == "kernelParams") {

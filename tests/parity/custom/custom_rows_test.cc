@@ -45,10 +45,12 @@ constexpr int kRounds = 4;  // Each round draws other arguments.
 // Rows that no trial can compare, and the reason.
 const std::map<std::string, std::string>& left_out() {
   static const char* const answers =
-      "the device has no parameters to give back (tests/programs/behaviour/any_graph_node.cc)";
+      "the device has no parameters to give back (tests/programs/behaviour/node_parameters.cc)";
   static const std::map<std::string, std::string> all = {
       {"cuGraphDebugDotPrint", "the client writes the file, and asks by other calls"},
+      {"cuGraphKernelNodeGetParams", answers},
       {"cuGraphKernelNodeGetParams_v2", answers},
+      {"cuGraphNodeGetParams", answers},
       {"cuGraphHostNodeGetParams", answers},
       {"cuGraphMemcpyNodeGetParams", answers},
   };
@@ -74,6 +76,7 @@ const TrialTable& trials() {
     add_graph_trials(all);
     add_graph_host_node_trials(all);
     add_graph_memory_trials(all);
+    add_graph_batch_trials(all);
     add_capture_trials(all);
     add_context_trials(all);
     return all;

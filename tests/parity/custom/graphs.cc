@@ -121,6 +121,25 @@ void add_any(Trial& t, const CUgraphEdgeData* data, Add add) {
       t.direct(FN(cuGraphAddMemsetNode), &added, graph, nullptr, 0u, &fill, t.context().driver));
 }
 
+// The graph moves with the dependencies and their data in one call.
+void move_graph(Trial& t) {
+  const Both<CUgraph> graph = new_graph(t);
+  const Both<CUgraphNode> before = kernel_node(t, graph);
+  Both<CUgraph> child;
+  t.bind(child, t.client(FN(cuGraphCreate), &child.client, 0u), "cuGraphCreate", "phGraph");
+  CUgraphEdgeData edge{};
+  edge.from_port = static_cast<unsigned char>(2 * t.draw(0, 1));
+  Both<CUgraphNodeParams> any{};
+  any.client.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  any.client.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  any.driver = any.client;
+  any.client.graph.graph = child.client, any.driver.graph.graph = child.driver;
+  CUgraphNode added = nullptr;
+  t.expect_same(
+      t.client(FN(cuGraphAddNode_v2), &added, graph, &before.client, &edge, 1u, &any.client),
+      t.direct(FN(cuGraphAddNode_v2), &added, graph, &before.driver, &edge, 1u, &any.driver));
+}
+
 void add_any_node_trials(TrialTable& table) {
   table.translated("cuGraphAddNode", kTyped, [](Trial& t) {
     add_any(t, nullptr,
@@ -138,6 +157,7 @@ void add_any_node_trials(TrialTable& table) {
                        std::size_t count, CUgraphNodeParams* any) {
               return t.call_client(FN(cuGraphAddNode_v2), out, graph, behind, data, count, any);
             });
+    move_graph(t);
   });
   table.translated("cuGraphAddNode_v3", kTyped, [](Trial& t) {
     const CUgraphEdgeData* const data = kDatas[t.draw(0, 1)];
@@ -180,6 +200,62 @@ void add_any_node_trials(TrialTable& table) {
   });
 }
 
+// As a program of CUDA 11 gives it: without a library's kernel and a context.
+struct OlderNode {
+  Both<CUDA_KERNEL_NODE_PARAMS_v1> older{};
+  Both<CUDA_KERNEL_NODE_PARAMS> newer{};
+  AddArguments arguments;
+
+  explicit OlderNode(Trial& t) : arguments(t) {
+    CUDA_KERNEL_NODE_PARAMS_v1 node{};
+    node.gridDimX = static_cast<unsigned>(t.draw(1, 1000));
+    node.gridDimY = node.gridDimZ = 1;
+    node.blockDimX = static_cast<unsigned>(t.draw(1, 10));
+    node.blockDimY = node.blockDimZ = 1;
+    node.sharedMemBytes = static_cast<unsigned>(t.draw(0, 49152));
+    node.kernelParams = arguments.pointers();
+    const Both<CUfunction> function = function_of(t, new_module(t), "add");
+    older = {node, node};
+    older.client.func = function.client, older.driver.func = function.driver;
+    std::memcpy(&newer.driver, &older.driver, sizeof older.driver);
+  }
+  OlderNode(const OlderNode&) = delete;
+};
+
+constexpr char kNewer[] = "the current structure of kernel nodes";
+
+void add_older_trials(TrialTable& table) {
+  table.translated("cuGraphAddKernelNode", kNewer, [](Trial& t) {
+    const Both<CUgraph> graph = new_graph(t);
+    const Both<CUgraphNode> before = empty_node(t, graph);
+    const OlderNode node(t);
+    CUgraphNode added = nullptr;
+    t.expect_same(
+        t.client(FN(cuGraphAddKernelNode), &added, graph, &before.client, 1u, &node.older.client),
+        t.direct(FN(cuGraphAddKernelNode_v2), &added, graph, &before.driver, 1u,
+                 &node.newer.driver));
+  });
+  table.translated("cuGraphKernelNodeSetParams", kNewer, [](Trial& t) {
+    const Both<CUgraph> graph = new_graph(t);
+    const Both<CUgraphNode> node = kernel_node(t, graph);
+    const OlderNode parameters(t);
+    t.expect_same(t.client(FN(cuGraphKernelNodeSetParams), node, &parameters.older.client),
+                  t.direct(FN(cuGraphKernelNodeSetParams_v2), node, &parameters.newer.driver));
+  });
+  table.translated("cuGraphExecKernelNodeSetParams", kNewer, [](Trial& t) {
+    const Both<CUgraph> graph = new_graph(t);
+    const Both<CUgraphNode> node = kernel_node(t, graph);
+    Both<CUgraphExec> exec;
+    t.bind(exec, t.client(FN(cuGraphInstantiateWithFlags), &exec.client, graph, 0ull),
+           "cuGraphInstantiateWithFlags", "phGraphExec");
+    t.at_end([&t, exec] { (void)t.call_client(FN(cuGraphExecDestroy), exec); });
+    const OlderNode parameters(t);
+    t.expect_same(
+        t.client(FN(cuGraphExecKernelNodeSetParams), exec, node, &parameters.older.client),
+        t.direct(FN(cuGraphExecKernelNodeSetParams_v2), exec, node, &parameters.newer.driver));
+  });
+}
+
 // The worker's own destructor, with an object of its own.
 constexpr char kObject[] = "an object with the worker's destructor, which notifies the client";
 
@@ -214,6 +290,7 @@ void add_object_trials(TrialTable& table) {
 
 void add_graph_trials(TrialTable& table) {
   add_any_node_trials(table);
+  add_older_trials(table);
   add_object_trials(table);
   table.add("cuGraphAddKernelNode_v2", [](Trial& t) {
     const Both<CUgraph> graph = new_graph(t);

@@ -249,6 +249,7 @@ void add_link_trials(TrialTable& table);
 void add_graph_trials(TrialTable& table);
 void add_graph_host_node_trials(TrialTable& table);
 void add_graph_memory_trials(TrialTable& table);
+void add_graph_batch_trials(TrialTable& table);
 void add_capture_trials(TrialTable& table);
 void add_context_trials(TrialTable& table);
 

@@ -10,6 +10,7 @@
 #include "protocol/calls/graph_conditional.h"
 #include "protocol/calls/graph_host.h"
 #include "protocol/calls/graph_memory.h"
+#include "protocol/calls/graph_parameters.h"
 #include "protocol/calls/host_function.h"
 #include "protocol/calls/interprocess.h"
 #include "protocol/calls/memory_pool.h"
@@ -42,6 +43,8 @@ TEST(RecordForms, AnotherFormHasAnotherProtocolNumber) {
                       GraphTurnPayload, GraphUserObjectPayload, GraphCopyReply, GraphUpdatePayload,
                       GraphUpdateReply, GraphInstantiation, GraphInstantiationReply,
                       GraphMemoryPayload, GraphMemoryReply>();
+  const std::uint64_t nodes =
+      digest_of_sizes<GraphNodeFacts, GraphBatchPayload, GraphBatchReply, GraphMovePayload>();
   const std::uint64_t memory =
       digest_of_sizes<CreditRequest, CreditGrant, MemoryReturn, HostFunctionPayload, ShareRequest,
                       OpenRequest, OpenGrant, CloseRequest, CloseReply, PoolAttributePayload,
@@ -50,6 +53,7 @@ TEST(RecordForms, AnotherFormHasAnotherProtocolNumber) {
   EXPECT_EQ(logs, 15679988226218589399U);
   EXPECT_EQ(graphs, 15260856166689331167U);
   EXPECT_EQ(memory, 15922335945138740207U);
+  EXPECT_EQ(nodes, 17518507169256328749U);
 }
 
 }  // namespace
