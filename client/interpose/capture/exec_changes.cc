@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "client/interpose/capture/capture_count.h"
-#include "client/interpose/capture/child_changes.h"
 #include "client/interpose/capture/graph_nodes.h"
+#include "client/interpose/capture/ordered_changes.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -27,6 +27,7 @@ struct UnderWay {
   std::uint64_t last = 0;
   std::set<Handle> uses;  // Their graphs and child graphs. 0: a graph that is not known.
   bool has_child = false;
+  bool has_memory = false;
 };
 
 struct Known {
@@ -36,7 +37,8 @@ struct Known {
   std::map<Handle, UnderWay> under_way;             // By executable. Guarded by mutex.
   std::uint64_t last_change = 0;                    // Guarded by mutex.
   std::atomic<bool> any_under_way{false};
-  std::atomic<bool> child_under_way{false};  // One of them uses a child graph.
+  std::atomic<bool> child_under_way{false};   // One of them uses a child graph.
+  std::atomic<bool> memory_under_way{false};  // One of them uses memory.
 };
 
 // Never destroyed, because programs call us after exit handlers have run.
@@ -62,6 +64,15 @@ bool changes_graph(std::string_view function) {
   if (function.substr(0, 7) != "cuGraph" || function.substr(0, 11) == "cuGraphExec") return false;
   return has(function, "Add") || has(function, "Remove") || has(function, "Set") ||
          has(function, "Destroy") || has(function, "CopyAttributes");
+}
+
+// The calls that end memory of memory_change_of(), or change which devices reach it.
+bool ends_memory(std::string_view function) {
+  for (const std::string_view begin :
+       {"cuMemFree", "cuMemPool", "cuCtxDestroy", "cuDevicePrimaryCtxRe", "cuGreenCtxDestroy"}) {
+    if (function.substr(0, begin.size()) == begin) return true;
+  }
+  return false;
 }
 
 // A graph of the program that nothing but a call of the program ends. 0: not known to be one.
@@ -98,8 +109,12 @@ int settle(const EntryContext& here, Wanted wanted) {
     const auto found = all.under_way.find(exec);
     if (found != all.under_way.end() && found->second.last == last) all.under_way.erase(found);
     all.any_under_way.store(!all.under_way.empty());
-    all.child_under_way.store(std::any_of(all.under_way.begin(), all.under_way.end(),
-                                          [](const auto& each) { return each.second.has_child; }));
+    const auto any = [&all](bool UnderWay::*part) {
+      return std::any_of(all.under_way.begin(), all.under_way.end(),
+                         [part](const auto& each) { return each.second.*part; });
+    };
+    all.child_under_way.store(any(&UnderWay::has_child));
+    all.memory_under_way.store(any(&UnderWay::has_memory));
   }
   return earlier;
 }
@@ -144,10 +159,10 @@ void accepted(Handle exec, const ExecChange& change) {
   if (all.accepted[exec].insert(change).second) ++all.count;
 }
 
-void accepted_child(Handle exec, const ExecChange& change) {
+void accepted_ordered(Handle exec, const ExecChange& change) {
   if (change.empty()) return;
   accepted(exec, change);
-  g_child_changes.store(true);
+  g_ordered_changes.store(true);
 }
 
 void forget_changes(Handle exec) {
@@ -159,7 +174,8 @@ void forget_changes(Handle exec) {
   all.accepted.erase(found);
 }
 
-int changed_early(const EntryContext& here, Handle exec, const ExecChange& change, Handle child) {
+int changed_early(const EntryContext& here, Handle exec, const ExecChange& change,
+                  ChangeUses uses) {
   Known& all = known();
   bool many = false;
   {
@@ -167,10 +183,12 @@ int changed_early(const EntryContext& here, Handle exec, const ExecChange& chang
     UnderWay& own = all.under_way[exec];
     own.last = ++all.last_change;
     own.uses.insert(change[kGraphOfChange]);
-    if (child != 0) own.uses.insert(child);
-    own.has_child = own.has_child || child != 0;
+    if (uses.child != 0) own.uses.insert(uses.child);
+    own.has_child = own.has_child || uses.child != 0;
+    own.has_memory = own.has_memory || uses.memory;
     all.any_under_way.store(true);
-    if (child != 0) all.child_under_way.store(true);
+    if (uses.child != 0) all.child_under_way.store(true);
+    if (uses.memory) all.memory_under_way.store(true);
     many = all.under_way.size() > kUnderWayMax || own.uses.size() > kUnderWayMax;
   }
   return many ? settle_changes(here) : 0;
@@ -194,13 +212,17 @@ int end_of_graph_part(const EntryContext& here, Handle ending) {
 
 std::uint64_t graph_changes() noexcept { return g_changes.load(); }
 
-int note_graph_change(const driver_abi::Row& row) {
-  if (!changes_graph(row.base)) return 0;
-  g_changes.fetch_add(1);
+int settle_before(const driver_abi::Row& row) {
+  const bool graph = changes_graph(row.base);
+  if (graph) g_changes.fetch_add(1);
+  const bool children = graph && known().child_under_way.load();
+  const bool memory = known().memory_under_way.load() && ends_memory(row.base);
   EntryContext here;
-  if (!known().child_under_way.load() || here.enter() != 0) return 0;
+  if ((!children && !memory) || here.enter() != 0) return 0;
   if (here.enter_context() != 0) here.context = nullptr;
-  return settle(here, [](const UnderWay& own) { return own.has_child; });
+  return settle(here, [children, memory](const UnderWay& own) {
+    return (children && own.has_child) || (memory && own.has_memory);
+  });
 }
 
 void note_nested_graph() noexcept { g_nested_graphs.store(true); }

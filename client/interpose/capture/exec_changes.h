@@ -19,8 +19,9 @@ namespace gpurun::client::interpose {
 // The site of a call that changes `exec`: behind its earlier launches and before its later ones.
 CallSite exec_site(const EntryContext& here, Handle exec);
 
-// All that the driver may judge in a change of a node, as numbers. Values of parameters are left
-// out, because a driver does not look at them.
+// All that the driver may judge in a change of a node, as numbers. Values of parameters and of
+// fills are left out, because a driver does not look at them. So are addresses within an
+// allocation.
 using ExecChange = std::vector<std::uint64_t>;
 
 // Starts the description of a change of `node`. It has the node, and proof that the node still
@@ -36,15 +37,20 @@ void accepted(Handle exec, const ExecChange& change);
 // A graph that is being captured has none yet, so the description is empty then. An empty one is
 // never accepted.
 ExecChange child_change_of(const HandleTable& handles, Handle node, Handle child);
-void accepted_child(Handle exec, const ExecChange& change);
+// As accepted(), for a change that later calls must not overtake (ordered_changes.h).
+void accepted_ordered(Handle exec, const ExecChange& change);
 // Another call uses `exec` in a way that may change what the driver accepts, or ends it.
 void forget_changes(Handle exec);
 
 // A change of `exec` was posted, which `change` describes. What it uses must stay until the worker
 // has made it. Returns an earlier call's failure, otherwise 0. Waits as settle_changes() if many
 // executables have such changes.
+struct ChangeUses {
+  Handle child = 0;
+  bool memory = false;
+};
 int changed_early(const EntryContext& here, Handle exec, const ExecChange& change,
-                  Handle child = 0);
+                  ChangeUses uses = {});
 // Waits until the worker has made all changes that were posted. Returns an earlier call's failure,
 // otherwise 0.
 int settle_changes(const EntryContext& here);

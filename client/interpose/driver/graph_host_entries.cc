@@ -4,6 +4,7 @@
 #include "client/interpose/capture/graph_nodes.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/graph_work.h"
+#include "client/interpose/memory/memory_changes.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -62,6 +63,43 @@ int add_node(std::uint16_t row, CUgraphNode* out, CUgraph graph, const CUgraphNo
   return result;
 }
 
+// All of a change that the driver may judge. Empty: it is never posted.
+ExecChange change_of_work(const EntryContext& here, std::uint16_t row, const CallSite& site,
+                          const GraphWork& work) {
+  using protocol::GraphWork;
+  const protocol::GraphNodePayload& node = work.payload;
+  const auto kind = static_cast<std::uint64_t>(node.work);
+  if (node.work == GraphWork::kFunction) {
+    ExecChange change = change_of(here.handles(), node.node);
+    change.insert(change.end(), {row, kind});
+    return change;
+  }
+  const bool in = node.work == GraphWork::kCopyIn, out = node.work == GraphWork::kCopyOut;
+  // The device reaches that host memory, and the worker may have a copy without an operation.
+  const bool reached = (in && node.source.address != 0) || (out && node.destination.address != 0);
+  const protocol::GraphCopySide& from = in ? node.destination : node.source;
+  const protocol::GraphCopySide& to = out ? node.source : node.destination;
+  if (!work.sure || reached || from.array != 0 || to.array != 0) return {};
+  return memory_change_of(here.handles(), node.node,
+                          {row, site.context, kind, node.width, node.lines, node.slices,
+                           from.line_pitch, from.slice_pitch, to.line_pitch, to.slice_pitch},
+                          {from.address, to.address});
+}
+
+// Posted if the driver has accepted the same change before.
+int set_in_exec(const EntryContext& here, std::uint16_t row, const CallSite& site, GraphWork work) {
+  const Handle exec = work.payload.graph;
+  const bool copies = work.payload.work != protocol::GraphWork::kFunction;
+  const ExecChange change = change_of_work(here, row, site, work);
+  const bool posted = was_accepted(exec, change);
+  bool done = false;
+  const int result = send_work(here, row, site, std::move(work), {}, !posted, &done);
+  if (posted) return result != 0 ? result : changed_early(here, exec, change, {0, copies});
+  if (done && copies) accepted_ordered(exec, change);
+  if (done && !copies) accepted(exec, change);
+  return result;
+}
+
 // Without `in_exec`, changes the node in the graph itself.
 template <typename MakeWork>
 int set_node(std::uint16_t row, bool in_exec, CUgraphExec exec, CUgraphNode node, CUcontext context,
@@ -84,7 +122,8 @@ int set_node(std::uint16_t row, bool in_exec, CUgraphExec exec, CUgraphNode node
   if (result != 0) return result;
   work.payload.graph = in_exec ? handle_of(exec) : Handle{0};
   work.payload.node = handle_of(node);
-  return send_work(here, row, site, std::move(work), {}, true);
+  return in_exec ? set_in_exec(here, row, site, std::move(work))
+                 : send_work(here, row, site, std::move(work), {}, true);
 }
 
 int work_of_host(const CUDA_HOST_NODE_PARAMS* given, GraphWork* work) {

@@ -257,6 +257,8 @@ Sound check_arguments(const EntryContext& here, const driver_abi::Row& row,
     case opcode::cuGraphAddMemsetNode:
       return worse(check_fill(here, argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 4)),
                    check_new_node(here, arguments));
+    case opcode::cuGraphExecMemsetNodeSetParams:
+      return check_fill(here, argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 2));
     case opcode::cuGraphMemsetNodeSetParams:
       return check_fill(here, argument<const CUDA_MEMSET_NODE_PARAMS*>(arguments, 1));
     case opcode::cuGraphAddDependencies_v2:

@@ -17,7 +17,7 @@
 #include "client/interpose/call/refusals.h"
 #include "client/interpose/capture/capture_count.h"
 #include "client/interpose/capture/capture_wall.h"
-#include "client/interpose/capture/child_changes.h"
+#include "client/interpose/capture/ordered_changes.h"
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/row.h"
 
@@ -39,8 +39,8 @@ CUresult call_custom(const driver_abi::Row& row, Body&& body) noexcept {
         return static_cast<CUresult>(refused);
       }
     }
-    if (!child_changes_exist() || !scope.outermost()) return body();
-    const int earlier = note_graph_change(row);
+    if (!ordered_changes_exist() || !scope.outermost()) return body();
+    const int earlier = settle_before(row);
     const CUresult result = body();
     return result != CUDA_SUCCESS ? result : static_cast<CUresult>(earlier);
   } catch (...) {

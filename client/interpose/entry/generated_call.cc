@@ -18,6 +18,7 @@
 #include "client/interpose/entry/device_numbers.h"
 #include "client/interpose/entry/managed_answers.h"
 #include "client/interpose/entry/visible_fills.h"
+#include "client/interpose/memory/memory_changes.h"
 #include "driver_abi/semantics/handle_errors.h"
 #include "protocol/calls/call.h"
 
@@ -227,6 +228,8 @@ class GeneratedCall {
       result = post(packed.bytes());
     } else if (row_.alias_opcode == opcode::cuGraphExecChildGraphNodeSetParams) {
       result = set_child(packed.bytes());
+    } else if (row_.alias_opcode == opcode::cuGraphExecMemsetNodeSetParams) {
+      result = set_fill(packed.bytes(), sound);
     } else {
       result = call(packed.bytes());
     }
@@ -242,10 +245,29 @@ class GeneratedCall {
     const ExecChange change = child_change_of(here_.handles(), own_[1], own_[2]);
     if (was_accepted(own_[0], change)) {
       const int result = post(payload);
-      return result != 0 ? result : changed_early(here_, own_[0], change, own_[2]);
+      return result != 0 ? result : changed_early(here_, own_[0], change, {own_[2], false});
     }
     const int result = call(payload);
-    if (result == 0) accepted_child(own_[0], change);
+    if (result == 0) accepted_ordered(own_[0], change);
+    return result;
+  }
+
+  // The parameters are executable, node, fill, context. The client has checked the fill's memory.
+  int set_fill(ByteView payload, Sound sound) {
+    const auto* const fill = *static_cast<const CUDA_MEMSET_NODE_PARAMS* const*>(program_[2]);
+    ExecChange change;
+    if (sound == Sound::kRight) {
+      change = memory_change_of(here_.handles(), own_[1],
+                                {row_.alias_opcode, own_[3], site().context, fill->elementSize,
+                                 fill->width, fill->height, fill->pitch},
+                                {fill->dst});
+    }
+    if (was_accepted(own_[0], change)) {
+      const int result = post(payload);
+      return result != 0 ? result : changed_early(here_, own_[0], change, {0, true});
+    }
+    const int result = call(payload);
+    if (result == 0) accepted_ordered(own_[0], change);
     return result;
   }
 

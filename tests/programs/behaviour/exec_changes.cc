@@ -215,6 +215,180 @@ void change_children(const Device& device) {
   std::printf("changed child graphs: right\n");
 }
 
+CUDA_MEMSET_NODE_PARAMS fill_of(CUdeviceptr to, unsigned value) {
+  CUDA_MEMSET_NODE_PARAMS fill = {};
+  fill.dst = to;
+  fill.value = value;
+  fill.elementSize = 4;
+  fill.width = kCount;
+  fill.height = 1;
+  return fill;
+}
+
+CUDA_MEMCPY3D copy_within(CUdeviceptr to, CUdeviceptr from) {
+  CUDA_MEMCPY3D copy = {};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = from;
+  copy.dstDevice = to;
+  copy.WidthInBytes = 4;
+  copy.Height = copy.Depth = 1;
+  return copy;
+}
+CUDA_MEMCPY3D copy_out(unsigned* to, CUdeviceptr from) {
+  CUDA_MEMCPY3D copy = copy_within(0, from);
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = to;
+  return copy;
+}
+
+void CUDA_CB add_up(void* user) { ++*static_cast<unsigned*>(user); }
+
+// A fill and a copy on the device. If `seen` is not null, also a copy to host memory and a host
+// function, in a line.
+struct FourNodes {
+  CUgraph graph;
+  CUgraphNode fill, within, out = nullptr, host = nullptr;
+  CUgraphExec exec;
+
+  FourNodes(const Device& device, CUdeviceptr memory, unsigned* seen) {
+    const CUDA_MEMSET_NODE_PARAMS first = fill_of(memory, 0);
+    const CUDA_MEMCPY3D copy = copy_within(memory + 4 * kCount, memory);
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddMemsetNode(&fill, graph, nullptr, 0, &first, device.context));
+    MUST(cuGraphAddMemcpyNode(&within, graph, &fill, 1, &copy, device.context));
+    if (seen != nullptr) {
+      const CUDA_MEMCPY3D last = copy_out(seen, memory + 4 * kCount);
+      const CUDA_HOST_NODE_PARAMS calls = {&add_up, seen};
+      MUST(cuGraphAddMemcpyNode(&out, graph, &within, 1, &last, device.context));
+      MUST(cuGraphAddHostNode(&host, graph, &out, 1, &calls));
+    }
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+  }
+  FourNodes(const FourNodes&) = delete;
+};
+
+// Each launch has the memory, the value and the function of the last change before it.
+void change_other_nodes(const Device& device) {
+  const CUdeviceptr memory = Device::memory(1 << 16);
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  std::vector<unsigned> seen(kSteps + 1), calls(kSteps + 1);
+  const FourNodes four(device, memory, &seen[kSteps]);
+  const auto set = [&](unsigned i) {
+    const CUdeviceptr at = memory + 512 * i;
+    const CUDA_MEMSET_NODE_PARAMS fill = fill_of(at, 100 + i);
+    const CUDA_MEMCPY3D within = copy_within(at + 4 * kCount, at);
+    const CUDA_MEMCPY3D out = copy_out(&seen[i], at + 4 * kCount);
+    const CUDA_HOST_NODE_PARAMS host = {&add_up, &calls[i]};
+    MUST(cuGraphExecMemsetNodeSetParams(four.exec, four.fill, &fill, device.context));
+    MUST(cuGraphExecMemcpyNodeSetParams(four.exec, four.within, &within, device.context));
+    MUST(cuGraphExecMemcpyNodeSetParams(four.exec, four.out, &out, device.context));
+    MUST(cuGraphExecHostNodeSetParams(four.exec, four.host, &host));
+  };
+  set(kSteps);
+  for (unsigned i = 0; i < kSteps; ++i) {
+    set(i);
+    MUST(cuGraphLaunch(four.exec, stream));
+  }
+  MUST(cuStreamSynchronize(stream));
+  for (unsigned i = 0; i < kSteps; ++i) {
+    expect(seen[i], 100 + i, "a copy out");
+    expect(calls[i], 1, "a host function");
+  }
+  expect(calls[kSteps], 0, "the function before the last change");
+  MUST(cuGraphExecDestroy(four.exec));
+  MUST(cuGraphDestroy(four.graph));
+  MUST(cuMemFree(memory));
+  std::printf("changed other nodes: right\n");
+}
+
+// The changes and launches are made while a host function blocks the stream.
+void change_fills_behind_function(const Device& device) {
+  const CUdeviceptr memory = Device::memory(1 << 16);
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  const FourNodes two(device, memory, nullptr);
+  const auto set = [&](unsigned i) {
+    const CUDA_MEMSET_NODE_PARAMS fill = fill_of(memory + 512 * i, 200 + i);
+    const CUDA_MEMCPY3D copy = copy_within(memory + 512 * i + 4 * kCount, memory + 512 * i);
+    MUST(cuGraphExecMemsetNodeSetParams(two.exec, two.fill, &fill, device.context));
+    MUST(cuGraphExecMemcpyNodeSetParams(two.exec, two.within, &copy, device.context));
+  };
+  set(kSteps);
+  Gate gate;
+  gate.stand_in(stream);
+  for (unsigned i = 0; i < kSteps; ++i) {
+    set(i);
+    MUST(cuGraphLaunch(two.exec, stream));
+  }
+  gate.let_go();
+  MUST(cuStreamSynchronize(stream));
+  for (unsigned i = 0; i < kSteps; ++i) {
+    expect(Device::read(memory + 512 * i + 4 * kCount), 200 + i, "a fill and a copy of it");
+  }
+  MUST(cuGraphExecDestroy(two.exec));
+  MUST(cuGraphDestroy(two.graph));
+  MUST(cuMemFree(memory));
+  std::printf("changed fills behind a function: right\n");
+}
+
+// A change that was accepted uses memory that the program then frees, behind a launch that waits.
+void free_behind_change(const Device& device) {
+  const CUdeviceptr memory = Device::memory(1 << 12), other = Device::memory(1 << 12);
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  const FourNodes four(device, memory, nullptr);
+  const auto fill = [&](CUdeviceptr at, unsigned value) {
+    const CUDA_MEMSET_NODE_PARAMS wanted = fill_of(at, value);
+    return cuGraphExecMemsetNodeSetParams(four.exec, four.fill, &wanted, device.context);
+  };
+  for (unsigned i = 0; i < 2; ++i) MUST(fill(other, i));
+  MUST(fill(memory, 5));
+  Gate gate;
+  gate.stand_in(stream);
+  MUST(cuGraphLaunch(four.exec, stream));
+  MUST(fill(other, 6));
+  std::thread opener([&gate] {
+    gate.await_begin();
+    gate.let_go();
+  });
+  MUST(cuMemFree(other));
+  opener.join();
+  // The driver decides anew about memory that has ended, and about what replaces it.
+  expect(fill(other, 7), CUDA_ERROR_INVALID_VALUE, "memory that has ended");
+  MUST(fill(memory, 8));
+  MUST(cuGraphLaunch(four.exec, stream));
+  MUST(cuStreamSynchronize(stream));
+  MUST(cuCtxSynchronize());
+  expect(Device::read(memory), 8, "the fill of other memory");
+  MUST(cuGraphExecDestroy(four.exec));
+  MUST(cuGraphDestroy(four.graph));
+  MUST(cuMemFree(memory));
+}
+
+// Each is refused at its call, after the driver has accepted changes of the node.
+void refuse_other_nodes(const Device& device) {
+  const CUdeviceptr memory = Device::memory(1 << 12);
+  const FourNodes four(device, memory, nullptr);
+  CUDA_MEMSET_NODE_PARAMS fill = fill_of(memory, 1);
+  CUDA_MEMCPY3D copy = copy_within(memory + 8, memory);
+  for (unsigned i = 0; i < 3; ++i) {
+    MUST(cuGraphExecMemsetNodeSetParams(four.exec, four.fill, &fill, device.context));
+    MUST(cuGraphExecMemcpyNodeSetParams(four.exec, four.within, &copy, device.context));
+  }
+  fill.dst = memory + (1 << 12) - 8;
+  expect(cuGraphExecMemsetNodeSetParams(four.exec, four.fill, &fill, device.context),
+         CUDA_ERROR_INVALID_VALUE, "a fill beyond its memory");
+  fill = fill_of(memory, 1);
+  expect(cuGraphExecMemsetNodeSetParams(four.exec, four.within, &fill, device.context),
+         CUDA_ERROR_INVALID_VALUE, "a fill for a copy");
+  copy.dstDevice = memory + (1 << 12) - 2;
+  expect(cuGraphExecMemcpyNodeSetParams(four.exec, four.within, &copy, device.context),
+         CUDA_ERROR_INVALID_VALUE, "a copy beyond its memory");
+  MUST(cuGraphExecDestroy(four.exec));
+  expect(cuGraphExecMemsetNodeSetParams(four.exec, four.fill, &fill, device.context),
+         CUDA_ERROR_INVALID_VALUE, "a fill of an executable that has ended");
+  MUST(cuGraphDestroy(four.graph));
+  MUST(cuMemFree(memory));
+}
+
 // Each is refused at its call after the driver has accepted changes of the node.
 void refuse_at_the_call(const Device& device, const char* image) {
   const CUdeviceptr memory = Device::memory(kCount * 4);
@@ -281,6 +455,10 @@ int main(int count, char** words) {
   change_between_streams(device);
   end_graph_behind_change(device);
   change_children(device);
+  change_other_nodes(device);
+  change_fills_behind_function(device);
+  free_behind_change(device);
+  refuse_other_nodes(device);
   refuse_at_the_call(device, words[1]);
   MUST(cuCtxSynchronize());
   std::printf("PASSED\n");
