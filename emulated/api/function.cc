@@ -173,7 +173,7 @@ CUresult cuFuncLoad(CUfunction handle) {
   Entered entered;
   GPURUN_TRY(enter_function(handle, &entered));
   CompiledKernel code;
-  return entered.function->code(*entered.module, &code);
+  return entered.function->code(*entered.module, kAnyLaunch, &code);
 }
 
 CUresult cuKernelGetFunction(CUfunction* out, CUkernel handle) {

@@ -223,7 +223,7 @@ CUresult prepare_launch(const ContextPtr& context, const LaunchCall& call, Kerne
   GPURUN_TRY(settle_cluster(launch));
   GPURUN_TRY(check_resources(*launch));
   GPURUN_TRY(copy_parameters(call, launch));
-  return launch->function->code(*launch->module, &launch->code);
+  return launch->function->code(*launch->module, launch->threads(), &launch->code);
 }
 
 }  // namespace gpurun::emulated

@@ -41,6 +41,8 @@ struct CodeRequest {
   // Whether quick code can be replaced later. Functions that are called through pointers are linked
   // once.
   bool replaceable = true;
+  // Threads of the launch that waits for the code.
+  std::uint64_t launch_threads = kAnyLaunch;
 };
 
 struct ReadyCode {
@@ -75,7 +77,9 @@ class CompilerBackend {
   Result<ReadyRegions> make_regions(const CodeRequest& request, unsigned slice_lanes,
                                     BackgroundWork::Job* job);
   // Good code for a kernel with quick code. On the caller's stack, with the job as above.
-  Result<ReadyCode> make_good(const CodeRequest& request, BackgroundWork::Job& job);
+  Result<ReadyCode> make_good(const CodeRequest& request, BackgroundWork::Job* job);
+  // The most threads of a launch that this code should serve.
+  std::uint64_t threads_max(const ReadyCode& code, const CodeRequest& request) const;
   // Whether the quick code of this kernel is to be replaced when it is hot.
   bool wants_good(const ReadyCode& code, const CodeRequest& request) const;
   // The regions in the cache, of either width. On any stack.
@@ -100,6 +104,7 @@ class CompilerBackend {
   CompilerBackend(const RuntimeFunctions& runtime, const CompilerOptions& options,
                   std::unique_ptr<KernelJit> jit, std::unique_ptr<ObjectCache> cache);
   Result<ReadyCode> make_here(const CodeRequest& request);
+  CodeQuality first_quality(const CodeRequest& request) const;
   std::optional<ReadyCode> find(const CodeRequest& request, const std::string& key,
                                 CodeQuality quality);
   Result<ReadyCode> load(const GeneratedCode& code, const CodeRequest& request,

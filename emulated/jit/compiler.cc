@@ -15,10 +15,6 @@ namespace {
 // LLVM recurses over the expressions of long functions.
 constexpr std::size_t kCompilerStackBytes = std::size_t{64} << 20;
 
-// Bounds the wait for another process that compiles the same kernel. It is more than compiling
-// takes on a machine that does little else.
-constexpr std::chrono::milliseconds kTurnWaitPerInstruction{1};
-
 // Distinguish the cache's entries of one kernel. Regions have slices of a number of lanes.
 constexpr char kGoodForm[] = "";
 constexpr char kQuickForm[] = "quick";
@@ -106,11 +102,24 @@ Result<ReadyCode> CompilerBackend::make(const CodeRequest& request) {
   return result;
 }
 
-Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
+CodeQuality CompilerBackend::first_quality(const CodeRequest& request) const {
   const std::uint32_t quick_above =
       request.replaceable ? options_.quick_above_instructions : options_.good_up_to_instructions;
-  const CodeQuality quality =
-      request.source->instruction_count > quick_above ? CodeQuality::kQuick : CodeQuality::kGood;
+  const bool large = request.source->instruction_count > quick_above;
+  const bool few = request.replaceable && options_.tier == Tier::kAuto &&
+                   request.launch_threads <= options_.quick_up_to_threads;
+  return large || few ? CodeQuality::kQuick : CodeQuality::kGood;
+}
+
+std::uint64_t CompilerBackend::threads_max(const ReadyCode& code,
+                                           const CodeRequest& request) const {
+  const bool large = request.source->instruction_count > options_.quick_above_instructions;
+  const bool final = large || code.quality == CodeQuality::kGood;
+  return final ? kAnyLaunch : options_.quick_up_to_threads;
+}
+
+Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
+  const CodeQuality quality = first_quality(request);
   std::string key;
   if (cache_ != nullptr) {
     key = key_of(request, kGoodForm);
@@ -122,8 +131,8 @@ Result<ReadyCode> CompilerBackend::make_here(const CodeRequest& request) {
   }
   std::optional<ObjectCache::Turn> turn;
   if (cache_ != nullptr) {
-    turn.emplace(
-        cache_->take_turn(key, kTurnWaitPerInstruction * request.source->instruction_count));
+    turn.emplace(cache_->take_turn(
+        key, options_.turn_wait_per_instruction * request.source->instruction_count));
     // Another process, or thread, may have compiled it meanwhile.
     if (auto ready = find(request, key, quality)) return *ready;
   }
@@ -148,7 +157,7 @@ bool CompilerBackend::wants_good(const ReadyCode& code, const CodeRequest& reque
          request.source->instruction_count <= options_.replaced_up_to_instructions;
 }
 
-Result<ReadyCode> CompilerBackend::make_good(const CodeRequest& request, BackgroundWork::Job& job) {
+Result<ReadyCode> CompilerBackend::make_good(const CodeRequest& request, BackgroundWork::Job* job) {
   const std::string key = key_of(request, kGoodForm);
   if (cache_ != nullptr) {
     // Another process may have compiled it meanwhile.
@@ -159,11 +168,14 @@ Result<ReadyCode> CompilerBackend::make_good(const CodeRequest& request, Backgro
       }
     }
   }
-  const BackgroundSteps steps{job.stop(), [&job] { job.detach(); }};
-  auto generated = jit_->generate(*request.source, CodeQuality::kGood, &steps);
+  std::optional<BackgroundSteps> steps;
+  if (job != nullptr) steps.emplace(BackgroundSteps{job->stop(), [job] { job->detach(); }});
+  auto generated = jit_->generate(*request.source, CodeQuality::kGood, steps ? &*steps : nullptr);
   if (!generated.ok()) return generated.status();
   if (cache_ != nullptr) cache_->store(key, *generated);
-  if (!job.attach()) return Status(Code::kUnavailable, "the module was unloaded");
+  if (job != nullptr && !job->attach()) {
+    return Status(Code::kUnavailable, "the module was unloaded");
+  }
   ++replacements_;
   return load(*generated, request, CodeQuality::kGood);
 }

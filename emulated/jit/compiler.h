@@ -3,6 +3,7 @@
 // type.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +24,9 @@ enum class Tier : std::uint8_t {
   kAuto,
 };
 
+// Threads of a launch of unknown size, or of one that cannot use regions.
+inline constexpr std::uint64_t kAnyLaunch = ~std::uint64_t{0};
+
 struct CompilerOptions {
   Tier tier = Tier::kFibers;
   // Directory of the object cache. Empty: no cache. It is created (0700) when it is missing. A
@@ -31,12 +35,18 @@ struct CompilerOptions {
   std::uint64_t cache_bytes_max = 1ull << 30;
   // Kernels of more PTX instructions than this (callees included) start with quick code (ADR 50).
   std::uint32_t quick_above_instructions = 2000;
+  // With Tier::kAuto smaller kernels start with quick code, too, if their first launch has no more
+  // threads than this. A launch with more threads waits for good code.
+  std::uint64_t quick_up_to_threads = 4096;
   // Functions that are called through pointers have good code up to this, because theirs is never
   // replaced.
   std::uint32_t good_up_to_instructions = 20000;
   // The quick code of a hot kernel is replaced, unless the kernel has more instructions than this.
   // A bound of the memory that LLVM takes, about 10 KB for each instruction.
   std::uint32_t replaced_up_to_instructions = 60000;
+  // How long a compilation waits for another process that compiles the same kernel, for each
+  // instruction. It is more than compiling takes on a machine that does little else.
+  std::chrono::milliseconds turn_wait_per_instruction{1};
   // Width of regions that are made before any launch, for kernels without .reqntid: kSliceLanes or
   // kNarrowSliceLanes.
   unsigned slice_lanes = kSliceLanes;

@@ -27,7 +27,7 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   const std::vector<std::string>& kernel_names() const override { return kernel_names_; }
   const std::vector<std::string>& global_names() const override { return global_names_; }
   Result<const KernelAttributes*> kernel(std::string_view name) override;
-  Result<CompiledKernel> compile(std::string_view name) override;
+  Result<CompiledKernel> compile(std::string_view name, std::uint64_t threads) override;
   std::string_view kernel_at(std::uint64_t address) const override;
   Result<GlobalVariable> global(std::string_view name) const override;
 
@@ -62,6 +62,8 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
     std::atomic<bool> asked{false};
     ReadyRegions regions;  // Written once, before `fast_code` is shown.
     Code fast_code;
+    // Set by the thread that makes the good code.
+    std::atomic<bool> good_claimed{false};
     ReadyCode good;  // Written once, before `better_code` is shown.
     ThreadedCode better_code;
 
@@ -72,6 +74,7 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
     Status failure;
     KernelAttributes attributes;
     ReadyCode ready;
+    std::uint64_t threads_max = kAnyLaunch;  // As CompiledKernel::threads_max.
     bool recursive = false;
   };
 
@@ -83,7 +86,9 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   Definition described(std::uint64_t index) const;
   // With record.mutex held.
   Result<std::unique_ptr<Unit>> prepare(Record& record);
-  Status compile_record(Record& record);
+  Status compile_record(Record& record, std::uint64_t threads);
+  // Replaces quick code while a launch waits. Without success the launch has the quick code.
+  void replace_now(Record& record);
   // Adds regions to a kernel that has just been compiled, if they can be had at once, and notes
   // what it may get later.
   void add_fast_form(Record& record, const Unit& unit, const CodeRequest& request);
@@ -91,6 +96,7 @@ class LoadedModule final : public Module, public UnitContext, public FunctionRes
   void note_time(Record& record, std::chrono::nanoseconds time, std::uint32_t row_threads);
   // On the background thread. After a step with `job` the module may be gone.
   void improve(Record& record, unsigned slice_lanes, BackgroundWork::Job& job);
+  void show_better(Record& record, const ReadyCode& good, const Unit& unit);
   void fill_attributes(Record& record, const Unit& unit) const;
 
   const std::vector<std::string> texts_;

@@ -242,13 +242,13 @@ void LoadedModule::fill_attributes(Record& record, const Unit& unit) const {
   out.ptx_version = index.version;
 }
 
-Status LoadedModule::compile_record(Record& record) {
+Status LoadedModule::compile_record(Record& record, std::uint64_t threads) {
   if (record.compiled) return Status();
   auto prepared = prepare(record);
   if (!prepared.ok()) return prepared.status();
   const Unit& unit = **prepared;
   const std::string cache_text = unit.cache_text();
-  const CodeRequest request{&unit.source(), unit.symbols(), cache_text, unit.root().entry};
+  const CodeRequest request{&unit.source(), unit.symbols(), cache_text, unit.root().entry, threads};
   auto ready = backend_.make(request);
   if (!ready.ok()) {
     const std::string kernel(table_->name(record.definition));
@@ -257,6 +257,7 @@ Status LoadedModule::compile_record(Record& record) {
     return record.failure;
   }
   record.ready = *ready;
+  record.threads_max = backend_.threads_max(*ready, request);
   record.recursive = unit.recursive();
   if (unit.calls_pointers()) record.ready.stack_bytes += kPointerCallStackBytes;
   record.compiled = true;
@@ -337,13 +338,29 @@ void LoadedModule::improve(Record& record, unsigned slice_lanes, BackgroundWork:
                    .c_str());
   }
   if (!record.may_be_better.load(std::memory_order_relaxed)) return;
-  auto made = backend_.make_good(request, job);
+  if (record.good_claimed.exchange(true)) return;
+  auto made = backend_.make_good(request, &job);
   if (!job.attach() || !made.ok()) return;
-  record.good = *made;
-  record.better_code.function = reinterpret_cast<KernelFunction>(made->code.entry);
+  show_better(record, *made, **unit);
+}
+
+void LoadedModule::replace_now(Record& record) {
+  if (record.good_claimed.exchange(true)) return;
+  const auto unit = Unit::build(*this, record.definition);
+  if (!unit.ok()) return;  // It was compiled before, so this does not happen.
+  const std::string cache_text = (*unit)->cache_text();
+  const CodeRequest request{&(*unit)->source(), (*unit)->symbols(), cache_text};
+  Result<ReadyCode> made = Status(Code::kInternal, "not compiled");
+  const Status ran = run_on_large_stack([&] { made = backend_.make_good(request, nullptr); });
+  if (ran.ok() && made.ok()) show_better(record, *made, **unit);
+}
+
+void LoadedModule::show_better(Record& record, const ReadyCode& good, const Unit& unit) {
+  record.good = good;
+  record.better_code.function = reinterpret_cast<KernelFunction>(good.code.entry);
   record.better_code.stack_bytes =
-      made->stack_bytes + ((*unit)->calls_pointers() ? kPointerCallStackBytes : 0);
-  record.better_code.needs_fibers = made->needs_fibers;
+      good.stack_bytes + (unit.calls_pointers() ? kPointerCallStackBytes : 0);
+  record.better_code.needs_fibers = good.needs_fibers;
   record.show_better();
 }
 
@@ -359,19 +376,21 @@ Result<const KernelAttributes*> LoadedModule::kernel(std::string_view name) {
   return static_cast<const KernelAttributes*>(&record->attributes);
 }
 
-Result<CompiledKernel> LoadedModule::compile(std::string_view name) {
+Result<CompiledKernel> LoadedModule::compile(std::string_view name, std::uint64_t threads) {
   Record* record = kernel_record(name);
   if (record == nullptr) {
     return Status(Code::kInvalidArgument, at_module("no kernel " + std::string(name)));
   }
   const std::lock_guard<std::mutex> lock(record->mutex);
-  GPURUN_RETURN_IF_ERROR(compile_record(*record));
+  GPURUN_RETURN_IF_ERROR(compile_record(*record, threads));
   CompiledKernel out;
   out.function = reinterpret_cast<KernelFunction>(record->ready.code.entry);
   out.stack_bytes = record->ready.stack_bytes;
   out.recursive = record->recursive;
   out.needs_fibers = record->ready.needs_fibers;
   out.fast = record;
+  out.threads_max = record->threads_max;
+  if (!out.serves(threads)) replace_now(*record);
   return out;
 }
 
@@ -402,7 +421,7 @@ Result<void*> LoadedModule::resolve(std::uint64_t index) {
   Record& found = record(definition);
   const std::lock_guard<std::mutex> lock(found.mutex);
   Status compiled;
-  GPURUN_RETURN_IF_ERROR(run_on_large_stack([&] { compiled = compile_record(found); }));
+  GPURUN_RETURN_IF_ERROR(run_on_large_stack([&] { compiled = compile_record(found, kAnyLaunch); }));
   GPURUN_RETURN_IF_ERROR(compiled);
   std::atomic_ref<void*>(descriptors_[index].code)
       .store(found.ready.code.entry, std::memory_order_release);

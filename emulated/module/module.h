@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "emulated/jit/compiler.h"
 #include "emulated/runtime/device_abi.h"
 
 namespace gpurun::emulated {
@@ -94,6 +95,12 @@ class FastForm {
 struct CompiledKernel : ThreadedCode {
   bool recursive = false;  // May call itself, or through function pointers.
   FastForm* fast = nullptr;
+  // A launch with more threads asks Module::compile() again.
+  std::uint64_t threads_max = kAnyLaunch;
+  bool serves(std::uint64_t threads) const {
+    if (threads <= threads_max || fast == nullptr || fast->better() != nullptr) return true;
+    return threads != kAnyLaunch && fast->code() != nullptr;
+  }
   // The code for a launch that begins now.
   const ThreadedCode& threaded() const {
     const ThreadedCode* better = fast == nullptr ? nullptr : fast->better();
@@ -142,7 +149,11 @@ class Module {
 
   // Compiles on first use, or takes the object cache on disk, and blocks meanwhile. Fails as
   // kernel(), and with kInternal when the code generator itself fails.
-  virtual Result<CompiledKernel> compile(std::string_view name) = 0;
+  //
+  // `threads`: of the launch that needs the code. Few threads get quick code at first. More threads
+  // get good code, also after quick code, unless the kernel is too large for that (ADR 50).
+  virtual Result<CompiledKernel> compile(std::string_view name,
+                                         std::uint64_t threads = kAnyLaunch) = 0;
 
   // The name of the kernel with this device address, which a kernel's name in code stands for.
   // Empty: no kernel of this module has it.

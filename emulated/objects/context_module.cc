@@ -74,14 +74,19 @@ std::uint32_t Function::dynamic_shared_bytes_max() const {
       driver_abi::usual_dynamic_shared(attributes_->static_shared_bytes));
 }
 
-CUresult Function::code(ContextModule& module, CompiledKernel* code) {
+CUresult Function::code(ContextModule& module, std::uint64_t threads, CompiledKernel* code) {
   if (!compiled_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(mutex_);
     if (!compiled_.load(std::memory_order_relaxed)) {
-      const CUresult result = module.compile(name_, &code_);
+      const CUresult result = module.compile(name_, threads, &code_);
       if (result != CUDA_SUCCESS) return result;
       compiled_.store(true, std::memory_order_release);
     }
+  }
+  if (!code_.serves(threads)) {
+    CompiledKernel same;  // The module shows better code through the FastForm.
+    const CUresult result = module.compile(name_, threads, &same);
+    if (result != CUDA_SUCCESS) return result;
   }
   *code = code_;
   return CUDA_SUCCESS;
@@ -214,8 +219,9 @@ std::vector<std::string> ContextModule::kernel_names() const {
   return module_ == nullptr ? std::vector<std::string>() : module_->kernel_names();
 }
 
-CUresult ContextModule::compile(const std::string& name, CompiledKernel* code) {
-  auto compiled = module_->compile(name);
+CUresult ContextModule::compile(const std::string& name, std::uint64_t threads,
+                                CompiledKernel* code) {
+  auto compiled = module_->compile(name, threads);
   if (compiled.ok()) {
     *code = *compiled;
     return CUDA_SUCCESS;

@@ -63,8 +63,9 @@ class Function final : public Object {
   bool attribute(CUfunction_attribute attribute, int* value) const;
   // Bound of the dynamic shared memory that a launch may ask for.
   std::uint32_t dynamic_shared_bytes_max() const;
-  // The machine code. The first call compiles it and blocks meanwhile. `module` is module().
-  CUresult code(ContextModule& module, CompiledKernel* code);
+  // The machine code for a launch of so many threads (Module::compile()). The first call compiles
+  // it and blocks meanwhile. `module` is module().
+  CUresult code(ContextModule& module, std::uint64_t threads, CompiledKernel* code);
 
  private:
   const std::weak_ptr<ContextModule> module_;
@@ -117,7 +118,7 @@ class ContextModule final : public Object, public std::enable_shared_from_this<C
   // The reason why none of its kernels can be had. nullptr: they can.
   const std::string* failure() const { return module_ == nullptr ? &failure_ : nullptr; }
 
-  CUresult compile(const std::string& name, CompiledKernel* code);
+  CUresult compile(const std::string& name, std::uint64_t threads, CompiledKernel* code);
 
  private:
   class Memory;

@@ -24,6 +24,15 @@ struct KernelLaunch {
     std::byte bytes[16];
   };
   std::vector<Chunk> parameters;  // As KernelAttributes lays them out.
+
+  // Blocks that wait for each other need threads that can wait, so the kernel has no fast form.
+  bool blocks_are_alone() const { return !cooperative && cluster.count() == 1; }
+  // For Module::compile().
+  std::uint64_t threads() const {
+    const std::uint64_t blocks = grid.count();
+    const bool countable = blocks <= kAnyLaunch / kBlockThreadsMax;
+    return blocks_are_alone() && countable ? blocks * block.count() : kAnyLaunch;
+  }
 };
 
 }  // namespace gpurun::emulated

@@ -42,11 +42,9 @@ LaunchRequest request_for(const KernelLaunch& launch, const Context& context) {
   }
   request.needs_fibers = code.needs_fibers;
   request.cooperative = launch.cooperative;
-  // A grid with blocks that wait for each other needs threads that can wait.
-  const bool alone = !launch.cooperative && launch.cluster.count() == 1;
   const FastForm::Code* const fast =
       launch.code.fast == nullptr ? nullptr : launch.code.fast->code();
-  if (alone && fast != nullptr) {
+  if (launch.blocks_are_alone() && fast != nullptr) {
     request.regions = fast->program;
     request.stack_bytes = std::max(request.stack_bytes, fast->stack_bytes);
   }
@@ -114,7 +112,8 @@ CUresult LaunchOperation::run(Context& context) {
     // The error is of another stream. Engine and queue are being emptied.
     result = context.sticky_error();
     if (result == CUDA_SUCCESS) {
-      result = child.launch.function->code(*child.launch.module, &child.launch.code);
+      result = child.launch.function->code(*child.launch.module, child.launch.threads(),
+                                           &child.launch.code);
     }
     if (result != CUDA_SUCCESS) break;
     ++family.launched;

@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "driver_abi/cuda_abi.h"
+#include "emulated/jit/compiler.h"
+#include "emulated/objects/execution.h"
 
 namespace gpurun::emulated::api {
 CUresult cuInit(unsigned int);
@@ -45,6 +49,11 @@ CUresult cuEventCreate(CUevent*, unsigned int);
 CUresult cuEventRecord(CUevent, CUstream);
 CUresult cuEventQuery(CUevent);
 CUresult cuLaunchHostFunc(CUstream, CUhostFn, void*);
+CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+                        unsigned int, unsigned int, unsigned int, CUstream, void**, void**);
+CUresult cuModuleLoadData(CUmodule*, const void*);
+CUresult cuModuleGetFunction(CUfunction*, CUmodule, const char*);
+CUresult cuModuleUnload(CUmodule);
 CUresult cuMemAddressReserve(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long);
 CUresult cuMemCreate(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*,
                      unsigned long long);
@@ -343,6 +352,33 @@ TEST_F(EmulatedApi, MappedMemoryHonoursAddressHintAndAccess) {
   EXPECT_EQ(api::cuMemRelease(allocation), CUDA_SUCCESS);
   EXPECT_EQ(api::cuMemRelease(allocation), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api::cuMemAddressFree(address, kBytes), CUDA_SUCCESS);
+}
+
+// The first launches of a kernel do not wait for LLVM's optimisation, unless they have much to do.
+TEST_F(EmulatedApi, OnlyLaunchOfManyThreadsWaitsForGoodCode) {
+  // No earlier run has left this kernel in the cache of compiled kernels.
+  const auto number = std::chrono::system_clock::now().time_since_epoch().count();
+  const std::string text =
+      ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {\n"
+      ".reg .b64 %rd<2>; mov.u64 %rd0, " +
+      std::to_string(number) + "; add.u64 %rd1, %rd0, %rd0; ret; }\n";
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  ASSERT_EQ(api::cuModuleLoadData(&module, text.c_str()), CUDA_SUCCESS);
+  ASSERT_EQ(api::cuModuleGetFunction(&kernel, module, "k"), CUDA_SUCCESS);
+  const auto launch = [&](unsigned blocks) {
+    ASSERT_EQ(api::cuLaunchKernel(kernel, blocks, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr),
+              CUDA_SUCCESS);
+  };
+  const CompilerCounters before = compiler()->counters();
+  launch(1);
+  const CompilerCounters first = compiler()->counters();
+  EXPECT_EQ(first.kernels, before.kernels + 1);
+  EXPECT_EQ(first.quick_kernels, before.quick_kernels + 1);
+  launch(1000);
+  EXPECT_EQ(compiler()->counters().replacements, first.replacements + 1);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(api::cuModuleUnload(module), CUDA_SUCCESS);
 }
 
 TEST_F(EmulatedApi, RefusesThreadWithoutContextAndForgedHandles) {

@@ -74,7 +74,7 @@ class ModuleTest : public testing::Test {
     result.code = -1;
     const auto attributes = module_->kernel(kernel);
     EXPECT_TRUE(attributes.ok()) << attributes.status().to_string();
-    const auto code = module_->compile(kernel);
+    const auto code = module_->compile(kernel, launch_threads_);
     EXPECT_TRUE(code.ok()) << code.status().to_string();
     if (!attributes.ok() || !code.ok()) return result;
     LaunchRequest request;
@@ -95,6 +95,7 @@ class ModuleTest : public testing::Test {
   }
 
   std::uint32_t recursion_stack_ = 64u << 10;
+  std::uint64_t launch_threads_ = kAnyLaunch;  // As run() tells the compiler.
   HostMemory memory_;
   ContextRuntime context_;
   std::unique_ptr<Engine> engine_;

@@ -157,6 +157,80 @@ TEST_F(QuickCode, KernelsBeyondBoundAreNotReplaced) {
   EXPECT_EQ(compiler_->counters().replacements, 0u);
 }
 
+// Kernels that good code serves from the start with more threads.
+class FewThreads : public QuickCode {
+ protected:
+  void SetUp() override {
+    CompilerOptions options;
+    options.tier = Tier::kAuto;
+    options.quick_up_to_threads = kFew;
+    start(options);
+    ASSERT_TRUE(load_whole({large_kernel(300)}).ok());
+  }
+  static constexpr std::uint64_t kFew = 1000;
+};
+
+TEST_F(FewThreads, SmallKernelStartsQuicklyAndGetsItsFastForm) {
+  launch_threads_ = kFew;
+  const auto first = run_kernel();
+  EXPECT_EQ(compiler_->counters().quick_kernels, 1u);
+  const auto code = module_->compile("k", kFew);
+  ASSERT_TRUE(code.ok());
+  EXPECT_EQ(code->fast->better(), nullptr) << "no launch has needed good code";
+  code->fast->ran_without(std::chrono::hours(1), kThreads);
+  while (code->fast->code() == nullptr) std::this_thread::yield();  // The test's limit bounds it.
+  EXPECT_TRUE(code->serves(kFew + 1)) << "the fast form serves all of its launches";
+  EXPECT_FALSE(code->serves(kAnyLaunch)) << "this launch cannot use the fast form";
+  launch_threads_ = kAnyLaunch;
+  EXPECT_EQ(run_kernel(), first);
+  EXPECT_EQ(compiler_->counters().replacements, 1u);
+  EXPECT_TRUE(code->serves(kAnyLaunch));
+}
+
+TEST_F(FewThreads, LaunchOfManyThreadsWaitsForGoodCode) {
+  launch_threads_ = kFew;
+  const auto first = run_kernel();
+  const auto quick = module_->compile("k", kFew);
+  ASSERT_TRUE(quick.ok());
+  EXPECT_EQ(compiler_->counters().replacements, 0u);
+  const auto good = module_->compile("k", kFew + 1);
+  ASSERT_TRUE(good.ok());
+  EXPECT_EQ(compiler_->counters().replacements, 1u);
+  EXPECT_NE(good->threaded().function, quick->function);
+  EXPECT_EQ(quick->threaded().function, good->threaded().function) << "for later launches of few";
+  EXPECT_EQ(run_kernel(), first);
+  ASSERT_TRUE(module_->compile("k", kFew + 1).ok());
+  EXPECT_EQ(compiler_->counters().replacements, 1u) << "once";
+}
+
+TEST_F(FewThreads, FirstLaunchOfManyThreadsHasGoodCodeAtOnce) {
+  launch_threads_ = kFew + 1;
+  run_kernel();
+  EXPECT_EQ(compiler_->counters().quick_kernels, 0u);
+  EXPECT_EQ(compiler_->counters().replacements, 0u);
+}
+
+TEST_F(FewThreads, LargeKernelStaysQuickForManyThreads) {
+  ASSERT_TRUE(load_whole({large_kernel(2100)}).ok());
+  launch_threads_ = kFew + 1;
+  run_kernel();
+  EXPECT_EQ(compiler_->counters().quick_kernels, 1u);
+  EXPECT_EQ(compiler_->counters().replacements, 0u);
+}
+
+// Without the automatic tier nothing replaces the code of a small kernel.
+TEST_F(FewThreads, FixedTiersHaveGoodCode) {
+  for (const Tier tier : {Tier::kFibers, Tier::kRegions}) {
+    CompilerOptions options;
+    options.tier = tier;
+    start(options);
+    ASSERT_TRUE(load_whole({large_kernel(300)}).ok());
+    launch_threads_ = 1;
+    run_kernel();
+    EXPECT_EQ(compiler_->counters().quick_kernels, 0u);
+  }
+}
+
 // Its compilation takes many seconds.
 TEST_F(QuickCode, HugeKernelBecomesGoodOnlyAfterSeconds) {
   ASSERT_TRUE(load_whole({large_kernel(20100)}).ok());
