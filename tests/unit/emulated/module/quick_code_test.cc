@@ -165,7 +165,7 @@ class FewThreads : public QuickCode {
     options.tier = Tier::kAuto;
     options.quick_up_to_threads = kFew;
     start(options);
-    ASSERT_TRUE(load_whole({large_kernel(300)}).ok());
+    ASSERT_TRUE(load_whole({large_kernel(40)}).ok());
   }
   static constexpr std::uint64_t kFew = 1000;
 };
@@ -224,7 +224,7 @@ TEST_F(FewThreads, FixedTiersHaveGoodCode) {
     CompilerOptions options;
     options.tier = tier;
     start(options);
-    ASSERT_TRUE(load_whole({large_kernel(300)}).ok());
+    ASSERT_TRUE(load_whole({large_kernel(40)}).ok());
     launch_threads_ = 1;
     run_kernel();
     EXPECT_EQ(compiler_->counters().quick_kernels, 0u);
