@@ -52,6 +52,7 @@ constexpr std::size_t kGraphOfChange = 1;
 
 std::atomic<std::uint64_t> g_ends{0};
 std::atomic<std::uint64_t> g_changes{0};
+std::atomic<std::uint64_t> g_memory_ends{0};
 std::atomic<bool> g_nested_graphs{false};
 
 bool has(std::string_view text, std::string_view part) {
@@ -69,7 +70,9 @@ bool changes_graph(std::string_view function) {
 // The calls that end memory of memory_change_of(), or change which devices reach it.
 bool ends_memory(std::string_view function) {
   for (const std::string_view begin :
-       {"cuMemFree", "cuMemPool", "cuCtxDestroy", "cuDevicePrimaryCtxRe", "cuGreenCtxDestroy"}) {
+       {"cuMemFree", "cuMemPoolDestroy", "cuMemPoolSetAccess", "cuCtxDestroy", "cuCtxDetach",
+        "cuCtxDisablePeerAccess", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
+        "cuGreenCtxDestroy"}) {
     if (function.substr(0, begin.size()) == begin) return true;
   }
   return false;
@@ -216,7 +219,10 @@ int settle_before(const driver_abi::Row& row) {
   const bool graph = changes_graph(row.base);
   if (graph) g_changes.fetch_add(1);
   const bool children = graph && known().child_under_way.load();
-  const bool memory = known().memory_under_way.load() && ends_memory(row.base);
+  const bool ends = ends_memory(row.base);
+  // A free in a stream ends one allocation, and no other one gets its number.
+  if (ends && std::string_view(row.base) != "cuMemFreeAsync") g_memory_ends.fetch_add(1);
+  const bool memory = ends && known().memory_under_way.load();
   EntryContext here;
   if ((!children && !memory) || here.enter() != 0) return 0;
   if (here.enter_context() != 0) here.context = nullptr;
@@ -224,6 +230,8 @@ int settle_before(const driver_abi::Row& row) {
     return (children && own.has_child) || (memory && own.has_memory);
   });
 }
+
+std::uint64_t memory_ends() noexcept { return g_memory_ends.load(); }
 
 void note_nested_graph() noexcept { g_nested_graphs.store(true); }
 

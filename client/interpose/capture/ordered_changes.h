@@ -24,4 +24,8 @@ int settle_before(const driver_abi::Row& row);
 // The number of changes of graphs that settle_before() has counted.
 std::uint64_t graph_changes() noexcept;
 
+// The number of calls that settle_before() has counted because they end memory, or change which
+// devices reach it. After one a driver may judge memory anew.
+std::uint64_t memory_ends() noexcept;
+
 }  // namespace gpurun::client::interpose

@@ -12,8 +12,9 @@ namespace {
 
 using protocol::GraphMovePayload;
 
+// `*done`: the node was added, whatever failure of an earlier call is returned.
 int send(const EntryContext& here, const GraphMovePayload& payload,
-         const std::vector<Handle>& behind, const std::vector<CUgraphEdgeData>& edges) {
+         const std::vector<Handle>& behind, const std::vector<CUgraphEdgeData>& edges, bool* done) {
   CallSite site = here.passing_site();
   site.opcode = opcode::cuGraphAddNode_v2;
   site.form = protocol::Form::kRaw;
@@ -23,9 +24,8 @@ int send(const EntryContext& here, const GraphMovePayload& payload,
   Reply reply;
   reply.result = -1;  // Not answered.
   const int result = here.session().call(*here.lane, site, parts, &reply);
-  // The result may be an earlier call's failure although this call has done its work.
-  if (reply.result == 0) return 0;
-  return result != 0 ? result : int{CUDA_ERROR_UNKNOWN};
+  *done = reply.result == 0;
+  return *done || result != 0 ? result : int{CUDA_ERROR_UNKNOWN};
 }
 
 }  // namespace
@@ -60,14 +60,15 @@ int add_moved_graph(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependen
   if (result != 0) return result;
   payload.node = mint_node(here.handles(), payload.graph, 0);
   if (payload.node == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  result = send(here, payload, behind, data);
-  if (result != 0) {
+  bool done = false;
+  result = send(here, payload, behind, data, &done);
+  if (!done) {
     here.handles().retire(payload.node);
     return result;
   }
   note_moved(here.handles(), payload.child, payload.node);
   *out = as<CUgraphNode>(payload.node);
-  return 0;
+  return result;
 }
 
 }  // namespace gpurun::client::interpose

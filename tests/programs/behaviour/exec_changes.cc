@@ -332,8 +332,13 @@ void change_fills_behind_function(const Device& device) {
 
 // A change that was accepted uses memory that the program then frees, behind a launch that waits.
 void free_behind_change(const Device& device) {
-  const CUdeviceptr memory = Device::memory(1 << 12), other = Device::memory(1 << 12);
+  const CUdeviceptr memory = Device::memory(1 << 12);
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  // Its free is ordered by this stream alone.
+  const CUstream owner = Device::stream(CU_STREAM_NON_BLOCKING);
+  CUdeviceptr other = 0;
+  MUST(cuMemAllocAsync(&other, 1 << 12, owner));
+  MUST(cuStreamSynchronize(owner));
   const FourNodes four(device, memory, nullptr);
   const auto fill = [&](CUdeviceptr at, unsigned value) {
     const CUDA_MEMSET_NODE_PARAMS wanted = fill_of(at, value);
@@ -349,8 +354,10 @@ void free_behind_change(const Device& device) {
     gate.await_begin();
     gate.let_go();
   });
-  MUST(cuMemFree(other));
+  MUST(cuMemFreeAsync(other, owner));
+  MUST(cuStreamSynchronize(owner));
   opener.join();
+  MUST(cuStreamSynchronize(stream));  // The change has not failed.
   // The driver decides anew about memory that has ended, and about what replaces it.
   expect(fill(other, 7), CUDA_ERROR_INVALID_VALUE, "memory that has ended");
   MUST(fill(memory, 8));
