@@ -153,8 +153,9 @@ class Fabric(unittest.TestCase):
                 # The server may notice first, and then asks this end to leave.
                 self.assertRegex(self.statistics["why_left"], "the other end wanted it|the queue pair is out of order|the other end's device does not answer|"
                                  "reports a failed request|refuses requests")
-                # Most of the 12 MiB to the device went by TCP.
-                self.assertLess(self.bytes_of(counters), 12 << 20, fault)
+                # Most of the 12 MiB to the device went by TCP, unless only the log's queue pair has failed.
+                if "bytes" in fault or self.left == self.statistics["connections"]:
+                    self.assertLess(self.bytes_of(counters), 12 << 20, fault)
 
     # The table says what the session uses in the end, and why it left what it had used before.
     def test_table_names_the_transport_in_the_end_and_why_the_first_was_left(self):
