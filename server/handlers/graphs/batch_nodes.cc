@@ -75,12 +75,7 @@ CallOutcome run_add(Call& call) {
   int result = wanted.read(call);
   if (wanted.node.node != 0) call.set_created(wanted.node.node);
   if (result == 0) result = add(call, wanted);
-  // The client waits for the result. Another one may not, and has the node already.
-  if (result != 0 && wanted.node.node != 0 && !call.awaited()) {
-    (void)call.handles().poison(wanted.node.node, HandleKind::kGraphNode, result,
-                                wanted.node.graph);
-  }
-  return CallOutcome::done(result);
+  return end_addition(call, wanted.node.node, wanted.node.graph, result);
 }
 
 int set(Call& call, Wanted& wanted) {
@@ -106,16 +101,12 @@ CallOutcome run_set(Call& call) {
 }
 
 CallOutcome run_get(Call& call) {
-  std::uint64_t node = 0;
-  if (call.header().form != protocol::Form::kRaw || call.payload().size() != sizeof node) {
-    return CallOutcome::done(kErrorInvalidValue);
-  }
-  std::memcpy(&node, call.payload().data(), sizeof node);
-  const HandleTable::Found found = call.handles().find(node, HandleKind::kGraphNode);
-  if (found.result != 0) return CallOutcome::done(found.result);
+  CUgraphNode node = nullptr;
+  const int found = find_only_node(call, &node);
+  if (found != 0) return CallOutcome::done(found);
   CUDA_BATCH_MEM_OP_NODE_PARAMS read{};
-  const int result = GPURUN_DRIVER(HandlerState::of(call).driver(), cuGraphBatchMemOpNodeGetParams,
-                                   driver_object<CUgraphNode>(found.value), &read);
+  const int result =
+      GPURUN_DRIVER(HandlerState::of(call).driver(), cuGraphBatchMemOpNodeGetParams, node, &read);
   if (result != 0) return CallOutcome::done(result);
   const std::size_t count = read.paramArray == nullptr ? 0 : read.count;
   if (count > kStreamMemoryOperationsMax) return CallOutcome::done(kErrorNotSupported);

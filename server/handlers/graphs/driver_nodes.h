@@ -23,4 +23,11 @@ int find_graph(Call& call, std::uint64_t handle, CUgraph* graph);
 // Returns a CUresult.
 int find_nodes(Call& call, ByteView handles, std::vector<CUgraphNode>* nodes);
 
+// The live node that the payload of a raw call consists of. Returns a CUresult.
+int find_only_node(Call& call, CUgraphNode* node);
+
+// Ends a call that adds the client's `node` to its `graph`. A client that does not wait for the
+// result has the node already, so a failure poisons it. node 0: the payload names none.
+CallOutcome end_addition(Call& call, std::uint64_t node, std::uint64_t graph, int result);
+
 }  // namespace gpurun::server

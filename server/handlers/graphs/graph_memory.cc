@@ -73,25 +73,16 @@ CallOutcome run_add(Call& call) {
   int result = wanted.read(call);
   if (wanted.node.node != 0) call.set_created(wanted.node.node);
   if (result == 0) result = add(call, wanted);
-  // The client waits for the address. Another one may not, and has the node already.
-  if (result != 0 && wanted.node.node != 0 && !call.awaited()) {
-    (void)call.handles().poison(wanted.node.node, HandleKind::kGraphNode, result,
-                                wanted.node.graph);
-  }
-  return CallOutcome::done(result);
+  return end_addition(call, wanted.node.node, wanted.node.graph, result);
 }
 
 CallOutcome run_get(Call& call) {
-  std::uint64_t node = 0;
-  if (call.header().form != protocol::Form::kRaw || call.payload().size() != sizeof node) {
-    return CallOutcome::done(kErrorInvalidValue);
-  }
-  std::memcpy(&node, call.payload().data(), sizeof node);
-  const HandleTable::Found found = call.handles().find(node, HandleKind::kGraphNode);
-  if (found.result != 0) return CallOutcome::done(found.result);
+  CUgraphNode node = nullptr;
+  const int found = find_only_node(call, &node);
+  if (found != 0) return CallOutcome::done(found);
   CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
   const int result = GPURUN_DRIVER(HandlerState::of(call).driver(), cuGraphMemAllocNodeGetParams,
-                                   driver_object<CUgraphNode>(found.value), &parameters);
+                                   node, &parameters);
   if (result != 0) return CallOutcome::done(result);
   const std::size_t count = parameters.accessDescs == nullptr ? 0 : parameters.accessDescCount;
   if (count > kGraphMemoryAccessesMax) return CallOutcome::done(kErrorNotSupported);

@@ -70,12 +70,7 @@ CallOutcome run_add(Call& call) {
   int result = wanted.read(call);
   if (wanted.node.node != 0) call.set_created(wanted.node.node);
   if (result == 0) result = add(call, wanted);
-  // The client waits for the result. Another one may not, and has the node already.
-  if (result != 0 && wanted.node.node != 0 && !call.awaited()) {
-    (void)call.handles().poison(wanted.node.node, HandleKind::kGraphNode, result,
-                                wanted.node.graph);
-  }
-  return CallOutcome::done(result);
+  return end_addition(call, wanted.node.node, wanted.node.graph, result);
 }
 
 }  // namespace
