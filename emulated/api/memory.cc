@@ -90,7 +90,8 @@ CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned int flags) {
   return allocate_device(context, MemoryKind::kManaged, bytes, flags, out);
 }
 
-// Waits for all work of the context first (manual, "API synchronization behavior").
+// Waits for all work of the context first (manual, "API synchronization behavior"). Not for memory
+// of a pool (cuda.h, cuMemFree).
 CUresult cuMemFree_v2(CUdeviceptr address) {
   GPURUN_ENTER(context);
   if (address == 0) return CUDA_SUCCESS;
@@ -98,7 +99,9 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   const auto known = memory_registry().find(address);
   if (!known || known->base != address) return CUDA_ERROR_INVALID_VALUE;
   const auto owner = handles().find<Context>(known->context_handle);
-  GPURUN_TRY((owner == nullptr ? context : owner)->synchronize());
+  if (known->kind != MemoryKind::kPool) {
+    GPURUN_TRY((owner == nullptr ? context : owner)->synchronize());
+  }
   if (known->kind == MemoryKind::kGraph) {
     GraphMemory::note_freed(address);  // The graph keeps it (GraphMemory).
     return CUDA_SUCCESS;

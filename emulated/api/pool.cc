@@ -52,9 +52,12 @@ bool is_of_imported_pool(const MemoryRange& range) {
 
 }  // namespace
 
-CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
+// "The allocation comes from the memory pool current to the stream's device" (manual).
+CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream handle) {
   GPURUN_ENTER(context);
-  return allocate_from(context->device().current_pool(), out, bytes, stream);
+  const StreamPtr stream = find_stream(context, handle);
+  Device& device = stream == nullptr ? context->device() : stream->context().device();
+  return allocate_from(device.current_pool(), out, bytes, handle);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool handle,
@@ -182,6 +185,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
       pool->release_threshold = *static_cast<cuuint64_t*>(value);
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      pool->reserved_high = pool->used.load();
+      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
       pool->used_high = pool->used.load();
       return CUDA_SUCCESS;
@@ -214,6 +219,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
       bytes(pool->used);
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      bytes(pool->reserved_high);
+      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
       bytes(pool->used_high);
       return CUDA_SUCCESS;

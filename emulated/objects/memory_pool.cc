@@ -10,8 +10,10 @@ std::uint64_t MemoryPool::allocate(std::uint64_t bytes) {
   const std::uint64_t address = arena_.allocate(bytes);
   if (address == 0) return 0;
   const std::uint64_t now = used.fetch_add(bytes) + bytes;
-  std::uint64_t high = used_high.load();
-  while (high < now && !used_high.compare_exchange_weak(high, now)) {
+  for (auto* mark : {&used_high, &reserved_high}) {
+    std::uint64_t high = mark->load();
+    while (high < now && !mark->compare_exchange_weak(high, now)) {
+    }
   }
   return address;
 }

@@ -39,6 +39,7 @@ class MemoryPool final : public Object {
   std::atomic<std::uint64_t> release_threshold{0};
   std::atomic<std::uint64_t> used{0};
   std::atomic<std::uint64_t> used_high{0};
+  std::atomic<std::uint64_t> reserved_high{0};  // Nothing is retained, so `used` is reserved.
 
  private:
   Device& device_;
