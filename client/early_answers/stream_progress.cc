@@ -132,6 +132,23 @@ std::uint64_t StreamProgress::last_issued_in(Handle stream) const noexcept {
   return own == nullptr ? 0 : std::max(value_of(own->issued), last_of(*own));
 }
 
+std::uint64_t StreamProgress::last_issued_in(Handle context, Handle stream) const noexcept {
+  if (is_created(stream)) return last_issued_in(stream);
+  if (forgetful_.load(std::memory_order_acquire)) return ~std::uint64_t{0};
+  const Slot* const of_context = slots_.find(context);
+  return of_context == nullptr ? 0 : value_of(of_context->issued);
+}
+
+bool StreamProgress::complete_up_to(Handle context, Handle stream,
+                                    std::uint64_t sequence) const noexcept {
+  if (stream == protocol::kStreamPerThread) return false;
+  const Slot* const of_context = slots_.find(context);
+  const Slot* const own = is_created(stream) ? slots_.find(stream) : of_context;
+  std::uint64_t done = of_context == nullptr ? 0 : value_of(of_context->all_done);
+  if (own != nullptr) done = std::max({done, value_of(own->done), value_of(own->told_done)});
+  return sequence <= done;
+}
+
 std::uint64_t StreamProgress::last_early_copy() const noexcept {
   return value_of(early_copy_) >> kLaneBits;
 }

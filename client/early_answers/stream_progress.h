@@ -71,6 +71,11 @@ class StreamProgress {
   std::uint64_t last_issued(Handle context) const noexcept;
   // As last_issued(), for a created stream.
   std::uint64_t last_issued_in(Handle stream) const noexcept;
+  // As last_issued(), for the created stream, or for the legacy stream of `context`.
+  std::uint64_t last_issued_in(Handle context, Handle stream) const noexcept;
+  // Returns whether all calls that were issued there up to `sequence` are known to be complete.
+  // False for per-thread streams.
+  bool complete_up_to(Handle context, Handle stream, std::uint64_t sequence) const noexcept;
   // Returns the number of the last synchronous copy or free that was answered early, or 0.
   std::uint64_t last_early_copy() const noexcept;
   // Returns whether nothing was issued there since it was complete.

@@ -434,6 +434,19 @@ std::uint64_t Session::last_work(Handle context) const noexcept {
   return impl_->known.progress.last_issued(context);
 }
 
+std::uint64_t Session::last_work_in(Handle context, Handle stream) const noexcept {
+  return impl_->known.progress.last_issued_in(context, stream);
+}
+
+bool Session::is_complete_up_to(Handle context, Handle stream,
+                                std::uint64_t sequence) const noexcept {
+  return impl_->known.progress.complete_up_to(context, stream, sequence);
+}
+
+bool Session::may_wait_early(const Lane& lane, Handle context, Handle stream) const noexcept {
+  return impl_->known.progress.may_wait_early(lane.id(), context, stream);
+}
+
 bool Session::wait_answered_early(Lane& lane, CallSite site, ByteView payload, int* result) {
   return impl_->waits.wait(lane, site, payload, result);
 }

@@ -209,6 +209,11 @@ class Session {
   bool known_complete(Handle context) const noexcept;
   // See StreamProgress::last_issued().
   std::uint64_t last_work(Handle context) const noexcept;
+  // See StreamProgress::last_issued_in() and complete_up_to().
+  std::uint64_t last_work_in(Handle context, Handle stream) const noexcept;
+  bool is_complete_up_to(Handle context, Handle stream, std::uint64_t sequence) const noexcept;
+  // Returns whether wait_answered_early() may be true for that stream.
+  bool may_wait_early(const Lane& lane, Handle context, Handle stream) const noexcept;
   // The program waits for the created, non-blocking stream site.stream. Returns true if only quiet
   // work was issued there since it was complete. The wait was then posted (`payload` as for
   // post()). `*result` is the call's result: 0, an earlier failure, or the session's end. Until

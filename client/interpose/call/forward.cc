@@ -71,7 +71,7 @@ int post_row(const EntryContext& here, std::uint16_t opcode, CallSite site,
 }
 
 int call_row(const EntryContext& here, std::uint16_t opcode, CallSite site,
-             std::span<const Handle> minted, void* const* arguments) {
+             std::span<const Handle> minted, void* const* arguments, int* own) {
   const driver_abi::Row& row = *driver_abi::find_row(opcode);
   if (server_lacks(opcode) || driver_lacks(opcode)) return call_lacking(row);
   protocol::PackedCall call;
@@ -82,6 +82,7 @@ int call_row(const EntryContext& here, std::uint16_t opcode, CallSite site,
   site.form = protocol::Form::kCall;
   Reply reply;
   const int result = here.session().call(*here.lane, site, call.bytes(), &reply);
+  if (own != nullptr) *own = reply.result;
   // The result may be an earlier call's failure although this call has done its work.
   if (reply.result != 0 || reply.payload.empty()) return result != 0 ? result : reply.result;
   const Result<int> unpacked = protocol::unpack_reply(row, arguments, reply.payload);

@@ -111,8 +111,9 @@ Context* find_context(const Process& process, Handle handle) noexcept;
 // client's own.
 int post_row(const EntryContext& here, std::uint16_t row, CallSite site,
              std::span<const Handle> minted, void* const* arguments);
+// `own` gets the call's own result, which is 0 if only an earlier call has failed.
 int call_row(const EntryContext& here, std::uint16_t row, CallSite site,
-             std::span<const Handle> minted, void* const* arguments);
+             std::span<const Handle> minted, void* const* arguments, int* own = nullptr);
 // For a row that waits for a stream. True if the wait was answered before it is over
 // (Session::wait_answered_early()). `*result` is then the call's result.
 bool wait_row_early(const EntryContext& here, std::uint16_t row, CallSite site, int* result,

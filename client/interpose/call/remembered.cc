@@ -138,6 +138,8 @@ void forget_answers_changed_by(std::uint16_t row) {
   }
 }
 
+bool pools_were_set() noexcept { return g_pools_set.load(); }
+
 void forget_all_answers() { answers().forget_all(); }
 
 }  // namespace gpurun::client::interpose

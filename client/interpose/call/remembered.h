@@ -49,6 +49,8 @@ class Question {
 
 // Call it before and after a call that may change such answers, whatever that call returned.
 void forget_answers_changed_by(std::uint16_t row);
+// Whether the program has set the pool of a device (cuDeviceSetMemPool, cuMemSetMemPool). No lock.
+bool pools_were_set() noexcept;
 // A context has ended. Its handle may begin a new life.
 void forget_all_answers();
 

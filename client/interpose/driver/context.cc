@@ -12,6 +12,7 @@
 #include "client/interpose/driver/primary_context.h"
 #include "client/interpose/memory/device_windows.h"
 #include "client/interpose/memory/host_arena.h"
+#include "client/interpose/memory/kept_frees.h"
 #include "client/interpose/memory/managed_memory.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "client/interpose/memory/used_memory.h"
@@ -105,6 +106,8 @@ void end_context(const EntryContext& here, Context& context) {
   bool used = writes_outstanding;
   for (const MemoryRange& range : ranges) {
     if (range.reached) ++reached;
+    // Only the driver knows whether its pool still counts the memory.
+    if (range.kind == MemoryKind::kPool && range.owner == 0) stop_keeping_frees(here);
     if (range.kind == MemoryKind::kManaged) managed_advice().remove(range.base);
     const ByteView memory = byte_view(reinterpret_cast<const void*>(range.base), range.bytes);
     const bool read = (range.on_host() || range.in_arena) && here.session().reads(memory);
@@ -156,7 +159,12 @@ CUresult cuCtxDestroy_v2(CUcontext given) {
   here.session().forget_lost(handle);  // A lost context can be ended too.
   CallSite site = here.site();
   site.context = handle;
-  const int result = call_row(here, opcode::cuCtxDestroy_v2, site, {}, given);
+  void* const arguments[] = {static_cast<void*>(&given), nullptr};
+  int own = 0;
+  int result =
+      call_row(here, opcode::cuCtxDestroy_v2, site, std::span<const Handle>(), arguments, &own);
+  // Nor is the end at fault if the context was lost meanwhile.
+  if (own == 0 && here.session().health(0) == 0 && here.session().health(handle) != 0) result = 0;
   // This thread has it current no more. On other threads the context is reported as destroyed.
   if (here.lane->context() == handle) here.lane->pop_context();
   end_context(here, *context);

@@ -14,6 +14,7 @@
 #include "client/interpose/memory/graph_memory.h"
 #include "client/interpose/memory/host_arena.h"
 #include "client/interpose/memory/implicit_wait.h"
+#include "client/interpose/memory/kept_frees.h"
 #include "client/interpose/memory/managed_memory.h"
 #include "client/interpose/memory/memory_ranges.h"
 #include "client/interpose/memory/used_memory.h"
@@ -42,6 +43,9 @@ CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream gi
   Handle stream = 0;
   if (const int result = resolve_stream(here, given, &stream); result != 0) return cuda(result);
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  // The memory is of the stream's device, whatever context is current (manual, cuMemAllocAsync).
+  here.context = find_context(*here.process, context_of_stream(here, stream));
+  if (here.context == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUdeviceptr address = 0;
   const auto allocate = [&](const CallSite& site) {
     return pool == 0 ? call_row(here, opcode::cuMemAllocAsync, site, {}, &address, bytes,
@@ -51,14 +55,25 @@ CUresult allocate_async(CUdeviceptr* out, size_t bytes, Handle pool, CUstream gi
   };
   // Ordered before the stream's queued work, which cannot use memory that does not exist yet. If
   // there is no memory, the second attempt waits for what that work frees.
-  CallSite early = here.passing_site();
-  early.context = context_of_stream(here, stream);
+  const CallSite early = here.passing_site();
   int result = CUDA_ERROR_OUT_OF_MEMORY;
   const bool captured = is_captured(here, stream);
+  const bool counted = pool == 0 && !captured;
+  if (counted) {
+    if (const int lost = here.session().health(here.context->handle); lost != 0) return cuda(lost);
+    if (take_kept_free(here, stream, bytes, out)) {
+      return keep(here, *out, bytes, MemoryKind::kPool, 0);
+    }
+  }
   if (!captured) result = allocate(early);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && !captured && kept_frees_exist()) {
+    post_kept_frees(here);
+    result = allocate(early);  // Behind the frees that are done.
+  }
   if (result == CUDA_ERROR_OUT_OF_MEMORY && address == 0) {
     result = or_without_credits(here, [&] { return allocate(here.stream_site(stream)); });
   }
+  if (counted) count_allocation(here, bytes, address != 0);
   if (address == 0) return cuda(result);
   if (captured) {
     keep_graph_memory(address, bytes, here.context->ordinal);
@@ -151,6 +166,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool po
   if (const int result = here.check(handle, HandleKind::kMemoryPool); result != 0) {
     return cuda(result);
   }
+  stop_keeping_frees(here);  // It may be the device's own pool.
   return allocate_async(out, bytes, handle, stream);
 }
 
@@ -168,8 +184,11 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   }
   if (!range.has_value()) return CUDA_ERROR_INVALID_VALUE;
   if (range->kind == MemoryKind::kManaged) return cuda(end_managed(here, *range));
+  count_end_of_pool_memory(*range);
   const bool shared = end_sharing(here, *range);
-  const int result = free_device_memory(here, *range, true);
+  const int result = range->kind == MemoryKind::kPool
+                         ? free_pool_memory(here, range->context, address)
+                         : free_device_memory(here, *range, true);
   if (shared) here.session().unshare_memory();
   return cuda(result);
 }
@@ -196,6 +215,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream given) {
   if (end_sharing(here, *range)) here.session().unshare_memory();
   // In the stream's order, which no call waits for. Memory in a window waits in quarantine.
   if (device_of_window(address) >= 0) return cuda(free_device_memory(here, *range, false));
+  if (keep_free(here, stream, *range)) return CUDA_SUCCESS;
   return cuda(post_row(here, opcode::cuMemFreeAsync, here.stream_site(stream), {}, address,
                        as<CUstream>(stream)));
 }

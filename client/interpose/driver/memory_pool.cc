@@ -5,6 +5,7 @@
 
 #include "client/interpose/call/forward.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/memory/kept_frees.h"
 
 namespace gpurun::client::interpose {
 namespace {
@@ -49,6 +50,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
   std::memcpy(&payload.value, value, pool_attribute_bytes(payload.attribute));
   if (!driver_abi::is_pool_setting(payload.attribute, payload.value))
     return CUDA_ERROR_INVALID_VALUE;
+  note_pool_attribute(here, payload.pool, payload.attribute, payload.value);
   return cuda(
       here.session().post(*here.lane, pool_site(opcode::cuMemPoolSetAttribute), bytes_of(payload)));
 }

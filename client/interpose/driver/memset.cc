@@ -7,6 +7,7 @@
 #include "client/interpose/custom.h"
 #include "client/interpose/memory/graph_memory.h"
 #include "client/interpose/memory/host_arena.h"
+#include "client/interpose/memory/kept_frees.h"
 #include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
@@ -42,11 +43,13 @@ CUresult fill(std::uint16_t code, CUdeviceptr to, std::uint32_t value, std::uint
   site.form = protocol::Form::kMemset;
   if (range.has_value()) site.work = work_of_fill(count * element_bytes, range->end(site.context));
   if (range.has_value()) {
+    const bool waits = synchronous && range->reached;
+    if (waits) post_kept_frees(here);  // The program then knows that they are done.
     const int result = here.session().post(*here.lane, site, bytes_of(payload));
-    const bool waits = synchronous && range->reached && result == 0;
-    return cuda(waits ? synchronize_stream(here, stream) : result);
+    return cuda(waits && result == 0 ? synchronize_stream(here, stream) : result);
   }
   // Only the worker's driver can decide whether an address that we do not know is valid.
+  settle_unknown(here, to);
   Reply reply;
   return cuda(here.session().call(*here.lane, site, bytes_of(payload), &reply));
 }

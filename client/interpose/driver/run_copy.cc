@@ -8,6 +8,7 @@
 #include "client/interpose/driver/copy_memory.h"
 #include "client/interpose/driver/graph_work.h"
 #include "client/interpose/driver/line_records.h"
+#include "client/interpose/memory/kept_frees.h"
 #include "client/interpose/memory/memory_ranges.h"
 
 namespace gpurun::client::interpose {
@@ -45,6 +46,24 @@ void settle_arena(Waiting waiting, Copy* copy) {
   leave_arena(copy);
 }
 
+// Posts the kept frees that the copy could show.
+void post_frees_before(const EntryContext& here, const Copy& copy, Waiting waiting) {
+  if (!kept_frees_exist()) return;
+  // The driver judges an address that the client does not know. It may be freed memory.
+  for (const CopySide* side : {&copy.source, &copy.destination}) {
+    if (side->by_device() && side->place != Place::kArray) settle_unknown(here, side->address);
+  }
+  if (copy.source.by_device() && copy.destination.by_device() && !copy.in_arena()) return;
+  // A copy to the host that the call waits for brings a report of its stream. A synchronous copy to
+  // the device may return without one. The bytes of other copies to the host may be seen before.
+  const bool to_host = copy.destination.place != Place::kDevice &&
+                       copy.destination.place != Place::kArray && !copy.in_arena();
+  const bool synchronous = waiting == Waiting::kSynchronous;
+  const bool reports = to_host && (synchronous || copy.destination.place == Place::kPageable);
+  const bool shows_nothing = !to_host && !copy.in_arena() && !synchronous;
+  if (!reports && !shows_nothing) post_kept_frees(here);
+}
+
 }  // namespace
 
 int run_copy(const EntryContext& here, std::uint16_t code, Handle stream, const Copy& wanted,
@@ -57,6 +76,7 @@ int run_copy(const EntryContext& here, std::uint16_t code, Handle stream, const 
   enter_views(&copy);
   settle_arena(asked, &copy);
   copy.merge();
+  post_frees_before(here, copy, asked);
   const bool by_device = copy.source.by_device() && copy.destination.by_device();
   // A copy within device memory waits for nothing (manual, "API synchronization behavior").
   const Waiting waiting = by_device && !copy.in_arena() ? Waiting::kAsynchronous : asked;

@@ -3,11 +3,13 @@
 
 #include <atomic>
 
+#include "client/interpose/call/implicit_order.h"
 #include "client/interpose/capture/capture.h"
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
 #include "client/interpose/driver/context_objects.h"
 #include "client/interpose/driver/object_pool.h"
+#include "client/interpose/memory/kept_frees.h"
 #include "driver_abi/semantics/object_flags.h"
 
 namespace gpurun::client::interpose {
@@ -30,6 +32,7 @@ CUresult create(CUstream* out, unsigned flags, int priority, bool with_priority)
   if (out == nullptr || !driver_abi::is_stream_flags(flags)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if ((flags & CU_STREAM_NON_BLOCKING) == 0) before_blocking_stream(here);
   Stream* stream = g_streams.take();
   if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   stream->flags = flags;
@@ -66,6 +69,10 @@ bool waits_early(const EntryContext& here, Handle stream, int* result) {
   if (known == nullptr || (known->flags & CU_STREAM_NON_BLOCKING) == 0) return false;
   const CallSite site = here.stream_site(stream);
   if (known_idle(here, site, Waits::kForStream, result)) return true;
+  // Such a wait brings no report of the stream, and the program then knows that its frees are done.
+  if (kept_frees_exist() && here.session().may_wait_early(*here.lane, site.context, stream)) {
+    post_kept_frees(here);
+  }
   return wait_row_early(here, opcode::cuStreamSynchronize, site, result, as<CUstream>(stream));
 }
 

@@ -18,6 +18,7 @@
 #include "client/interpose/capture/capture_count.h"
 #include "client/interpose/capture/capture_wall.h"
 #include "client/interpose/capture/ordered_changes.h"
+#include "client/interpose/memory/kept_frees.h"
 #include "driver_abi/cuda_abi.h"
 #include "driver_abi/row.h"
 
@@ -34,6 +35,7 @@ CUresult call_custom(const driver_abi::Row& row, Body&& body) noexcept {
   const CallScope scope(row);
   if (refused_by_server(row)) return call_lacking(row);
   try {
+    if (kept_frees_exist() && scope.outermost()) post_kept_frees_before(row);
     if (capturing_somewhere() && scope.outermost()) {
       if (const int refused = refuse_while_capturing(row); refused != 0) {
         return static_cast<CUresult>(refused);

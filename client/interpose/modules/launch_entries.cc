@@ -6,6 +6,7 @@
 #include "client/interpose/capture/capture.h"
 #include "client/interpose/capture/stream_argument.h"
 #include "client/interpose/custom.h"
+#include "client/interpose/memory/kept_frees.h"
 #include "client/interpose/modules/host_pointers.h"
 #include "client/interpose/modules/launch.h"
 #include "client/interpose/modules/objects.h"
@@ -62,16 +63,18 @@ int check_cooperative(const Device* device, const Function& function, const Laun
              : int{CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE};
 }
 
-// Only the worker knows an event that the launch itself records.
-void note_events(const EntryContext& here, const LaunchAttribute* attributes,
-                 unsigned count) noexcept {
+// Only the worker knows an event that the launch itself records. An allocation in another stream
+// may follow that event, and needs what was freed before.
+void note_events(const EntryContext& here, const LaunchAttribute* attributes, unsigned count) {
   for (const LaunchAttribute* each = attributes; each != attributes + count; ++each) {
     if (driver_abi::launch_attribute(each->id).use != driver_abi::LaunchAttributeUse::kEvent) {
       continue;
     }
     Handle event = 0;  // The first member of both values (cuda.h, CUlaunchAttributeValue).
     std::memcpy(&event, each->value, sizeof event);
-    if (here.check(event, HandleKind::kEvent) == 0) here.session().event_recorded_elsewhere(event);
+    if (here.check(event, HandleKind::kEvent) != 0) continue;
+    here.session().event_recorded_elsewhere(event);
+    post_kept_frees(here);
   }
 }
 
@@ -133,9 +136,10 @@ CUresult launch(const Launch& call, CUfunction f, LaunchPayload& payload, void**
   if (AccessCheck* const check = AccessCheck::active(); check != nullptr) {
     check->note_work({site.context, site.stream}, "kernel " + function->info.name);
   }
+  const bool waits = here.session().launches_wait() && !is_captured(here, stream);
+  if (waits) post_kept_frees(here);  // The program then knows that they are done.
   result = here.session().post(*here.lane, site, std::span<const ByteView>(parts));
-  if (result != 0 || !here.session().launches_wait()) return cuda(result);
-  return is_captured(here, stream) ? CUDA_SUCCESS : cuda(synchronize_stream(here, stream));
+  return cuda(result != 0 || !waits ? result : synchronize_stream(here, stream));
 }
 
 }  // namespace

@@ -45,11 +45,6 @@ std::vector<Freed> all_freed() {
       return [memory] { MUST(cuMemFree(memory)); };
     };
   };
-  const auto of_pool = [] {
-    CUdeviceptr memory;
-    MUST(cuMemAllocAsync(&memory, kBytes, nullptr));
-    return [memory] { MUST(cuMemFree(memory)); };
-  };
   const auto of_graph = [] {
     CUgraph graph;
     CUgraphNode node;
@@ -95,10 +90,13 @@ std::vector<Freed> all_freed() {
       other();
     };
   };
-  return {{"memory", freed_memory(kBytes)},  {"large memory", freed_memory(100 << 20)},
-          {"a pool's memory", of_pool},      {"pinned memory", pinned},
-          {"registered memory", registered}, {"an array", array},
-          {"a mipmapped array", mipmapped},  {"memory twice", several},
+  return {{"memory", freed_memory(kBytes)},
+          {"large memory", freed_memory(100 << 20)},
+          {"pinned memory", pinned},
+          {"registered memory", registered},
+          {"an array", array},
+          {"a mipmapped array", mipmapped},
+          {"memory twice", several},
           {"a graph's memory", of_graph}};
 }
 

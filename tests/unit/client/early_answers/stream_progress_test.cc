@@ -54,6 +54,37 @@ TEST_F(StreamProgressTest, UnawaitedStreamIsNotIdle) {
   EXPECT_FALSE(idle(kStream));
 }
 
+TEST_F(StreamProgressTest, WorkIsCompleteUpToTheLastReport) {
+  const auto complete = [this](Handle stream, std::uint64_t sequence) {
+    return progress_.complete_up_to(kContext, stream, sequence);
+  };
+  const auto last = [this](Handle stream) { return progress_.last_issued_in(kContext, stream); };
+  EXPECT_EQ(last(kStream), 0u);
+  EXPECT_TRUE(complete(kStream, 0));
+  issue(kStream);
+  issue_quietly(kStream);
+  const std::uint64_t first = last(kStream);
+  EXPECT_EQ(first, last_);
+  EXPECT_FALSE(complete(kStream, first));
+  issue(kOtherStream);
+  wait(Waits::kForStream, kOtherStream);
+  EXPECT_FALSE(complete(kStream, first));  // Another stream's wait.
+  wait(Waits::kForStream, kStream);
+  issue(kStream);
+  EXPECT_TRUE(complete(kStream, first));  // Newer work does not matter.
+  EXPECT_FALSE(complete(kStream, last(kStream)));
+  progress_.told(kContext, kStream, last_ + 1);
+  EXPECT_TRUE(complete(kStream, last(kStream)));
+  issue(kStream);
+  issue(kLegacy);
+  EXPECT_EQ(last(kLegacy), last_);
+  EXPECT_FALSE(complete(kLegacy, last_));
+  EXPECT_FALSE(complete(kThread, 0));
+  wait(Waits::kForContext);
+  EXPECT_TRUE(complete(kStream, last(kStream)));
+  EXPECT_TRUE(complete(kLegacy, last(kLegacy)));
+}
+
 TEST_F(StreamProgressTest, EveryWorkOfContextChangesItsLastCall) {
   const auto last = [this] { return progress_.last_issued(kContext); };
   EXPECT_EQ(last(), 0u);
