@@ -47,6 +47,13 @@ class Programs(unittest.TestCase):
         for name in programs.catalog():
             self.assertGreaterEqual(len(programs.cases_of(name)), 3, name)
 
+    def test_frameworks_run_without_settings(self):
+        """docs/compatibility.md promises that they need none."""
+        for name in ("jax", "triton", "torch_compile"):
+            self.assertNotIn("environment", programs.catalog()[name], name)
+        # The wheel does not find its own cuSOLVER, with a GPU or without.
+        self.assertEqual(["LD_LIBRARY_PATH"], list(programs.catalog()["tensorflow"]["environment"]))
+
     def test_trips_of_all_processes_count(self):
         os.makedirs(os.path.join(self.folder, "exercised"))
 
