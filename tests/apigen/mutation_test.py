@@ -222,7 +222,8 @@ def noticed_by_every_row(rows, mutations, folder, build):
     relinker.link("tests/every_row_test", program, {"/rows.cc.o": rows_object})
     symbols = []
     for symbol in [HEALTHY] + [m.symbol for m in mutations]:
-        environment = dict(os.environ, GPURUN_EVERY_ROW=symbol)
+        # A faulty row may end the program before it removes its file of recorded calls.
+        environment = dict(os.environ, GPURUN_EVERY_ROW=symbol, TMPDIR=folder)
         run = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=60)
         if run.returncode != 0:
             symbols.append(symbol)
