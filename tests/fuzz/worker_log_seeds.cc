@@ -16,6 +16,7 @@
 #include "protocol/calls/graph_conditional.h"
 #include "protocol/calls/graph_host.h"
 #include "protocol/calls/graph_memory.h"
+#include "protocol/calls/graph_parameters.h"
 #include "protocol/calls/handle_form.h"
 #include "protocol/calls/host_function.h"
 #include "protocol/calls/image_bundle.h"
@@ -325,6 +326,164 @@ Bytes graph_objects() {
   return life.said();
 }
 
+// The form of a kernel node, whichever version of the function the program has called.
+protocol::KernelNode kernel_node(std::uint64_t graph, std::uint64_t node) {
+  protocol::KernelNode made;
+  made.graph = graph;
+  made.node = node;
+  made.launch = launch_of_add();
+  made.block = Bytes(12);
+  return made;
+}
+
+// A change of an executable: behind its earlier launches, and before its later ones. It has no
+// reply.
+const Head kChange{protocol::kFlagWritesSubject, 0, short_of(HandleKind::kGraphExec, 1)};
+
+Bytes kernel_node_changes() {
+  Life life;
+  life.load();
+  life.make("cuGraphCreate", kGraph, Order::kContext);
+  life.raw("cuGraphAddKernelNode_v2", Order::kContext,
+           protocol::pack(kernel_node(kGraph, kNodes[0])));
+  protocol::KernelNode second = kernel_node(kGraph, kNodes[1]);
+  second.dependencies = {kNodes[0]};
+  life.raw("cuGraphAddKernelNode_v2", Order::kContext, protocol::pack(second));
+  life.raw("cuGraphKernelNodeSetParams_v2", Order::kContext,
+           protocol::pack(kernel_node(0, kNodes[1])));
+  life.raw("cuGraphKernelNodeGetParams_v2", Order::kContext, bytes_of(kNodes[1]));
+  std::uint64_t from = kNodes[0], to = kNodes[1];
+  life.row("cuGraphKernelNodeCopyAttributes", {&to, &from});
+  return life.said();
+}
+
+Bytes batch_nodes() {
+  Life life;
+  life.make("cuGraphCreate", kGraph, Order::kContext);
+  std::uint64_t graph = kGraph, word = 0, flags = 0;
+  std::uint64_t* place = &word;
+  CUstreamBatchMemOpParams write{}, barrier{};
+  write.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  write.writeValue.address = 4096;
+  write.writeValue.value = 7;
+  barrier.memoryBarrier.operation = CU_STREAM_MEM_OP_BARRIER;
+  protocol::GraphBatchPayload node;
+  node.graph = kGraph;
+  node.node = kNodes[0];
+  node.context = handle(HandleKind::kContext, 1);
+  node.operation_count = 2;
+  const char* const add = "cuGraphAddBatchMemOpNode";
+  life.raw(add, Order::kContext, joined(bytes_of(node), bytes_of(write), bytes_of(barrier)));
+  node.node = kNodes[1];
+  node.operation_count = node.dependency_count = 1;
+  life.raw(add, Order::kContext, joined(bytes_of(node), bytes_of(kNodes[0]), bytes_of(write)));
+  node.graph = 0;
+  node.dependency_count = 0;
+  life.raw("cuGraphBatchMemOpNodeSetParams", Order::kContext,
+           joined(bytes_of(node), bytes_of(write)));
+  life.raw("cuGraphBatchMemOpNodeGetParams", Order::kContext, bytes_of(kNodes[1]));
+  life.row("cuGraphInstantiateWithFlags", {&place, &graph, &flags}, {kExec});
+  node.graph = kExec;
+  life.raw("cuGraphExecBatchMemOpNodeSetParams", Order::kContext,
+           joined(bytes_of(node), bytes_of(barrier)));
+  return life.said();
+}
+
+// A graph moves into a node of another one. Then the node ends, and all that is in it.
+Bytes moved_graphs() {
+  Life life;
+  const std::uint64_t child = handle(HandleKind::kGraph, 2);
+  life.make("cuGraphCreate", kGraph, Order::kContext);
+  life.make("cuGraphCreate", child, Order::kContext);
+  std::uint64_t graph = kGraph, inside = child, word = 0, count = 0;
+  std::uint64_t* place = &word;
+  std::uint64_t* none = nullptr;
+  life.row("cuGraphAddEmptyNode", {&place, &graph, &none, &count}, {kNodes[0]});
+  life.row("cuGraphAddEmptyNode", {&place, &inside, &none, &count}, {kNodes[1]});
+  protocol::GraphMovePayload move;
+  move.graph = kGraph;
+  move.node = kNodes[2];
+  move.child = child;
+  move.dependency_count = 1;
+  const CUgraphEdgeData plain{};
+  life.raw("cuGraphAddNode_v2", Order::kContext,
+           joined(bytes_of(move), bytes_of(kNodes[0]), bytes_of(plain)));
+  std::uint64_t node = kNodes[2];
+  life.row("cuGraphChildGraphNodeGetGraph", {&node, &place}, {child});
+  life.raw("cuGraphNodeGetParams", Order::kContext, bytes_of(kNodes[2]));
+  life.of_one("cuGraphDestroyNode", kNodes[2], Order::kContext);
+  life.row("cuGraphAddEmptyNode", {&place, &inside, &none, &count}, {kNodes[3]});
+  life.of_one("cuGraphDestroy", kGraph);
+  return life.said();
+}
+
+// Changes without replies, between launches. The one without a node settles them. A client ends the
+// graph only behind its reply, for which this one does not wait.
+Bytes posted_changes() {
+  Life life;
+  life.load();
+  life.make("cuGraphCreate", kGraph, Order::kContext);
+  std::uint64_t graph = kGraph, exec = kExec, word = 0, count = 0, flags = 0, stream = 0;
+  std::uint64_t context = handle(HandleKind::kContext, 1), child = handle(HandleKind::kGraph, 2);
+  std::uint64_t filled = kNodes[1], nested = kNodes[2];
+  std::uint64_t* place = &word;
+  std::uint64_t* none = nullptr;
+  CUDA_MEMSET_NODE_PARAMS fill{};
+  fill.dst = 4096;
+  fill.elementSize = 4;
+  fill.width = fill.height = 1;
+  CUDA_MEMSET_NODE_PARAMS* filling = &fill;
+  life.make("cuGraphCreate", child, Order::kContext);
+  life.raw("cuGraphAddKernelNode_v2", Order::kContext,
+           protocol::pack(kernel_node(kGraph, kNodes[0])));
+  life.row("cuGraphAddMemsetNode", {&place, &graph, &none, &count, &filling, &context}, {filled});
+  life.row("cuGraphAddChildGraphNode", {&place, &graph, &none, &count, &child}, {nested});
+  protocol::GraphNodePayload host;
+  host.graph = kGraph;
+  host.node = kNodes[3];
+  host.operation = 1;
+  life.raw("cuGraphAddHostNode", Order::kContext, bytes_of(host));
+  life.row("cuGraphInstantiateWithFlags", {&place, &graph, &flags}, {kExec});
+  Head launch{0, 0, kChange.subject};
+  life.row("cuGraphLaunch", {&exec, &stream}, {}, Order::kStream, launch);
+  const char* const set_kernel = "cuGraphExecKernelNodeSetParams_v2";
+  life.raw(set_kernel, Order::kLane, protocol::pack(kernel_node(kExec, kNodes[0])), kChange);
+  life.row("cuGraphExecMemsetNodeSetParams", {&exec, &filled, &filling, &context}, {}, Order::kLane,
+           kChange);
+  life.row("cuGraphExecChildGraphNodeSetParams", {&exec, &nested, &child}, {}, Order::kLane,
+           kChange);
+  host.graph = kExec;
+  host.operation = 2;
+  life.raw("cuGraphExecHostNodeSetParams", Order::kLane, bytes_of(host), kChange);
+  life.row("cuGraphLaunch", {&exec, &stream}, {}, Order::kStream, launch);
+  Head settled = kChange;
+  settled.flags |= protocol::kFlagFence;
+  life.raw(set_kernel, Order::kLane, {}, settled);
+  return life.said();
+}
+
+// Kernel nodes with an edge for programmatic launches.
+Bytes programmatic_edges() {
+  Life life;
+  life.load();
+  life.make("cuGraphCreate", kGraph, Order::kContext);
+  for (const std::uint64_t node : {kNodes[0], kNodes[1]}) {
+    life.raw("cuGraphAddKernelNode_v2", Order::kContext, protocol::pack(kernel_node(kGraph, node)));
+  }
+  std::uint64_t graph = kGraph, from = kNodes[0], to = kNodes[1], count = 1;
+  CUgraphEdgeData edge{};
+  edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+  edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  std::uint64_t *first = &from, *second = &to, *size = &count;
+  CUgraphEdgeData* data = &edge;
+  life.row("cuGraphAddDependencies_v2", {&graph, &first, &second, &data, &count});
+  life.row("cuGraphGetEdges_v2", {&graph, &first, &second, &data, &size});
+  life.row("cuGraphNodeGetDependencies_v2", {&to, &first, &data, &size});
+  life.row("cuGraphNodeGetDependentNodes_v2", {&from, &first, &data, &size});
+  life.row("cuGraphRemoveDependencies_v2", {&graph, &first, &second, &data, &count});
+  return life.said();
+}
+
 Bytes graph_memory() {
   Life life;
   life.make("cuGraphCreate", kGraph, Order::kContext);
@@ -394,6 +553,11 @@ void worker_log_lives(const std::function<void(const std::string&, const Bytes&)
   write("graphs", graphs());
   write("graph_memory", graph_memory());
   write("graph_objects", graph_objects());
+  write("kernel_node_changes", kernel_node_changes());
+  write("batch_nodes", batch_nodes());
+  write("moved_graphs", moved_graphs());
+  write("posted_changes", posted_changes());
+  write("programmatic_edges", programmatic_edges());
   write("capture", capture());
   write("host_functions", host_functions());
 }
