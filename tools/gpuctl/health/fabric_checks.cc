@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/pci_devices.h"
+#include "tools/gpuctl/machine/gpudirect.h"
+#include "tools/gpuctl/machine/kernel_modules.h"
 #include "tools/gpuctl/machine/verbs.h"
 
 namespace gpurun::tools {
@@ -46,20 +48,10 @@ Check fault(const Fabric& fabric, std::string name, std::string text, std::strin
              : warning(std::move(name), std::move(text), std::move(fix));
 }
 
-// The place of a module in the order of starts, from 1. 0: it is not loaded. /proc/modules lists
-// the module that started last first.
-std::size_t started_as(const SystemFiles& files, const std::string& name) {
-  const std::vector<std::string> lines = lines_of(files.text("/proc/modules").value_or(""));
-  for (std::size_t at = 0; at < lines.size(); ++at) {
-    if (lines[at].substr(0, lines[at].find(' ')) == name) return lines.size() - at;
-  }
-  return 0;
-}
-
 // Such a module is part of the kernel, and not in /proc/modules. Its folder in /sys/module exists
 // if it has parameters or a version.
 bool is_built_in(const SystemFiles& files, const std::string& name) {
-  if (started_as(files, name) != 0) return false;
+  if (module_started_as(files, name) != 0) return false;
   if (files.exists("/sys/module/" + name) || files.exists("/sys/bus/pci/drivers/" + name)) {
     return true;
   }
@@ -154,7 +146,7 @@ std::string pvrdma_net_device(const Fabric& fabric) {
 
 Check check_pvrdma(const Fabric& fabric) {
   const char* name = "pvrdma-module";
-  const std::size_t own = started_as(fabric.files, "vmw_pvrdma");
+  const std::size_t own = module_started_as(fabric.files, "vmw_pvrdma");
   if (own == 0 && !is_built_in(fabric.files, "vmw_pvrdma")) {
     return not_applicable(name, "the module vmw_pvrdma is not loaded");
   }
@@ -165,7 +157,7 @@ Check check_pvrdma(const Fabric& fabric) {
       "modprobe -r vmw_pvrdma; modprobe vmxnet3; modprobe vmw_pvrdma. This ends the RDMA "
       "connections of the machine";
   for (const char* first : {"vmxnet3", "ib_uverbs"}) {
-    const std::size_t before = started_as(fabric.files, first);
+    const std::size_t before = module_started_as(fabric.files, first);
     if (before == 0 && !is_built_in(fabric.files, first)) {
       return fault(fabric, name, std::string("vmw_pvrdma is loaded, and it needs ") + first, again);
     }
@@ -183,45 +175,13 @@ Check check_pvrdma(const Fabric& fabric) {
   return ok(name, "vmxnet3 and ib_uverbs started before vmw_pvrdma");
 }
 
-// Why RDMA devices do not reach GPU memory by dma-buf. Empty: they may.
-std::string why_no_dma_buf(const SystemFiles& files) {
-  // The first kernel with registrations of dma-bufs (ib_umem_dmabuf).
-  constexpr std::pair<long, long> kFirst{5, 12};
-  const std::string release = files.text("/proc/sys/kernel/osrelease").value_or("");
-  char* end = nullptr;
-  const long major = std::strtol(release.c_str(), &end, 10);
-  const long minor = *end == '.' ? std::strtol(end + 1, nullptr, 10) : 0;
-  if (std::pair(major, minor) < kFirst) return "Linux " + release + " is older than 5.12";
-  const std::string driver = files.text("/proc/driver/nvidia/version").value_or("");
-  if (driver.empty()) return "NVIDIA's driver is not loaded";
-  const bool open = driver.find("Open Kernel Module") != std::string::npos;
-  return open ? "" : "NVIDIA's driver has proprietary kernel modules";
-}
-
-// Whether GPUDirect is possible, and by what. A worker tries dma-buf first.
 Check check_peer_memory(const Fabric& fabric) {
   const char* name = "peer-memory";
-  if (fabric.gpus.empty() || fabric.devices.empty()) {
-    return not_applicable(name, "it takes an NVIDIA GPU and an RDMA device");
-  }
-  std::string module;
-  for (const char* each : {"nvidia_peermem", "nv_peer_mem"}) {
-    if (module.empty() && started_as(fabric.files, each) != 0) module = each;
-  }
-  const std::string no_dma_buf = why_no_dma_buf(fabric.files);
-  const std::string possible = "GPUDirect is possible by ";
-  const std::string untried = ". No transfer was tried";
-  if (no_dma_buf.empty()) {
-    return ok(name,
-              possible + "dma-buf" + (module.empty() ? "" : ", or else by " + module) + untried);
-  }
-  if (!module.empty()) {
-    return ok(name, possible + module + ", and not by dma-buf: " + no_dma_buf + untried);
-  }
-  return warning(name,
-                 "RDMA devices do not reach GPU memory: no module of peer memory is loaded, and "
-                 "there is no dma-buf, because " +
-                     no_dma_buf,
+  const GpuDirect found = gpudirect(fabric.files);
+  const std::string text = gpudirect_text(found);
+  if (!found.has_devices) return not_applicable(name, text);
+  if (found.possible()) return ok(name, "GPUDirect is " + text + ". No transfer was tried");
+  return warning(name, text,
                  "install NVIDIA's open kernel modules on Linux 5.12 or later, or modprobe "
                  "nvidia_peermem, for which the network driver must have peer memory");
 }

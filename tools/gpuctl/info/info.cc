@@ -93,7 +93,17 @@ std::string devices_text(const MachineInfo& info) {
   text += "\nGPUs of this machine\n";
   for (const PciDevice& each : info.gpus) text += "  NVIDIA, " + place_of(each) + "\n";
   if (info.gpus.empty()) text += "  none\n";
+  const bool possible = info.gpudirect.possible();
+  text += std::string("\nGPUDirect\n  ") + (possible ? "" : "no: ") +
+          printable(gpudirect_text(info.gpudirect)) + "\n";
   return text;
+}
+
+json gpudirect_json(const GpuDirect& found) {
+  const bool possible = found.possible();
+  return {{"possible", possible},
+          {"ways", possible ? json(found.ways) : json::array()},
+          {"reason", possible ? json() : json(gpudirect_text(found))}};
 }
 
 }  // namespace
@@ -132,6 +142,7 @@ MachineInfo machine_info(const SystemFiles& files, const MachineLimits& limits,
   info.survey = std::move(survey);
   const std::vector<PciDevice> all = pci_devices(files);
   std::copy_if(all.begin(), all.end(), std::back_inserter(info.gpus), is_nvidia_gpu);
+  info.gpudirect = gpudirect(files);
   info.limits = limits;
   return info;
 }
@@ -180,6 +191,7 @@ std::string info_json(const MachineInfo& info) {
        {{"service_level", info.survey.packets.service_level},
         {"traffic_class", info.survey.packets.traffic_class}}},
       {"gpus", gpus},
+      {"gpudirect", gpudirect_json(info.gpudirect)},
       {"limits",
        {{"locked_bytes", count_json(info.limits.locked_bytes)},
         {"descriptors", count_json(info.limits.descriptors_soft)},

@@ -7,6 +7,7 @@
 
 #include "tools/gpuctl/health/machine_checks.h"
 #include "tools/gpuctl/list.h"
+#include "tools/gpuctl/machine/gpudirect.h"
 #include "tools/gpuctl/machine/known_transports.h"
 #include "tools/gpuctl/machine/net_devices.h"
 #include "tools/gpuctl/machine/verbs.h"
@@ -36,6 +37,7 @@ struct MachineInfo {
   std::vector<VerbsPort> ports;
   transport::rdma::Survey survey;  // What these devices answer.
   std::vector<PciDevice> gpus;
+  GpuDirect gpudirect;
   MachineLimits limits;
   std::vector<ServerInfo> servers;
 };

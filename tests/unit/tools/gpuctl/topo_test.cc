@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/tools/gpuctl/invented_machine.h"
@@ -229,6 +230,51 @@ TEST_F(TwoProcessors, InfoJoinsSysfsAndTheDevicesAnswers) {
                            "used by sessions: no: it is not active\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   }
+}
+
+// The same words as the check peer-memory of health (health_test.cc), and each way by its name.
+TEST_F(TwoProcessors, InfoShowsGpuDirect) {
+  const auto shown = [this](const char* release, const char* driver, const char* modules) {
+    machine_.write("/proc/sys/kernel/osrelease", release);
+    machine_.write("/proc/driver/nvidia/version", driver);
+    machine_.write("/proc/modules", modules);
+    const MachineInfo info = machine_info(machine_.files(), {}, {});
+    return std::pair(info_text(info), nlohmann::json::parse(info_json(info))["gpudirect"]);
+  };
+  constexpr const char* kOpen = "NVIDIA UNIX Open Kernel Module for x86_64  580.1\n";
+  constexpr const char* kClosed = "NVIDIA UNIX x86_64 Kernel Module  580.1\n";
+  constexpr const char* kPeer = "nvidia_peermem 16384 0 - Live 0x0\n";
+  using Ways = std::vector<std::string>;
+  const auto [both_text, both] = shown("6.1.0", kOpen, kPeer);
+  EXPECT_NE(both_text.find("GPUDirect\n  possible by dma-buf, or else by nvidia_peermem\n"),
+            std::string::npos)
+      << both_text;
+  EXPECT_TRUE(both["possible"]);
+  EXPECT_EQ(both["ways"].get<Ways>(), (Ways{"dma-buf", "nvidia_peermem"}));
+  EXPECT_TRUE(both["reason"].is_null());
+  const auto [module_text, module] = shown("5.11.0", kOpen, kPeer);
+  EXPECT_NE(module_text.find("possible by nvidia_peermem, and not by dma-buf: Linux 5.11.0"),
+            std::string::npos)
+      << module_text;
+  EXPECT_EQ(module["ways"].get<Ways>(), Ways{"nvidia_peermem"});
+  const auto [none_text, none] = shown("6.1.0", kClosed, "");
+  EXPECT_NE(none_text.find("GPUDirect\n  no: RDMA devices do not reach GPU memory"),
+            std::string::npos)
+      << none_text;
+  EXPECT_FALSE(none["possible"]);
+  EXPECT_TRUE(none["ways"].empty());
+  EXPECT_NE(none["reason"].get<std::string>().find("proprietary"), std::string::npos);
+}
+
+TEST(Info, MachineWithoutDevicesHasNoGpuDirect) {
+  InventedMachine machine;
+  machine.write("/proc/sys/kernel/osrelease", "6.1.0");
+  machine.write("/proc/driver/nvidia/version", "NVIDIA UNIX Open Kernel Module for x86_64\n");
+  const MachineInfo info = machine_info(machine.files(), {}, {});
+  const auto found = nlohmann::json::parse(info_json(info))["gpudirect"];
+  EXPECT_FALSE(found["possible"]);
+  EXPECT_TRUE(found["ways"].empty());
+  EXPECT_EQ(found["reason"], "it takes an NVIDIA GPU and an RDMA device");
 }
 
 TEST(Info, ServerShowsTheFirstTransportAndReasons) {
