@@ -471,6 +471,48 @@ void move_graphs(const Device& device, const CUdeviceptr memory) {
   (void)device;
 }
 
+// What moved into a node ends with that node, at any depth. Each later use is refused at its call,
+// also by calls that the client posts.
+void end_moved_graphs(const CUdeviceptr memory) {
+  Graph parent, other;
+  CUgraph child, grandchild;
+  MUST(cuGraphCreate(&child, 0));
+  MUST(cuGraphCreate(&grandchild, 0));
+  CUgraphNodeParams fill = memset_of(memory, 41);
+  const CUgraphNodeParams empty = of_type(CU_GRAPH_NODE_TYPE_EMPTY);
+  CUgraphNode filled, deepest, inner, node;
+  MUST(cuGraphAddNode(&filled, child, nullptr, nullptr, 0, &fill));
+  MUST(cuGraphAddNode(&deepest, grandchild, nullptr, nullptr, 0, &fill));
+  CUgraphNodeParams moves = child_of(grandchild, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE);
+  MUST(cuGraphAddNode(&inner, child, nullptr, nullptr, 0, &moves));
+  const CUgraphNode outer = parent.add(child_of(child, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE));
+  const CUgraphNode beside = parent.add(empty);
+
+  MUST(cuGraphDestroyNode(outer));
+  for (const CUgraph ended : {child, grandchild}) {
+    expect(cuGraphAddEmptyNode(&node, ended, nullptr, 0), CUDA_ERROR_INVALID_VALUE,
+           "a node in a graph that has ended with its node");
+    expect(cuGraphAddChildGraphNode(&node, other.graph, nullptr, 0, ended),
+           CUDA_ERROR_INVALID_VALUE, "a child that has ended with its node");
+    expect(cuGraphDestroy(ended), CUDA_ERROR_INVALID_VALUE, "its second end");
+  }
+  for (const CUgraphNode ended : {outer, inner, filled, deepest}) {
+    expect(cuGraphAddEmptyNode(&node, other.graph, &ended, 1), CUDA_ERROR_INVALID_VALUE,
+           "a dependency on a node that has ended");
+    expect(cuGraphNodeSetParams(ended, &fill), CUDA_ERROR_INVALID_VALUE,
+           "a change of a node that has ended");
+    expect(cuGraphDestroyNode(ended), CUDA_ERROR_INVALID_VALUE, "the second end of a node");
+  }
+  // The rest of the parent lives, and no call has failed late.
+  (void)parent.add(empty, {beside});
+  size_t count = 0;
+  MUST(cuGraphGetNodes(parent.graph, nullptr, &count));
+  check(count == 2, "the number of nodes of the parent");
+  MUST(cuGraphGetNodes(other.graph, nullptr, &count));
+  check(count == 0, "the number of nodes of the other graph");
+  MUST(cuCtxSynchronize());
+}
+
 // A child graph that allocates memory can only move.
 void move_memory() {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
@@ -515,6 +557,7 @@ int main(int, char** arguments) {
   use_functions_of_cuda_11(device, memory);
   use_memory_operations(memory);
   move_graphs(device, memory);
+  end_moved_graphs(memory);
   move_memory();
   MUST(cuMemFree(memory));
   std::printf("PASSED\n");
