@@ -370,6 +370,34 @@ void free_behind_change(const Device& device) {
   MUST(cuMemFree(memory));
 }
 
+// Each call may change which devices reach the memory, so the driver decides anew about the change
+// behind it (tests/system/promises/exec_changes_test.py counts).
+void change_access_of_pool(const Device& device) {
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  CUmemoryPool pool;
+  MUST(cuDeviceGetDefaultMemPool(&pool, device.device));
+  CUmemAccessDesc access = {};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device.device;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CUdeviceptr memory = 0;
+  MUST(cuMemAllocFromPoolAsync(&memory, 8 * kCount, pool, stream));
+  MUST(cuStreamSynchronize(stream));
+  const FourNodes two(device, memory, nullptr);
+  for (unsigned i = 0; i < kSteps; ++i) {
+    const CUDA_MEMSET_NODE_PARAMS fill = fill_of(memory, 300 + i);
+    MUST(cuGraphExecMemsetNodeSetParams(two.exec, two.fill, &fill, device.context));
+    MUST(cuGraphLaunch(two.exec, stream));
+    MUST(cuMemPoolSetAccess(pool, &access, 1));
+  }
+  MUST(cuStreamSynchronize(stream));
+  expect(Device::read(memory), 300 + kSteps - 1, "the last fill of the pool's memory");
+  MUST(cuGraphExecDestroy(two.exec));
+  MUST(cuGraphDestroy(two.graph));
+  MUST(cuMemFreeAsync(memory, stream));
+  MUST(cuStreamSynchronize(stream));
+}
+
 // Each is refused at its call, after the driver has accepted changes of the node.
 void refuse_other_nodes(const Device& device) {
   const CUdeviceptr memory = Device::memory(1 << 12);
@@ -465,6 +493,7 @@ int main(int count, char** words) {
   change_other_nodes(device);
   change_fills_behind_function(device);
   free_behind_change(device);
+  change_access_of_pool(device);
   refuse_other_nodes(device);
   refuse_at_the_call(device, words[1]);
   MUST(cuCtxSynchronize());

@@ -14,10 +14,12 @@ import world  # noqa: E402
 # changes of a node, wrong ones, or followed by a change or the end of a graph, which waits.
 LOOP = 50
 ENTRIES_MIN = {"cuGraphExecKernelNodeSetParams_v2": 80, "cuGraphExecChildGraphNodeSetParams": 54,
-               "cuGraphExecHostNodeSetParams": 51, "cuGraphExecMemsetNodeSetParams": 110,
+               "cuGraphExecHostNodeSetParams": 51, "cuGraphExecMemsetNodeSetParams": 160,
                "cuGraphExecMemcpyNodeSetParams": 156}
 # Loops with such changes, where there are several.
 LOOPS = {"cuGraphExecMemsetNodeSetParams": 2, "cuGraphExecMemcpyNodeSetParams": 3}
+# The changes of another loop, each of which waits: before each the access to the pool of its memory changes.
+WAITS_MIN = {"cuGraphExecMemsetNodeSetParams": 50}
 
 
 def main():
@@ -33,6 +35,8 @@ def main():
             sys.exit(f"WRONG: {counted['entries']} changes only, which shows nothing")
         if counted["fences"] > counted["entries"] - LOOP * LOOPS.get(name, 1):
             sys.exit("WRONG: changes that the driver has accepted before wait for replies")
+        if counted["fences"] < WAITS_MIN.get(name, 0):
+            sys.exit("WRONG: changes of memory are posted although the access to it has changed")
 
 
 main()
