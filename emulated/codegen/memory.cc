@@ -97,11 +97,56 @@ void come_to_access(FunctionBuilder& b, const Operation& op, Value* address, boo
   b.ir.SetInsertPoint(next);
 }
 
+bool is_wide_atomic(const Operation& op) {
+  return op.type.bits == 128 && ordering_of(op).order != llvm::AtomicOrdering::NotAtomic;
+}
+
+// An ordered access of 16 bytes is atomic as a whole. LLVM would call a library that is not here,
+// so it is a function of emulated/runtime/wide_atomics.h. One host thread runs a block at a time
+// (device_abi.h), so nothing comes between the halves of an access of shared memory.
+Value* load_wide(FunctionBuilder& b, const Operation& op, Value* address) {
+  if (space_of(op) != ptx::Space::kShared) {
+    Value* words = b.stack_slot(b.int_type(128));
+    b.call_helper("gpurun_wide_load", llvm::Type::getVoidTy(b.context()), {address, words}, false);
+    return b.ir.CreateAlignedLoad(b.int_type(128), words, llvm::Align(16));
+  }
+  Value* whole = b.constant(128, 0);
+  for (unsigned i = 0; i < 2; ++i) {
+    auto* half = b.ir.CreateLoad(
+        b.int_type(64), b.ir.CreateConstGEP1_64(b.int_type(8), address, std::int64_t{8} * i));
+    order(half, ordering_of(op), 8);
+    whole = b.ir.CreateOr(whole, b.ir.CreateShl(b.ir.CreateZExt(half, b.int_type(128)), 64 * i));
+  }
+  return whole;
+}
+
+void store_wide(FunctionBuilder& b, const Operation& op, Value* address, Value* value) {
+  Value* halves[2];
+  for (unsigned i = 0; i < 2; ++i) {
+    halves[i] = b.ir.CreateTrunc(b.ir.CreateLShr(value, 64 * i), b.int_type(64));
+  }
+  if (space_of(op) != ptx::Space::kShared) {
+    Value* before = b.stack_slot(b.int_type(128));
+    b.call_helper("gpurun_wide_exchange", llvm::Type::getVoidTy(b.context()),
+                  {address, halves[0], halves[1], before}, false);
+    return;
+  }
+  for (unsigned i = 0; i < 2; ++i) {
+    order(b.ir.CreateStore(halves[i],
+                           b.ir.CreateConstGEP1_64(b.int_type(8), address, std::int64_t{8} * i)),
+          ordering_of(op), 8);
+  }
+}
+
 void emit_ld(FunctionBuilder& b, const Operation& op) {
   b.expect_operands(op, 2, 2);
   const Ordering ordering = ordering_of(op);
   Value* address = b.address(b.operand(op, 1), space_of(op));
   come_to_access(b, op, address, true);
+  if (is_wide_atomic(op)) {
+    if (!b.failed()) b.write(b.operand(op, 0), load_wide(b, op, address));
+    return;
+  }
   const unsigned count = vector_length(op);
   const unsigned bytes = op.type.bytes();
   // All are read before any register is written, because one may be the address.
@@ -125,6 +170,11 @@ void emit_st(FunctionBuilder& b, const Operation& op) {
   const Ordering ordering = ordering_of(op);
   Value* address = b.address(b.operand(op, 0), space_of(op));
   come_to_access(b, op, address, false);
+  if (is_wide_atomic(op)) {
+    Value* value = b.read(b.operand(op, 1), 128);
+    if (!b.failed()) store_wide(b, op, address, value);
+    return;
+  }
   const unsigned count = vector_length(op);
   const unsigned bytes = op.type.bytes();
   for (unsigned i = 0; i < count && !b.failed(); ++i) {
@@ -173,6 +223,8 @@ constexpr VariantRow kMemoryRows[] = {
     {"ld.volatile.local{,.v2}." GPURUN_TYPES, emit_ld},
     {"ld.volatile.local" GPURUN_V4, emit_ld},
     {"ld{,.global,.shared,.local,.param,.const}.b128", emit_ld},
+    {"ld.{volatile,relaxed,acquire}{,.global,.shared}.b128", emit_ld},
+    {"ld.volatile.local.b128", emit_ld},
     {"ld{,.global}.v8.{b32,u32,s32,f32}", emit_ld},
     {"ldu{,.global}{,.v2}." GPURUN_TYPES, emit_ld},
     {"ldu{,.global}" GPURUN_V4, emit_ld},
@@ -184,6 +236,8 @@ constexpr VariantRow kMemoryRows[] = {
     {"st.volatile.local{,.v2}." GPURUN_TYPES, emit_st},
     {"st.volatile.local" GPURUN_V4, emit_st},
     {"st{,.global,.shared,.local,.param}.b128", emit_st},
+    {"st.{volatile,relaxed,release}{,.global,.shared}.b128", emit_st},
+    {"st.volatile.local.b128", emit_st},
     {"st{,.global}.v8.{b32,u32,s32,f32}", emit_st},
     {"mov.b128", emit_mov},
     {"mov.{pred,b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}", emit_mov},

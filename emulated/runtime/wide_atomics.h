@@ -1,6 +1,6 @@
-// Wide atomics: atomic operations on 16 bytes of memory (PTX ISA, atom.b128).
+// Wide atomics: atomic operations on 16 bytes of memory (PTX ISA, atom.b128, ld.b128, st.b128).
 //
-// They use the processor's own instruction, so that processes with common memory agree. Where the
+// They use the processor's own instructions, so that processes with common memory agree. Where the
 // processor has none, a table of locks makes them atomic among the threads of this process.
 #pragma once
 
@@ -22,6 +22,7 @@ struct alignas(16) WideWords {
 //
 //   void gpurun_wide_cas(WideWords*, u64 expected[2], u64 desired[2], u64* before)
 //   void gpurun_wide_exchange(WideWords*, u64 desired[2], u64* before)
+//   void gpurun_wide_load(const WideWords*, u64* words)
 //
 // The compiled code passes both words of a pair as values, the low one first.
 std::span<const NativeFunction> wide_atomic_functions();
@@ -30,5 +31,10 @@ std::span<const NativeFunction> wide_atomic_functions();
 bool has_wide_instruction();
 WideWords wide_cas_by_instruction(WideWords* cell, WideWords expected, WideWords desired);
 WideWords wide_cas_by_lock(WideWords* cell, WideWords expected, WideWords desired);
+
+// The two ways to load. A processor with AVX needs no right to write there. One without AVX
+// compares and exchanges.
+WideWords wide_load_by_instruction(const WideWords* cell);
+WideWords wide_load_by_lock(const WideWords* cell);
 
 }  // namespace gpurun::emulated

@@ -54,20 +54,57 @@ TEST(WideAtomics, NoUpdateOfManyThreadsIsLost) {
   }
 }
 
+// A reader never sees one word of an exchange without the other.
+TEST(WideAtomics, LoadsReturnBothWordsOfOneStore) {
+  using Load = WideWords (*)(const WideWords*);
+  struct Way {
+    CompareAndExchange exchange;
+    Load load;
+  };
+  std::vector<Way> all{{wide_cas_by_lock, wide_load_by_lock}};
+  if (has_wide_instruction()) all.push_back({wide_cas_by_instruction, wide_load_by_instruction});
+  constexpr std::uint64_t kUpdates = 500000;
+  for (const Way& way : all) {
+    WideWords cell;
+    std::atomic<bool> started{false};
+    std::thread writer([&] {
+      while (!started) std::this_thread::yield();
+      for (std::uint64_t i = 0; i < kUpdates; ++i) way.exchange(&cell, {i, ~i}, {i + 1, ~(i + 1)});
+    });
+    cell = {0, ~std::uint64_t{0}};
+    started = true;
+    std::uint64_t last = 0;
+    bool whole = true, forward = true;
+    while (last < kUpdates && whole && forward) {
+      const WideWords seen = way.load(&cell);
+      whole = seen.high == ~seen.low;
+      forward = seen.low >= last;
+      last = seen.low;
+    }
+    writer.join();
+    EXPECT_TRUE(whole);
+    EXPECT_TRUE(forward);
+  }
+}
+
 // Compiled code finds the functions by these names.
 TEST(WideAtomics, FunctionsOfCompiledCodeReturnTheWordsBefore) {
   using Cas = void (*)(WideWords*, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
                        std::uint64_t*);
   using Exchange = void (*)(WideWords*, std::uint64_t, std::uint64_t, std::uint64_t*);
+  using Load = void (*)(const WideWords*, std::uint64_t*);
   Cas cas = nullptr;
   Exchange exchange = nullptr;
+  Load load = nullptr;
   for (const NativeFunction& function : wide_atomic_functions()) {
     const std::string name = function.name;
     if (name == "gpurun_wide_cas") cas = reinterpret_cast<Cas>(function.address);
     if (name == "gpurun_wide_exchange") exchange = reinterpret_cast<Exchange>(function.address);
+    if (name == "gpurun_wide_load") load = reinterpret_cast<Load>(function.address);
   }
   ASSERT_NE(cas, nullptr);
   ASSERT_NE(exchange, nullptr);
+  ASSERT_NE(load, nullptr);
   WideWords cell{1, 2};
   std::uint64_t before[2] = {};
   cas(&cell, 1, 2, 3, 4, before);
@@ -77,6 +114,9 @@ TEST(WideAtomics, FunctionsOfCompiledCodeReturnTheWordsBefore) {
   EXPECT_EQ(before[0], 3u);
   EXPECT_EQ(before[1], 4u);
   EXPECT_EQ(cell, (WideWords{5, 6}));
+  load(&cell, before);
+  EXPECT_EQ(before[0], 5u);
+  EXPECT_EQ(before[1], 6u);
 }
 
 }  // namespace
