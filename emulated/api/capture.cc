@@ -100,11 +100,10 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* statu
   if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
   if (id != nullptr) *id = capture->id();
   if (graph != nullptr) *graph = graph_handle(capture->graph());
-  std::size_t nodes = 0;
-  const CUgraphNode* const frontier = capture->frontier_handles(*stream, &nodes);
-  if (dependencies != nullptr) *dependencies = frontier;
-  if (edges != nullptr) *edges = nullptr;  // Every edge is a full dependency.
-  if (count != nullptr) *count = nodes;
+  const Capture::FrontierHandles frontier = capture->frontier_handles(*stream);
+  if (dependencies != nullptr) *dependencies = frontier.nodes;
+  if (edges != nullptr) *edges = frontier.edges;
+  if (count != nullptr) *count = frontier.count;
   return CUDA_SUCCESS;
 }
 

@@ -60,7 +60,7 @@ Capture::Capture(std::shared_ptr<Graph> graph, const StreamPtr& origin, CUstream
       origin_(origin),
       mode_(mode),
       thread_(&thread_state()) {
-  participants_[origin.get()] = {origin, {}, {}};
+  participants_[origin.get()] = {origin, {}, {}, {}};
 }
 
 bool Capture::is_of_this_thread() const { return thread_ == &thread_state(); }
@@ -97,15 +97,15 @@ std::vector<std::shared_ptr<GraphNode>> Capture::frontier(const Stream& stream) 
                                       : found->second.frontier;
 }
 
-const CUgraphNode* Capture::frontier_handles(const Stream& stream, std::size_t* count) {
+Capture::FrontierHandles Capture::frontier_handles(const Stream& stream) {
   const std::lock_guard lock(mutex_);
   Participant& participant = participants_[&stream];
   participant.handles.clear();
   for (const auto& node : participant.frontier) {
     participant.handles.push_back(node->as<CUgraphNode>());
   }
-  *count = participant.handles.size();
-  return participant.handles.data();
+  participant.edges.assign(participant.handles.size(), CUgraphEdgeData{});
+  return {participant.handles.data(), participant.edges.data(), participant.handles.size()};
 }
 
 void Capture::set_frontier(const Stream& stream, std::vector<std::shared_ptr<GraphNode>> nodes,
@@ -132,7 +132,7 @@ CUresult Capture::join(const StreamPtr& stream,
   if (invalidated()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (other == nullptr) {
     const std::lock_guard lock(mutex_);
-    participants_[stream.get()] = {stream, {}, {}};
+    participants_[stream.get()] = {stream, {}, {}, {}};
     stream->set_capture(shared_from_this());
   }
   set_frontier(*stream, nodes, true);

@@ -42,8 +42,14 @@ class Capture final : public std::enable_shared_from_this<Capture> {
   // Adds `stream` to the capture, because it waited for an event of the capture.
   CUresult join(const StreamPtr& stream, const std::vector<std::shared_ptr<GraphNode>>& nodes);
 
-  // The handles of frontier(). They are valid until the next call for this stream.
-  const CUgraphNode* frontier_handles(const Stream& stream, std::size_t* count);
+  // The handles of frontier(), each with the data of its edge, which is zero: a capture makes full
+  // dependencies alone. Both lists are valid until the next call for this stream.
+  struct FrontierHandles {
+    const CUgraphNode* nodes;
+    const CUgraphEdgeData* edges;
+    std::size_t count;
+  };
+  FrontierHandles frontier_handles(const Stream& stream);
   bool ended() const;
   // `blocking_only`: counts only streams that the legacy stream waits for.
   bool has_stream_of(const Context& context, bool blocking_only) const;
@@ -56,7 +62,8 @@ class Capture final : public std::enable_shared_from_this<Capture> {
   struct Participant {
     StreamPtr stream;
     std::vector<std::shared_ptr<GraphNode>> frontier;
-    std::vector<CUgraphNode> handles;  // See frontier_handles().
+    std::vector<CUgraphNode> handles;    // See frontier_handles().
+    std::vector<CUgraphEdgeData> edges;  // As above.
   };
 
   const std::uint64_t id_;

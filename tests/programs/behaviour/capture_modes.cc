@@ -321,6 +321,11 @@ std::vector<CUgraphNode> nodes_before_next(CUstream stream) {
   check(cuStreamGetCaptureInfo(stream, &status, nullptr, nullptr, nullptr, &edges, &count) ==
             CUDA_ERROR_INVALID_VALUE,
         "edges without nodes");
+  // The data parallels the nodes (cuda.h), so that readers such as cuda.bindings copy all of it.
+  check(edges != nullptr || count == 0, "a list of the edges' data");
+  for (size_t i = 0; edges != nullptr && i < count; ++i) {
+    check(edges[i].from_port == 0 && edges[i].to_port == 0 && edges[i].type == 0, "full edges");
+  }
   return std::vector<CUgraphNode>(nodes, nodes + count);
 }
 
