@@ -177,11 +177,13 @@ GPURUN_NVML_EXPORT int nvmlDeviceGetHandleByPciBusId(const char* bus_id, NvmlHan
   return nvmlDeviceGetHandleByPciBusId_v2(bus_id, handle);
 }
 
+// With the prefix "GPU-" or without, as CUDA's text of it. cuda.core passes the latter
+// (cuda_core/tests/test_device.py, test_to_system_device).
 GPURUN_NVML_EXPORT int nvmlDeviceGetHandleByUUID(const char* uuid, NvmlHandle* handle) {
   if (uuid == nullptr) return kNvmlInvalidArgument;
   return find_device(handle, [uuid](const NvmlDevice& found) {
     char text[kUuidTextBytes];
     uuid_text(found, text);
-    return strcasecmp(text, uuid) == 0;
+    return strcasecmp(text, uuid) == 0 || strcasecmp(text + sizeof "GPU-" - 1, uuid) == 0;
   });
 }

@@ -70,6 +70,10 @@ TEST_F(NvmlTest, DevicesAreFoundByIndexBusIdAndUuid) {
   EXPECT_STREQ(uuid, "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae01");
   ASSERT_EQ(call("nvmlDeviceGetHandleByUUID", static_cast<const char*>(uuid), &same), 0);
   EXPECT_EQ(same, second);
+  same = nullptr;  // As cuDeviceGetUuid gives it.
+  ASSERT_EQ(call("nvmlDeviceGetHandleByUUID", "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae01", &same), 0);
+  EXPECT_EQ(same, second);
+  EXPECT_EQ(call("nvmlDeviceGetHandleByUUID", "-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae01", &same), 6);
   unsigned index = 9;
   ASSERT_EQ(call("nvmlDeviceGetIndex", second, &index), 0);
   EXPECT_EQ(index, 1U);
