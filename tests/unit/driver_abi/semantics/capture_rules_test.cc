@@ -39,7 +39,8 @@ TEST(CaptureRules, FamilyIsFoundByBaseName) {
   EXPECT_EQ(capture_family("cuMemcpy"), CaptureFamily::kWaits);
   EXPECT_EQ(capture_family("cuMemcpyAsync"), CaptureFamily::kWork);
   EXPECT_EQ(capture_family("cuMemsetD2D8"), CaptureFamily::kWork);
-  EXPECT_EQ(capture_family("cuModuleLoadDataEx"), CaptureFamily::kUnsafe);
+  EXPECT_EQ(capture_family("cuModuleLoadDataEx"), CaptureFamily::kOpen);
+  EXPECT_EQ(capture_family("cuModuleUnload"), CaptureFamily::kUnsafe);
   EXPECT_EQ(capture_family("cuStreamGetPriority"), CaptureFamily::kOpen);
   EXPECT_EQ(capture_family("cuMemAlloc_v2"), CaptureFamily::kOpen);  // Not a base name.
   EXPECT_EQ(capture_family(""), CaptureFamily::kOpen);
