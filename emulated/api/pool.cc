@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "driver_abi/semantics/pool_attributes.h"
+#include "driver_abi/semantics/pool_places.h"
 #include "emulated/api/entry.h"
 #include "emulated/api/graph_nodes.h"
 #include "emulated/objects/graph_memory.h"
@@ -42,6 +43,24 @@ CUresult allocate_from(const PoolPtr& pool, CUdeviceptr* out, size_t bytes, CUst
   range.maker_handle = stream->context().handle();
   memory_registry().add(range);
   *out = address;
+  return CUDA_SUCCESS;
+}
+
+// The device of a pool's place.
+CUresult find_place(const CUmemLocation* location, CUmemAllocationType type, Device** out) {
+  if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const int result = driver_abi::check_pool_place(location->type, type);
+  if (result != 0) return static_cast<CUresult>(result);
+  *out = device_at(location->id);
+  return *out == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult set_current_pool(Device& device, CUmemoryPool handle) {
+  const auto pool = handles().find<MemoryPool>(handle);
+  if (pool == nullptr || &pool->device() != &device || pool->imported.valid()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  device.set_current_pool(pool);
   return CUDA_SUCCESS;
 }
 
@@ -121,26 +140,43 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
   GPURUN_ENTER_DRIVER();
   Device* device = device_at(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  const auto pool = handles().find<MemoryPool>(handle);
-  if (pool == nullptr || &pool->device() != device || pool->imported.valid()) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  device->set_current_pool(pool);
+  return set_current_pool(*device, handle);
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* out, CUmemLocation* location,
+                                CUmemAllocationType type) {
+  GPURUN_ENTER_DRIVER();
+  Device* device = nullptr;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(find_place(location, type, &device));
+  *out = device->default_pool()->as<CUmemoryPool>();
   return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool* out, CUmemLocation* location, CUmemAllocationType type) {
+  GPURUN_ENTER_DRIVER();
+  Device* device = nullptr;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(find_place(location, type, &device));
+  *out = device->current_pool()->as<CUmemoryPool>();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool handle) {
+  GPURUN_ENTER_DRIVER();
+  Device* device = nullptr;
+  GPURUN_TRY(find_place(location, type, &device));
+  return set_current_pool(*device, handle);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* properties) {
   GPURUN_ENTER_DRIVER();
-  if (out == nullptr || properties == nullptr ||
-      properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  Device* device = nullptr;
+  if (out == nullptr || properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GPURUN_TRY(find_place(&properties->location, properties->allocType, &device));
   if ((properties->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  Device* device = device_at(properties->location.id);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   auto pool = std::make_shared<MemoryPool>(*device, device->arena(), false);
   pool->bytes_max = properties->maxSize;
   pool->is_exportable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;

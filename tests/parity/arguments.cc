@@ -2,10 +2,12 @@
 #include "tests/parity/arguments.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
 
+#include "driver_abi/cuda_abi.h"
 #include "driver_abi/semantics/launch_attributes.h"
 
 namespace gpurun::parity {
@@ -31,6 +33,7 @@ std::uint64_t scalar_value(const Row& row, std::size_t index) {
   if (is_a_count(row, index)) return small_count(index);
   const std::string_view type = parameter.type;
   if (type == "CUdevice") return 0;
+  if (type == "CUmemAllocationType") return CU_MEM_ALLOCATION_TYPE_PINNED;
   // The worker passes listed attributes alone.
   if (type == "CUstreamAttrID" || type == "CUkernelNodeAttrID") {
     return CU_LAUNCH_ATTRIBUTE_PRIORITY;
@@ -45,6 +48,20 @@ std::uint64_t scalar_value(const Row& row, std::size_t index) {
   return parameter.element_bytes >= 8
              ? pattern
              : pattern & ((std::uint64_t{1} << 8 * parameter.element_bytes) - 1);
+}
+
+// The client passes pools of device memory alone (driver_abi/semantics/pool_places.h).
+void write_pool_place(const Row& row, std::size_t index, unsigned char* buffer) {
+  const std::string_view name = row.base;
+  const std::string_view type = row.parameters[index].type;
+  const CUmemLocation place{.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+  if (name == "cuMemPoolCreate" && type.find("CUmemPoolProps") != type.npos) {
+    constexpr CUmemAllocationType kPinned = CU_MEM_ALLOCATION_TYPE_PINNED;
+    std::memcpy(buffer + offsetof(CUmemPoolProps, allocType), &kPinned, sizeof kPinned);
+    std::memcpy(buffer + offsetof(CUmemPoolProps, location), &place, sizeof place);
+  } else if (name.find("MemPool") != name.npos && type.find("CUmemLocation") != type.npos) {
+    std::memcpy(buffer, &place, sizeof place);
+  }
 }
 
 }  // namespace
@@ -94,6 +111,7 @@ void Arguments::make(const Row& row, std::size_t index, const HandleSource& hand
       break;
     default:
       if (is_a_count(row, index)) write_word(buffer, small_count(index));
+      write_pool_place(row, index, buffer);
       break;
   }
   if (parameter.direction == Direction::kOut) std::memset(buffer, kUntouched, kBufferBytes);

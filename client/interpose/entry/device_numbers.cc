@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "driver_abi/cuda_abi.h"
+#include "driver_abi/semantics/pool_places.h"
 #include "protocol/limits.h"
 
 namespace gpurun::client::interpose {
@@ -36,6 +37,28 @@ int translate(const DeviceSnapshot& devices, std::byte* at) {
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   location.id = device->server_ordinal;
   std::memcpy(at, &location, sizeof location);
+  return 0;
+}
+
+// Refuses pools of memory that would have to be the client's. A driver that has such pools would
+// return addresses that the program cannot reach.
+int check_pool(const Row& row, const Parameter& parameter, const std::byte* source,
+               void* const* arguments) {
+  if (std::string_view(row.base) == "cuMemPoolCreate") {
+    CUmemPoolProps properties;
+    std::memcpy(&properties, source, sizeof properties);
+    return driver_abi::check_pool_place(properties.location.type, properties.allocType);
+  }
+  for (std::size_t i = 0; i < row.parameters.size(); ++i) {
+    // Only the functions of current and default pools take a place beside a kind of memory.
+    if (std::string_view(row.parameters[i].type) != "CUmemAllocationType") continue;
+    CUmemLocation location;
+    CUmemAllocationType type;
+    if (parameter.element_bytes != sizeof location) continue;
+    std::memcpy(&location, source, sizeof location);
+    std::memcpy(&type, arguments[i], sizeof type);
+    return driver_abi::check_pool_place(location.type, type);
+  }
   return 0;
 }
 
@@ -84,6 +107,7 @@ int DeviceNumbers::adopt(const DeviceSnapshot& devices, const Row& row, std::siz
   // Packing refuses NULL and counts that are too large.
   if (source == nullptr || count == 0 || count > limits::kArrayCountMax) return 0;
   std::byte* copy = keep(source, count * parameter.element_bytes);
+  if (const int refused = check_pool(row, parameter, copy, arguments); refused != 0) return refused;
   for (std::size_t i = 0; i < count; ++i) {
     const int result = translate(devices, copy + i * parameter.element_bytes + offset);
     if (result != 0) return result;

@@ -15,6 +15,7 @@ class DeviceNumbers {
  public:
   // If arguments[index] holds a device's number, replaces it by a translated copy that lives as
   // long as this object. Returns 0, or INVALID_DEVICE for a number that the program does not have.
+  // The place of a pool's memory gets the error of driver_abi/semantics/pool_places.h.
   int adopt(const DeviceSnapshot& devices, const driver_abi::Row& row, std::size_t index,
             void** arguments);
 

@@ -55,11 +55,11 @@ bool belongs_to_no_context(HandleKind kind) {
 // stream is the current context's.
 bool needs_no_context(const Row& row) {
   if (row.stream_parameter != kNoParameter) return false;
-  const std::string_view base(row.base);
   for (const std::string_view start :
        {"cuGraph", "cuUserObject", "cuDevice", "cuMemPool", "cuMemMap", "cuMemUnmap",
-        "cuMemRelease", "cuMemSetAccess", "cuMemSetMemPool"}) {
-    if (base.substr(0, start.size()) == start) return true;
+        "cuMemRelease", "cuMemSetAccess", "cuMemSetMemPool", "cuMemGetMemPool",
+        "cuMemGetDefaultMemPool"}) {
+    if (std::string_view(row.base).substr(0, start.size()) == start) return true;
   }
   return false;
 }

@@ -176,6 +176,43 @@ void setters_in_turn(CUcontext context) {
   two.join();
 }
 
+// CUDA 13 names a place in place of a device. Both ways lead to the same pools. A pool of host or
+// managed memory is refused, because its addresses would mean nothing to the host here.
+void pools_by_place(CUmemoryPool ordinary, CUmemoryPool other) {
+  CUmemLocation place{.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+  CUmemoryPool found = nullptr;
+  MUST(cuMemGetDefaultMemPool(&found, &place, CU_MEM_ALLOCATION_TYPE_PINNED));
+  EXPECT(found == ordinary);
+  MUST(cuMemGetMemPool(&found, &place, CU_MEM_ALLOCATION_TYPE_PINNED));
+  EXPECT(found == ordinary);
+  MUST(cuMemSetMemPool(&place, CU_MEM_ALLOCATION_TYPE_PINNED, other));
+  EXPECT(current_pool(0) == other);
+  MUST(cuDeviceSetMemPool(0, ordinary));
+  MUST(cuMemGetMemPool(&found, &place, CU_MEM_ALLOCATION_TYPE_PINNED));
+  EXPECT(found == ordinary);
+  for (const int type : {0, 1, 2, 3, 4, 5, 99}) {
+    for (const int kind : {0, 1, 2, 99}) {
+      place.type = static_cast<CUmemLocationType>(type);
+      place.id = type == CU_MEM_LOCATION_TYPE_DEVICE ? 4711 : 0;
+      const auto allocation = static_cast<CUmemAllocationType>(kind);
+      show("current pool", type * 100 + kind, cuMemGetMemPool(&found, &place, allocation), 0);
+      show("default pool", type * 100 + kind, cuMemGetDefaultMemPool(&found, &place, allocation),
+           0);
+      const CUresult set = cuMemSetMemPool(&place, allocation, other);
+      show("set pool", type * 100 + kind, set, 0);
+      CUmemPoolProps of{};
+      of.allocType = allocation;
+      of.location = place;
+      show("new pool", type * 100 + kind, cuMemPoolCreate(&found, &of), 0);
+    }
+  }
+  place = {.type = CU_MEM_LOCATION_TYPE_HOST, .id = 0};
+  EXPECT(cuMemGetMemPool(&found, &place, CU_MEM_ALLOCATION_TYPE_PINNED) ==
+         CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT(cuMemGetMemPool(&found, &place, CU_MEM_ALLOCATION_TYPE_MANAGED) ==
+         CUDA_ERROR_NOT_SUPPORTED);
+}
+
 void pools() {
   CUmemoryPool ordinary;
   MUST(cuDeviceGetDefaultMemPool(&ordinary, 0));
@@ -190,6 +227,7 @@ void pools() {
   EXPECT(still == ordinary);
   MUST(cuDeviceSetMemPool(0, ordinary));
   EXPECT(current_pool(0) == ordinary);
+  pools_by_place(ordinary, pool);
   MUST(cuMemPoolDestroy(pool));
   MUST(cuMemPoolDestroy(second));
 }

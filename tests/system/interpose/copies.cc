@@ -193,6 +193,27 @@ void errors() {
   MUST(cuCtxSynchronize());
 }
 
+// A driver with such pools would return addresses of the server's host memory. So the client
+// refuses them, on the null device as on one that has them.
+void pool_places() {
+  start();
+  CUmemoryPool pool = nullptr;
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  for (const auto type : {CU_MEM_LOCATION_TYPE_HOST, CU_MEM_LOCATION_TYPE_HOST_NUMA}) {
+    properties.location.type = type;
+    MUST_BE(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&pool, &properties));
+    CUmemLocation place = properties.location;
+    MUST_BE(CUDA_ERROR_NOT_SUPPORTED,
+            cuMemGetMemPool(&pool, &place, CU_MEM_ALLOCATION_TYPE_PINNED));
+    MUST_BE(CUDA_ERROR_NOT_SUPPORTED,
+            cuMemGetDefaultMemPool(&pool, &place, CU_MEM_ALLOCATION_TYPE_PINNED));
+  }
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
+  MUST_BE(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&pool, &properties));
+}
+
 void pools() {
   start();
   CUmemoryPool pool = nullptr;

@@ -20,9 +20,11 @@ int main(int argc, char** argv) {
     void (*run)();
   };
   constexpr Case kCases[] = {
-      {"copies", copies},     {"blocks", blocks}, {"pointers", pointers}, {"errors", errors},
-      {"contexts", contexts}, {"reset", reset},   {"streams", streams},   {"capture", capture},
-      {"exports", exports},   {"pools", pools},   {"fork", fork_rule},    {"threads", threads},
+      {"copies", copies},   {"blocks", blocks},           {"pointers", pointers},
+      {"errors", errors},   {"contexts", contexts},       {"reset", reset},
+      {"streams", streams}, {"capture", capture},         {"exports", exports},
+      {"pools", pools},     {"pool_places", pool_places}, {"fork", fork_rule},
+      {"threads", threads},
   };
   for (const Case& each : kCases) {
     if (argc != 2 || std::strcmp(argv[1], each.name) != 0) continue;

@@ -13,6 +13,7 @@ void copies();
 void blocks();
 void pointers();
 void pools();
+void pool_places();
 void errors();
 void contexts();
 void reset();

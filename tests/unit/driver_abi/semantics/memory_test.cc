@@ -4,6 +4,7 @@
 #include "driver_abi/semantics/arrays.h"
 #include "driver_abi/semantics/planes.h"
 #include "driver_abi/semantics/pool_attributes.h"
+#include "driver_abi/semantics/pool_places.h"
 
 namespace gpurun::driver_abi {
 namespace {
@@ -98,6 +99,28 @@ TEST(CudaArrays, ChannelBytesMatchFormat) {
   EXPECT_EQ(channel_bytes(CU_AD_FORMAT_HALF), 2u);
   EXPECT_EQ(channel_bytes(CU_AD_FORMAT_UNSIGNED_INT32), 4u);
   EXPECT_EQ(channel_bytes(CU_AD_FORMAT_BC1_UNORM), 0u);
+}
+
+TEST(PoolPlaces, OnlyDeviceMemoryIsServed) {
+  constexpr auto kPinned = CU_MEM_ALLOCATION_TYPE_PINNED;
+  constexpr auto kManaged = CU_MEM_ALLOCATION_TYPE_MANAGED;
+  EXPECT_EQ(check_pool_place(CU_MEM_LOCATION_TYPE_DEVICE, kPinned), CUDA_SUCCESS);
+  for (const auto host : {CU_MEM_LOCATION_TYPE_HOST, CU_MEM_LOCATION_TYPE_HOST_NUMA}) {
+    EXPECT_EQ(check_pool_place(host, kPinned), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(check_pool_place(host, kManaged), CUDA_ERROR_NOT_SUPPORTED);
+  }
+  EXPECT_EQ(check_pool_place(CU_MEM_LOCATION_TYPE_DEVICE, kManaged), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(check_pool_place(CU_MEM_LOCATION_TYPE_NONE, kManaged), CUDA_ERROR_NOT_SUPPORTED);
+  // The manual's "in all other cases".
+  EXPECT_EQ(check_pool_place(CU_MEM_LOCATION_TYPE_NONE, kPinned), CUDA_ERROR_INVALID_VALUE);
+  for (const auto kind : {kPinned, kManaged}) {
+    EXPECT_EQ(check_pool_place(CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT, kind),
+              CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(check_pool_place(~0u, kind), CUDA_ERROR_INVALID_VALUE);
+  }
+  for (const auto kind : {0u, 77u}) {
+    EXPECT_EQ(check_pool_place(CU_MEM_LOCATION_TYPE_DEVICE, kind), CUDA_ERROR_INVALID_VALUE);
+  }
 }
 
 TEST(PoolAttributes, ValuesHaveFourOrEightBytes) {
