@@ -128,7 +128,8 @@ def options(entry, folder, build):
     for key, value in entry.get("native", {}).items():
         words += ["--native-env", f"{key}={filled(value, folder)}"]
     if "preload" in entry:
-        words += ["--native-preload", os.path.join(build, "lib/gpurun/client", entry["preload"])]
+        words += ["--native-preload", ":".join(os.path.join(build, "lib/gpurun/client", library)
+                                               for library in entry["preload"].split(":"))]
     return words
 
 
