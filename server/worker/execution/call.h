@@ -89,6 +89,8 @@ struct Handlers {
   // Calls that destroy or remove what work on the device may need. CUDA lets a program make them
   // once it has waited for that work. One bit for each opcode.
   std::bitset<kOpcodes> ends{};
+  // Calls that return how much memory is in use. One bit for each opcode.
+  std::bitset<kOpcodes> accounts{};
   // Calls behind which a wait for complete work has effects besides its result (skipped_waits.h).
   // One bit for each opcode.
   std::bitset<kOpcodes> needs_waits{};

@@ -36,6 +36,11 @@ class CallKinds {
     return header.order != protocol::Order::kStream && !is_hot(header.form) &&
            header.opcode < Handlers::kOpcodes && handlers_.ends[header.opcode];
   }
+  // Asks how much memory is in use, which depends on the frees that streams have reached.
+  bool asks_for_accounts(const protocol::RecordHeader& header) const {
+    return header.order == protocol::Order::kContext && !is_hot(header.form) &&
+           header.opcode < Handlers::kOpcodes && handlers_.accounts[header.opcode];
+  }
   bool ends_context(const protocol::RecordHeader& header) const {
     return header.opcode != 0 && header.opcode == handlers_.context_destroy;
   }

@@ -63,8 +63,8 @@ std::vector<DeviceBarrier::OwedEvent> DeviceBarrier::owed_to(std::uint32_t lane,
   for (auto& [key, mark] : marks_) {
     const auto [of_lane, of_context, owed] = key;
     const bool to_context = owed == Owed::kToContext || owed == Owed::kFreed;
-    const bool to_others =
-        owed == Owed::kToAll || (to_context && (context == 0 || of_context == context));
+    const bool to_others = lane == kAnyLane || owed == Owed::kToAll ||
+                           (to_context && (context == 0 || of_context == context));
     if (!mark.owed || mark.since >= sequence || (of_lane != lane && !to_others)) continue;
     mark.owed = driver_.cuEventQuery(mark.event) == kErrorNotReady;
     if (mark.owed) events.push_back({mark.event, of_context});

@@ -60,6 +60,8 @@ class DeviceBarrier {
   // The events behind calls that were answered early and may be incomplete. The call `sequence` of
   // `lane` queries the device about `context` (0: about any) and waits for these of earlier calls.
   // A later barrier call may have replaced such an event, and its event is then returned.
+  // kAnyLane: those of every lane, because a thread may have notified another one.
+  static constexpr std::uint32_t kAnyLane = ~std::uint32_t{0};
   std::vector<OwedEvent> owed_to(std::uint32_t lane, std::uint64_t context, std::uint64_t sequence);
   // The last barrier while it may be incomplete: its call, and the event behind it.
   struct Pending {

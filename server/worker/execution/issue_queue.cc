@@ -98,9 +98,15 @@ void IssueQueue::order_in_context(Item& item, const RecordHeader& header) {
     return;
   }
   wait_for_context(item, header.context);
-  for (const ChainKind kind : {kHost, kHostPast}) {
-    const auto host = chains_.find(Chain{kind, 0, 0});
-    if (host != chains_.end()) wait_for(item, host->second);
+  const auto host = chains_.find(Chain{kHost, 0, 0});
+  if (host != chains_.end()) wait_for(item, host->second);
+  wait_for_host_past(item);
+}
+
+// Frees of a pool are such calls, and the contexts of a device share its memory.
+void IssueQueue::wait_for_host_past(Item& item) {
+  for (const auto& [chain, last] : chains_) {
+    if (chain.kind == kHostPast) wait_for(item, last);
   }
 }
 
@@ -108,8 +114,9 @@ void IssueQueue::order_in_context(Item& item, const RecordHeader& header) {
 void IssueQueue::order_past_streams(Item& item, std::uint64_t context) {
   for (const auto& [chain, last] : chains_) {
     const bool of_ours = context == 0 || chain.context == 0 || chain.context == context;
-    if (of_ours && (chain.kind == kGate || chain.kind == kHostPast)) wait_for(item, last);
+    if (of_ours && chain.kind == kGate) wait_for(item, last);
   }
+  wait_for_host_past(item);
 }
 
 void IssueQueue::order_in_stream(Item& item, std::uint64_t home, bool blocking) {

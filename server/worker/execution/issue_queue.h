@@ -146,6 +146,7 @@ class IssueQueue {
   static void wait_for(Item& item, Item* earlier);
   void wait_for_context(Item& item, std::uint64_t context);
   void wait_for_gates(Item& item, std::uint64_t context);
+  void wait_for_host_past(Item& item);
   void order_in_context(Item& item, const protocol::RecordHeader& header);
   void order_past_streams(Item& item, std::uint64_t context);
   void order_in_stream(Item& item, std::uint64_t home, bool blocking);

@@ -172,6 +172,8 @@ constexpr const char* kEnds[] = {"cuArrayDestroy",
                                  "cuSurfObjectDestroy",
                                  "cuTexObjectDestroy"};
 
+constexpr const char* kAccounts[] = {"cuMemGetInfo_v2", "cuMemPoolGetAttribute"};
+
 // Memory pools, and the loads of code that no handler of modules inspects.
 constexpr const char* kNeedWaits[] = {"cuMemAllocAsync",         "cuMemAllocAsync_ptsz",
                                       "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz",
@@ -191,6 +193,9 @@ void add_synchronize_handlers(Handlers& handlers) {
   handlers.stream_synchronize = driver_abi::find_row("cuStreamSynchronize")->opcode;
   handlers.event_synchronize = driver_abi::find_row("cuEventSynchronize")->opcode;
   for (const char* symbol : kEnds) handlers.ends.set(driver_abi::find_row(symbol)->opcode);
+  for (const char* symbol : kAccounts) {
+    handlers.accounts.set(driver_abi::find_row(symbol)->opcode);
+  }
   for (const char* symbol : kNeedWaits) {
     handlers.needs_waits.set(driver_abi::find_row(symbol)->opcode);
   }

@@ -11,34 +11,52 @@ using namespace pool_test;  // NOLINT(google-build-using-namespace)
 
 constexpr size_t kBytes = 8192;
 
-// Newer work waits behind the free. It ends when the flag is set.
+// Newer work waits behind the free. It ends when the flag is set. All that it needs is made before,
+// because making it brings reports of the streams.
 class StuckWork {
  public:
-  StuckWork(const Device& device, CUstream stream) : stream_(stream) {
-    device.launch_wait(stream, words_.flag, words_.seen);
-  }
-  ~StuckWork() {
-    MUST(cuMemsetD32Async(words_.flag, 1, 1, other_));
-    MUST(cuStreamSynchronize(stream_));
-    MUST(cuStreamSynchronize(other_));
-    MUST(cuStreamDestroy(other_));
-  }
+  StuckWork() = default;
+  ~StuckWork() { MUST(cuStreamDestroy(other_)); }
   StuckWork(const StuckWork&) = delete;
   StuckWork& operator=(const StuckWork&) = delete;
 
+  void begin(const Device& device, CUstream stream) {
+    stream_ = stream;
+    device.launch_wait(stream, words_.flag, words_.seen);
+  }
+  void end() {
+    MUST(cuMemsetD32Async(words_.flag, 1, 1, other_));
+    MUST(cuStreamSynchronize(stream_));
+    MUST(cuStreamSynchronize(other_));
+    words_.clear();
+  }
+
  private:
   const Words words_;
-  CUstream stream_;
-  CUstream other_ = Device::stream(CU_STREAM_NON_BLOCKING);
+  const CUstream other_ = Device::stream(CU_STREAM_NON_BLOCKING);
+  CUstream stream_ = nullptr;
+};
+
+class Stuck {
+ public:
+  Stuck(StuckWork& work, const Device& device, CUstream stream) : work_(work) {
+    work.begin(device, stream);
+  }
+  ~Stuck() { work_.end(); }
+  Stuck(const Stuck&) = delete;
+  Stuck& operator=(const Stuck&) = delete;
+
+ private:
+  StuckWork& work_;
 };
 
 // The program knows of the free by a wait, and of a later one by a copy.
-void ask_behind_newer_work(const Device& device) {
+void ask_behind_newer_work(const Device& device, StuckWork& work) {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   const Words words;
   free_in(stream, allocate(kBytes, stream));
   {
-    const StuckWork newer(device, stream);
+    const Stuck newer(work, device, stream);
     expect(used(device.device), 0, "in use behind a wait");
     expect(high(device.device), kBytes, "high mark behind a wait");
   }
@@ -46,17 +64,17 @@ void ask_behind_newer_work(const Device& device) {
   MUST(cuMemFreeAsync(allocate(kBytes, stream), stream));
   MUST(cuMemcpyDtoHAsync(&word, words.seen, 4, stream));
   {
-    const StuckWork newer(device, stream);
+    const Stuck newer(work, device, stream);
     expect(used(device.device), 0, "in use behind a copy");
   }
   MUST(cuStreamDestroy(stream));
 }
 
 // Another thread learns of the free from the one that has waited. Both ask at the same time.
-void ask_in_two_threads(const Device& device) {
+void ask_in_two_threads(const Device& device, StuckWork& work) {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   free_in(stream, allocate(kBytes, stream));
-  const StuckWork newer(device, stream);
+  const Stuck newer(work, device, stream);
   cuuint64_t seen[2] = {1, 1};
   std::thread other([&device, &seen] {
     MUST(cuCtxSetCurrent(device.context));
@@ -69,7 +87,7 @@ void ask_in_two_threads(const Device& device) {
 }
 
 // The wait is for a fill alone, and a client may answer it early.
-void ask_after_wait_for_fill(const Device& device) {
+void ask_after_wait_for_fill(const Device& device, StuckWork& work) {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   const Words words;
   const CUdeviceptr memory = allocate(kBytes, stream);
@@ -77,24 +95,24 @@ void ask_after_wait_for_fill(const Device& device) {
   MUST(cuMemsetD32Async(words.result, 3, 1, stream));
   free_in(stream, memory);
   {
-    const StuckWork newer(device, stream);
+    const Stuck newer(work, device, stream);
     expect(used(device.device), 0, "in use behind a fill and a wait");
   }
   MUST(cuStreamDestroy(stream));
 }
 
 // A synchronous copy to the device is behind the legacy stream's free.
-void ask_after_copy_in(const Device& device) {
+void ask_after_copy_in(const Device& device, StuckWork& work) {
   const Words words;
   const unsigned word = 5;
   MUST(cuMemFreeAsync(allocate(kBytes, nullptr), nullptr));
   MUST(cuMemcpyHtoD(words.result, &word, 4));
-  const StuckWork newer(device, nullptr);
+  const Stuck newer(work, device, nullptr);
   expect(used(device.device), 0, "in use behind a copy to the device");
 }
 
 // The program learns from host memory that the stream is behind the free.
-void ask_after_host_memory(const Device& device) {
+void ask_after_host_memory(const Device& device, StuckWork& work) {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   auto* const word = reinterpret_cast<volatile unsigned*>(Device::pinned(4));
   const CUdeviceptr source = Device::memory(4);
@@ -111,7 +129,7 @@ void ask_after_host_memory(const Device& device) {
       MUST(cuMemcpyDtoHAsync(const_cast<unsigned*>(word), source, 4, stream));
     }
     while (*word != 9) std::this_thread::yield();
-    const StuckWork newer(device, stream);
+    const Stuck newer(work, device, stream);
     expect(used(device.device), 0, kernel ? "in use behind a kernel" : "in use behind bytes");
   }
   MUST(cuMemFree(source));
@@ -120,7 +138,7 @@ void ask_after_host_memory(const Device& device) {
 }
 
 // An allocation without a stream, and one in another stream, get the memory.
-void allocate_what_is_free(const Device& device) {
+void allocate_what_is_free(const Device& device, StuckWork& work) {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   const CUstream other = Device::stream(CU_STREAM_NON_BLOCKING);
   size_t available = 0, total = 0;
@@ -128,7 +146,7 @@ void allocate_what_is_free(const Device& device) {
   const size_t most = available / 4 * 3;
   for (const bool plain : {true, false}) {
     free_in(stream, allocate(most, stream));
-    const StuckWork newer(device, stream);
+    const Stuck newer(work, device, stream);
     CUdeviceptr memory = 0;
     expect(plain ? cuMemAlloc(&memory, most) : cuMemAllocAsync(&memory, most, other), CUDA_SUCCESS,
            plain ? "memory without a stream" : "memory in another stream");
@@ -141,14 +159,14 @@ void allocate_what_is_free(const Device& device) {
 }
 
 // A blocking stream is behind earlier legacy work, and so are its frees.
-void free_behind_legacy_work(const Device& device) {
+void free_behind_legacy_work(const Device& device, StuckWork& work) {
   const CUstream blocking = Device::stream(CU_STREAM_DEFAULT);
   const CUevent event = Device::event(CU_EVENT_DISABLE_TIMING);
   const LongFill fill;
   const CUdeviceptr memory = allocate(kBytes, blocking);
   MUST(cuStreamSynchronize(blocking));
   {
-    const StuckWork earlier(device, nullptr);
+    const Stuck earlier(work, device, nullptr);
     MUST(cuMemFreeAsync(memory, blocking));
     expect(used(device.device), kBytes, "in use behind legacy work");
   }
@@ -164,13 +182,13 @@ void free_behind_legacy_work(const Device& device) {
 
 // cuMemFree of memory of a pool waits for no work. It is behind the fill that the program has
 // waited for.
-void free_without_wait(const Device& device) {
+void free_without_wait(const Device& device, StuckWork& work) {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   const CUstream other = Device::stream(CU_STREAM_NON_BLOCKING);
   const CUdeviceptr memory = allocate(kBytes, other), filled = allocate(kBytes, other);
   MUST(cuStreamSynchronize(other));
   {
-    const StuckWork work(device, stream);
+    const Stuck newer(work, device, stream);
     MUST(cuMemsetD32Async(filled, 1, kBytes / 4, other));
     MUST(cuStreamSynchronize(other));
     MUST(cuMemFree(filled));
@@ -181,15 +199,59 @@ void free_without_wait(const Device& device) {
   MUST(cuStreamDestroy(other));
 }
 
+// Another thread frees the memory when the copy has returned. The copy is behind long work, and a
+// client may answer it early.
+void free_in_another_thread(const Device& device, StuckWork&) {
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  const LongFill fill;
+  const unsigned word = 1;
+  for (const bool plain : {true, false}) {
+    const CUdeviceptr memory = allocate(kBytes, stream);
+    MUST(cuStreamSynchronize(stream));
+    fill.run_in(nullptr);
+    MUST(cuMemcpyHtoD(memory, &word, 4));
+    std::thread([&device, plain, memory, stream] {
+      MUST(cuCtxSetCurrent(device.context));
+      plain ? MUST(cuMemFree(memory)) : free_in(stream, memory);
+      expect(used(device.device), 0, "in use after a free by another thread");
+    }).join();
+    expect(cuCtxSynchronize(), CUDA_SUCCESS, "the copy, after its memory was freed");
+  }
+  MUST(cuStreamDestroy(stream));
+}
+
+// The contexts of a device share its pool.
+void free_in_another_context(const Device& device, StuckWork&) {
+  const CUmemoryPool own = own_pool(device.device);
+  const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
+  CUcontext second;
+  MUST(cuCtxCreate(&second, nullptr, 0, device.device));
+  const CUstream of_second = Device::stream(CU_STREAM_NON_BLOCKING);
+  MUST(cuCtxSetCurrent(device.context));
+  set(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0);
+  for (int i = 0; i < 50; ++i) {
+    free_in(stream, allocate(kBytes, stream));
+    MUST(cuCtxSetCurrent(second));
+    free_in(of_second, allocate(kBytes, of_second));
+    MUST(cuCtxSetCurrent(device.context));
+  }
+  expect(high(device.device), kBytes, "high mark of two contexts");
+  MUST(cuCtxSetCurrent(second));
+  MUST(cuStreamDestroy(of_second));
+  MUST(cuCtxDestroy(second));
+  MUST(cuCtxSetCurrent(device.context));
+  MUST(cuStreamDestroy(stream));
+}
+
 // A free that the program does not know to be done counts, also in the high mark.
-void mark_what_is_in_use(const Device& device) {
+void mark_what_is_in_use(const Device& device, StuckWork& work) {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   const CUmemoryPool own = own_pool(device.device);
   set(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0);
   const CUdeviceptr first = allocate(kBytes, stream);
   CUdeviceptr second;
   {
-    const StuckWork work(device, stream);
+    const Stuck newer(work, device, stream);
     MUST(cuMemFreeAsync(first, stream));
     second = allocate(2 * kBytes, stream);
     expect(high(device.device), 3 * kBytes, "high mark with a free that is not done");
@@ -199,7 +261,7 @@ void mark_what_is_in_use(const Device& device) {
   {
     // Newer work changes nothing in what is reset.
     free_in(stream, allocate(kBytes, stream));
-    const StuckWork newer(device, stream);
+    const Stuck newer(work, device, stream);
     set(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0);
     expect(high(device.device), 0, "high mark after a reset");
   }
@@ -209,7 +271,7 @@ void mark_what_is_in_use(const Device& device) {
 
 // The program keeps the pool's handle. A client that forgets what it knows of the handle, as at the
 // end of a context, must not miss the reset.
-void reset_by_old_handle(const Device& device) {
+void reset_by_old_handle(const Device& device, StuckWork& work) {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   const CUmemoryPool pool = own_pool(device.device);
   free_in(stream, allocate(kBytes, stream));
@@ -226,12 +288,12 @@ void reset_by_old_handle(const Device& device) {
 }
 
 // A question in a capture, and a capture that begins while frees are kept.
-void ask_beside_capture(const Device& device) {
+void ask_beside_capture(const Device& device, StuckWork& work) {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   const CUstream captured = Device::stream(CU_STREAM_NON_BLOCKING);
   free_in(stream, allocate(kBytes, stream));
   {
-    const StuckWork newer(device, stream);
+    const Stuck newer(work, device, stream);
     CUgraph graph = nullptr;
     MUST(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL));
     expect(used(device.device), 0, "in use beside a capture");
@@ -243,7 +305,7 @@ void ask_beside_capture(const Device& device) {
 }
 
 // The last one: the program names its pool. Memory that was allocated so counts as well.
-void mark_named_pool(const Device& device) {
+void mark_named_pool(const Device& device, StuckWork& work) {
   const CUstream stream = Device::stream(CU_STREAM_NON_BLOCKING);
   const CUmemoryPool own = own_pool(device.device);
   set(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0);
@@ -266,18 +328,21 @@ int main(int count, char** words) {
   end_after(100);
   const Device device(words[1]);
   hold_memory(device.device, true);
-  ask_behind_newer_work(device);
-  ask_in_two_threads(device);
-  ask_after_wait_for_fill(device);
-  ask_after_copy_in(device);
-  ask_after_host_memory(device);
-  allocate_what_is_free(device);
-  free_without_wait(device);
-  mark_what_is_in_use(device);
-  reset_by_old_handle(device);
-  ask_beside_capture(device);
-  free_behind_legacy_work(device);
-  mark_named_pool(device);
+  StuckWork work;
+  ask_behind_newer_work(device, work);
+  ask_in_two_threads(device, work);
+  ask_after_wait_for_fill(device, work);
+  ask_after_copy_in(device, work);
+  ask_after_host_memory(device, work);
+  allocate_what_is_free(device, work);
+  free_without_wait(device, work);
+  free_in_another_thread(device, work);
+  free_in_another_context(device, work);
+  mark_what_is_in_use(device, work);
+  reset_by_old_handle(device, work);
+  ask_beside_capture(device, work);
+  free_behind_legacy_work(device, work);
+  mark_named_pool(device, work);
   std::printf("PASSED\n");
   return 0;
 }
