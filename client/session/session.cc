@@ -434,6 +434,8 @@ std::uint64_t Session::last_work(Handle context) const noexcept {
   return impl_->known.progress.last_issued(context);
 }
 
+std::uint64_t Session::last_sequence() const noexcept { return impl_->log.last_sequence(); }
+
 std::uint64_t Session::last_work_in(Handle context, Handle stream) const noexcept {
   return impl_->known.progress.last_issued_in(context, stream);
 }

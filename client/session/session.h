@@ -209,6 +209,8 @@ class Session {
   bool known_complete(Handle context) const noexcept;
   // See StreamProgress::last_issued().
   std::uint64_t last_work(Handle context) const noexcept;
+  // Returns the number of the last call of all.
+  std::uint64_t last_sequence() const noexcept;
   // See StreamProgress::last_issued_in() and complete_up_to().
   std::uint64_t last_work_in(Handle context, Handle stream) const noexcept;
   bool is_complete_up_to(Handle context, Handle stream, std::uint64_t sequence) const noexcept;

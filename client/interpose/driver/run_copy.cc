@@ -59,7 +59,8 @@ void post_frees_before(const EntryContext& here, const Copy& copy, Waiting waiti
   const bool to_host = copy.destination.place != Place::kDevice &&
                        copy.destination.place != Place::kArray && !copy.in_arena();
   const bool synchronous = waiting == Waiting::kSynchronous;
-  const bool reports = to_host && (synchronous || copy.destination.place == Place::kPageable);
+  const bool waits = synchronous || copy.destination.place == Place::kPageable;
+  const bool reports = to_host && waits && copy.source.by_device();
   const bool shows_nothing = !to_host && !copy.in_arena() && !synchronous;
   if (!reports && !shows_nothing) post_kept_frees(here);
 }

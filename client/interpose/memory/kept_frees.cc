@@ -23,8 +23,9 @@ struct KeptFree {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
   std::size_t device = 0;
-  bool blocking = false;     // In a created blocking stream.
-  std::uint64_t behind = 0;  // The last call with work before it, or kUnknown.
+  bool blocking = false;      // In a created blocking stream.
+  bool after_legacy = false;  // Behind legacy work, which the stream's own progress does not show.
+  std::uint64_t behind = 0;   // The last call with work before it, or kUnknown.
 };
 // No report of the worker can show that the stream has reached the free.
 constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
@@ -227,8 +228,7 @@ bool may_keep_in(Handle stream) {
           g_blocking_streams.load() == BlockingStreams::kNone);
 }
 
-// A free in a blocking stream is behind the legacy work before it, which the stream's own progress
-// does not include.
+// A free in a blocking stream is behind the legacy work before it.
 bool follows_legacy_work(const EntryContext& here, Handle context) {
   const std::uint64_t last = here.session().last_work_in(context, protocol::kStreamLegacy);
   return !here.session().is_complete_up_to(context, protocol::kStreamLegacy, last);
@@ -277,8 +277,9 @@ void post_kept_frees_before(const driver_abi::Row& row) {
   Kept& all = kept();
   const std::lock_guard<std::mutex> lock(all.mutex);
   post_all(here, all, [&all, shows](const KeptFree& free) {
-    const bool returned = shows == Shows::kReturned && !all.accounts[free.device].may_hold_all();
-    return returned || free.behind == kUnknown;
+    // A wait for a stream without work of its own brings no report. The free makes it one.
+    const bool first = free.after_legacy || !all.accounts[free.device].may_hold_all();
+    return (shows == Shows::kReturned && first) || free.behind == kUnknown;
   });
 }
 
@@ -311,10 +312,10 @@ bool keep_free(const EntryContext& here, Handle stream, const MemoryRange& range
     account.posted.remove(range.bytes);
     return false;
   }
-  const std::uint64_t behind = blocking && follows_legacy_work(here, site.context)
-                                   ? kUnknown
-                                   : here.session().last_work_in(site.context, stream);
-  all.frees.push_back({site, range.base, range.bytes, device, blocking, behind});
+  const bool after_legacy = blocking && follows_legacy_work(here, site.context);
+  const std::uint64_t behind = after_legacy ? here.session().last_sequence()
+                                            : here.session().last_work_in(site.context, stream);
+  all.frees.push_back({site, range.base, range.bytes, device, blocking, after_legacy, behind});
   if (blocking) g_kept_in_blocking_streams.fetch_add(1, std::memory_order_relaxed);
   all.bytes += range.bytes;
   count(all);

@@ -18,9 +18,11 @@ CompletionQueries::OwedEvents CompletionQueries::needed_still(const RecordHeader
   if (marked && (header.flags & protocol::kFlagFence) != 0) {
     return parts_.order.owed_to(header.lane, header.context, header.sequence + 1);
   }
-  if (!parts_.kinds.ends_object(header) && !parts_.kinds.asks_for_accounts(header)) return {};
   // Another thread may have told this one that its copy is complete.
-  return parts_.order.owed_to(DeviceBarrier::kAnyLane, 0, header.sequence);
+  constexpr std::uint32_t kAll = DeviceBarrier::kAnyLane;
+  if (parts_.kinds.asks_for_accounts(header)) return parts_.order.owed_to(kAll, 0, header.sequence);
+  if (!parts_.kinds.ends_object(header)) return {};
+  return parts_.order.owed_to(kAll, 0, header.sequence);
 }
 
 void CompletionQueries::accept(std::unique_ptr<Call> query) {

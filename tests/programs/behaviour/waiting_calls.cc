@@ -66,6 +66,10 @@ void changes_of_graphs(const Device& device, CUdeviceptr to, CUDA_MEMSET_NODE_PA
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   MUST(cuDeviceGetDefaultMemPool(&pool, device.device));
   MUST(cuMemPoolSetAccess(pool, &access, 1));
+  MUST(cuMemGetDefaultMemPool(&pool, &access.location, CU_MEM_ALLOCATION_TYPE_PINNED));
+  MUST(cuMemGetMemPool(&pool, &access.location, CU_MEM_ALLOCATION_TYPE_PINNED));
+  MUST(cuMemSetMemPool(&access.location, CU_MEM_ALLOCATION_TYPE_PINNED, pool));
+  MUST(cuDeviceSetMemPool(device.device, pool));
   MUST(cuGraphDestroy(graph));
 }
 
