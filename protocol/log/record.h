@@ -86,8 +86,9 @@ inline constexpr std::uint16_t kFlagTell = 8;
 // stream has reached the copy. So the copy takes what earlier work leaves in the client's memory.
 inline constexpr std::uint16_t kFlagBulkOnDemand = 16;
 // kContext, kOrderedHost: waits for no stream's and no lane's calls. It waits only for earlier
-// kContext calls, and for kOrderedHost calls with this flag, of `context` (0: of all). For calls
-// that do not affect queued work: allocation, loads, names, queries, the building of graphs.
+// kContext calls of `context` (0: of all), and for kOrderedHost calls with this flag, of all
+// contexts. For calls that do not affect queued work: allocation, loads, names, queries, the
+// building of graphs, frees of a pool's memory.
 inline constexpr std::uint16_t kFlagPassesStreams = 32;
 // Form::kCopy...: copies a box, of which a side may be a CUDA array. The payload begins with
 // BoxCopyPayload in place of CopyPayload.

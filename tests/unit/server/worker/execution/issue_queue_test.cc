@@ -377,6 +377,18 @@ TEST_F(IssueQueueTest, StreamPassingCallWaitsOnlyForSimilarAndContextCalls) {
   EXPECT_THAT(drain(), ElementsAre(1, 2, 6, 7, 8));
 }
 
+// The contexts of a device share its memory.
+TEST_F(IssueQueueTest, AllocationWaitsForFreeOfOtherContextThatPassesStreams) {
+  other(Order::kOrderedHost, kContextA, 0, kFlagPassesStreams);  // A free of a pool's memory.
+  other(Order::kContext, kContextB, 0, kFlagPassesStreams);      // An allocation.
+  other(Order::kContext, kContextB);
+  stream(kContextA, kStreamX);
+  IssueQueue::Item* free = take(1);
+  EXPECT_THAT(drain(), ElementsAre(4));
+  queue_.finish(free);
+  EXPECT_THAT(drain(), ElementsAre(2, 3));
+}
+
 TEST_F(IssueQueueTest, QueryWaitsOnlyForGivenCalls) {
   stream(kContextA, kStreamX);
   IssueQueue::Item* barrier =
@@ -423,10 +435,11 @@ bool must_wait(const RecordHeader& later, const RecordHeader& earlier, bool bloc
     return later.subject != 0 && later.subject == earlier.subject &&
            ((later.flags | earlier.flags) & kFlagWritesSubject) != 0;
   };
+  const bool passed =
+      earlier.order == Order::kOrderedHost && (earlier.flags & kFlagPassesStreams) != 0;
+  if (later_gate && passed) return true;
   if (later_gate && (later.flags & kFlagPassesStreams) != 0) {
-    const bool passed =
-        earlier.order == Order::kOrderedHost && (earlier.flags & kFlagPassesStreams) != 0;
-    const bool gate = earlier.order == Order::kContext || passed;
+    const bool gate = earlier.order == Order::kContext;
     return shares_subject() || (gate && (touches(later, earlier) || touches(earlier, later)));
   }
   if (later_gate && touches(later, earlier)) return true;
